@@ -28,6 +28,7 @@ from workers.arguments import (
     reduction,
     split,
 )
+from workers.buffers import Buffers
 from workers.collective import Closing, CollectiveError, StallError
 from workers.job.elastic import Elastic, RegroupError
 from workers.job.membership import LeftError
@@ -181,7 +182,7 @@ class Communicator(Closing):
             TypeError, ValueError: see allreduce(), but for what depends on the numbers.
         """
         xs, outs, what = reduction(f"allreduce {op}", op, x, out)
-        return Request(partial(self._reducer.reduce, xs, op, what), outs, as_given(x))
+        return Request(self._reducer.prepared(xs, op, what, outs), outs, as_given(x))
 
     @overload
     def reduce(
@@ -345,7 +346,7 @@ class Communicator(Closing):
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
             zero = np.zeros(1, np.float32)
-            self._reducer.sum(zero, zero, "barrier")
+            self._reducer.sum(Buffers(zero, zero), "barrier")
             return [zero]
 
         return self.carry_out(Request(attempt, [None], lambda _: None), async_op=async_op)

@@ -8,12 +8,14 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers import collective, wire
+from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.engines.engine import NONE, PARTS, REASONS, Engine, Socket, State
 from workers.engines.native import fastest
@@ -21,6 +23,8 @@ from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.tensor import Tensor, span
 from workers.values import quantization, scaling
+
+_T = TypeVar("_T")
 
 
 class SaturationError(CollectiveError):
@@ -130,7 +134,7 @@ class Worker:
         self._state = State(lease, recovery or Recovery())
         self._engine = engine(self._state)
         self._statistics = InNetworkStatistics()
-        self._non_finite = non_finite
+        self._propagate = non_finite == "propagate"
         self._on_saturation = on_saturation
 
         self._tensor: Tensor | None = None
@@ -176,36 +180,29 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
-        self.begin(*collective.flat(x, out), now, call)
+        self.begin(Buffers(*collective.flat(x, out)), now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
-    def begin(
-        self,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        now: float,
-        call: str,
-        copy: NDArray[np.float32] | None = None,
-    ) -> None:
-        """As start(), of what is flat, [elements], and has been checked (collective.py).
+    def begin(self, buffers: Buffers, now: float, call: str) -> None:
+        """As start(), of what is flat, and has been checked (collective.py)."""
+        ready = self._begin(buffers, now, call, self._engine.begin)
+        self._to_send = [] if ready is None else [ready]
 
-        copy: where the sum goes as well, once all of it is there.
-        """
-        progress = self._state.progress
+    def sum(self, socket: Socket, buffers: Buffers, now: float, call: str, until: float) -> None:
+        """begin() and exchange(), faster."""
+        until = min(until, now + self._state.recovery.give_up)
+        self._begin(buffers, now, call, partial(self._engine.sum, socket, until))
+
+    def _begin(self, buffers: Buffers, now: float, call: str, engine_begins: Callable[..., _T]) -> _T | None:
+        """What the engine says when it is told to begin; None: there is nothing to sum."""
+        lease, progress = self.lease, self._state.progress
         if progress.missing:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
-        self._tensor = tensor = self._admit(x, out, call, copy) if x.size else None
-        if tensor:
-            progress.missing = progress.chunks
-            self._to_send = [self._state.gate.begin(tensor.lead)]
-        self._output = self._result = out
-        progress.latest = now
-
-    def _admit(
-        self, x: NDArray[np.float32], out: NDArray[np.float32], call: str, copy: NDArray[np.float32] | None
-    ) -> Tensor:
-        lease, progress = self.lease, self._state.progress
-        tensor = self._tensors.get((len(x), call)) or self._make_tensor(len(x), call)
+        before = self._tensor, self._output, self._result
+        if not (elements := buffers.elements):
+            self._tensor, self._output, self._result = None, buffers.out, buffers.out
+            return None
+        tensor = self._tensors.get((elements, call)) or self._make_tensor(elements, call)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
         left = lease.last_chunk + 1 - first_chunk
         if tensor.most_chunks > left:
@@ -213,14 +210,17 @@ class Worker:
                 f"lease {lease.id} has {left} of its {lease.last_chunk + 1 - lease.first_chunk} chunk numbers left and "
                 f"this all-reduce may need {tensor.most_chunks}: ask for a new lease"
             )
-        if self._engine.begin(tensor, x, out, first_chunk, copy) and self._non_finite == "raise":
-            progress.chunks = 0
-            index = quantization.first_unquantizable(x, lease.values, self._engine.quantizable)
+        self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
+        progress.latest = now
+        begun = engine_begins(tensor, buffers, first_chunk, self._propagate)
+        if not progress.chunks:
+            self._tensor, self._output, self._result = before
+            index = quantization.first_unquantizable(buffers.x, lease.values, self._engine.quantizable)
             raise ValueError(
-                f"element {index} is {x[index]}: sums need finite numbers below 2^127 in magnitude. "
+                f"element {index} is {buffers.x[index]}: sums need finite numbers below 2^127 in magnitude. "
                 "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
             )
-        return tensor
+        return begun
 
     def _make_tensor(self, elements: int, call: str) -> Tensor:
         lease = self.lease
@@ -242,7 +242,9 @@ class Worker:
             raise CollectiveError("no all-reduce has finished")
         result, self._result = self._result, None
         if self._tensor:
-            self._finish(self._tensor)
+            self._engine.finish()
+            if not self._tensor.delayed:
+                self._remember(self._tensor)
         self._statistics.all_reduces += 1
         before, self._saturated_before = self._saturated_before, self._state.totals.saturated
         saturated = self._saturated_before - before
@@ -253,8 +255,7 @@ class Worker:
             )
         return result
 
-    def _finish(self, tensor: Tensor) -> None:
-        self._engine.finish()
+    def _remember(self, tensor: Tensor) -> None:
         # All workers number the lengths alike; of those remembered together no two have the same tag.
         if tensor.finish(tag=1 + self._cached % scaling.MAX_CACHED_LENGTHS):
             self._cached += 1

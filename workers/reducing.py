@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from workers.arguments import Array, Operation, flattened, split
+from workers.buffers import Buffers
 from workers.collective import raveled
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.job.handover import LeaseLostError
@@ -42,8 +44,8 @@ class Place(Protocol):
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Where each rank may listen."""
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
-        """The sum of `x` over all workers into `out`, both [elements], which may be one; see Worker.start() for `call`.
+    def sum(self, buffers: Buffers, call: str) -> None:
+        """The sum over all workers; see Worker.start() for `call`.
 
         Raises:
             LeaseLostError: at all of them from the same call on: the ring is to do it.
@@ -120,6 +122,24 @@ class Reducer:
                 results[place].reshape(-1)[:] = part
         return results
 
+    def prepared(
+        self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
+    ) -> Callable[[Sequence[Array | None]], list[Array]]:
+        """reduce() into what it is given. A sum of one float32 vector into `outs` has less to do each time."""
+        reduce = partial(self.reduce, xs, op, what)
+        x, out = xs[0], outs[0]
+        if len(xs) > 1 or op != "sum" or x.dtype != _FLOAT32 or out is None or not x.flags.carray:
+            return reduce
+        buffers, results = Buffers(raveled(x), raveled(out)), [out]
+
+        def attempt(into: Sequence[Array | None]) -> list[Array]:
+            if into is not outs:
+                return reduce(into)
+            self.sum(buffers, what)
+            return results
+
+        return attempt
+
     def reduce_compressed(self, vector: Compressed, what: str, outs: Sequence[Array | None]) -> list[Array]:
         """As reduce()."""
         gathered = vector.to_gather(self._place.rank, self._place.workers)
@@ -134,16 +154,16 @@ class Reducer:
         if op in ("max", "min"):
             self._reduce_by_ring(x, op, out, what)
         elif x.dtype == _FLOAT32:
-            self.sum(raveled(x), raveled(out), what)
+            self.sum(Buffers(raveled(x), raveled(out)), what)
         elif x.dtype.kind in "iu" and not self._too_many:
             limbs = exact.limbs(flattened(x))
-            self.sum(limbs, limbs, what)
+            self.sum(Buffers(limbs, limbs), what)
             exact.integers(limbs, raveled(out))
         elif x.dtype.kind in "iu" or x.itemsize > 4:
             self._reduce_by_ring(x, op, out, what)
         else:
             wide = flattened(x).astype(np.float32)
-            self.sum(wide, wide, what)
+            self.sum(Buffers(wide, wide), what)
             if op == "mean":
                 wide /= self._place.workers
             with np.errstate(over="ignore"):  # beyond float16: an infinity
@@ -157,11 +177,11 @@ class Reducer:
         np.copyto(out, x)
         self.ring().all_reduce(out.reshape(-1), COMBINE[op], what)
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], what: str) -> None:
-        """Of `x` into `out`, both [elements]: in the network, or round the ring from where no worker has a lease."""
+    def sum(self, buffers: Buffers, what: str) -> None:
+        """In the network, or round the ring from where no worker has a lease."""
         if not self._by_ring:
             try:
-                self._place.sum(x, out, what)
+                self._place.sum(buffers, what)
                 return
             except LeaseLostError as lost:
                 self._by_ring = True
@@ -170,9 +190,9 @@ class Reducer:
                 if under_way := lost.under_way:
                     under_way.go_on(self.ring(), self._place.rank, self._place.workers, what)
                     return
-        np.copyto(out, x)
-        if out.size:
-            self.ring().all_reduce(out, np.add, what)
+        np.copyto(buffers.out, buffers.x)
+        if buffers.elements:
+            self.ring().all_reduce(buffers.out, np.add, what)
 
     def broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
         """The bytes that the root sends, and the others do not."""
@@ -183,7 +203,7 @@ class Reducer:
             self.ring().all_reduce(words, np.add, what)
         else:
             limbs = exact.limbs(words)
-            self.sum(limbs, limbs, what)
+            self.sum(Buffers(limbs, limbs), what)
             exact.integers(limbs, words)
         return words.view(np.uint8)[:size]
 

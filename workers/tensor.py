@@ -10,6 +10,8 @@ round trip: chunk i announces the exponent of block i and carries its values, sc
 the sum does not count, and once all are known chunk B + j carries the j-th such block, scaled as it should be.
 """
 
+import ctypes
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,16 +27,25 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     return indices
 
 
-class Tensor:
+class Tensor(ctypes.Structure):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
     call: what for, in words that all workers must have alike. expected: exponents by block; None where there are more
     blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag: in every
-    packet; each length and call that may be delayed has one of its own. addresses: in memory, of `expected` and of the
-    agreement's digits.
+    packet; each length and call that may be delayed has one of its own. Laid out for native.c.
     """
 
+    _fields_ = (
+        ("_expected", ctypes.c_void_p),
+        ("_agreement", ctypes.c_void_p),
+        ("delayed", ctypes.c_int64),
+        ("tag", ctypes.c_int64),
+    )
+    delayed: int
+    tag: int
+
     def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
+        super().__init__()
         self.elements = elements
         self.call = call
         self.workers = workers
@@ -42,13 +53,9 @@ class Tensor:
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
-        self.delayed = False
-        self.tag = 0
         self.agreement = Agreement(elements, call, workers=workers, values=values, window=window)
-        self.addresses = (
-            None if self.expected is None else self.expected.ctypes.data,
-            self.agreement.digits.ctypes.data,
-        )
+        self._expected = None if self.expected is None else self.expected.ctypes.data
+        self._agreement = self.agreement.digits.ctypes.data
 
     @property
     def bare(self) -> int:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import wire
+from workers.buffers import Buffers
 from workers.collective import Closing, StallError, flat
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
@@ -213,13 +214,9 @@ class UdpSocket:
         self.link.loss = error.errno
         return True
 
-    def forget_losses(self) -> None:
-        """Begin anew with `last_loss`."""
-        self.link.loss = 0
-
     @property
     def last_loss(self) -> str:
-        """The last error that counted as a lost datagram; "" if there was none."""
+        """The last error that counted as a lost datagram, of this all-reduce; "" if there was none."""
         return os.strerror(self.link.loss) if self.link.loss else ""
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
@@ -366,31 +363,19 @@ class InNetworkAllReduce(Closing):
             ValueError: an element cannot be quantized; nothing was sent.
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
-        vector, result = flat(x, out)
-        self.sum(vector, result, call)
-        return result.reshape(x.shape) if out is None else out
+        buffers = Buffers(*flat(x, out))
+        self.sum(buffers, call)
+        return buffers.out.reshape(x.shape) if out is None else out
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
-        """As all_reduce(), of what is flat, [elements], and has been checked."""
-        self._sum(x, out, call)
-
-    def _sum(
-        self,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        call: str,
-        copy: NDArray[np.float32] | None = None,
-    ) -> None:
-        """As sum(); see Worker.begin() for `copy`."""
+    def sum(self, buffers: Buffers, call: str) -> None:
+        """As all_reduce(), of what is flat, and has been checked."""
         worker = self.worker
         now = time.monotonic()
-        worker.begin(x, out, now, call, copy)
-        self.socket.forget_losses()
+        worker.sum(self.socket, buffers, now, call, now + _LOOK)
         while not worker.finished:
+            self._send()
+            now = time.monotonic()
             worker.exchange(self.socket, now + _LOOK)
-            if not worker.finished:
-                self._send()
-                now = time.monotonic()
         worker.finish()
         self._finished(now)
 

@@ -21,6 +21,20 @@ static void end_round(struct congestion_window *window, int64_t answered, int64_
                           : fmin(window->size + 1, window->most);
 }
 
+/* Of the first `lead` chunks of an all-reduce, those that may be sent are ready, and the others held. */
+void open_gate(struct work *w)
+{
+    struct gate *g = w->gate;
+    int64_t size = (int64_t)w->congestion->size;
+    g->lowest = 0;
+    g->in_flight = w->ready_count = w->lead < size ? w->lead : size;
+    g->held_count = w->lead - w->ready_count;
+    for (int64_t chunk = 0; chunk < w->ready_count; chunk++)
+        w->ready[chunk] = chunk;
+    for (int64_t i = 0; i < g->held_count; i++)
+        w->held[i] = w->ready_count + i;
+}
+
 /* So many results more are there. */
 void count_answers(struct work *w, int64_t count)
 {

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.agreement import DIGITS
+from workers.buffers import Buffers
 from workers.congestion import Gate
 from workers.lease import Lease
 from workers.recovery import Recovery, Timers
@@ -39,7 +40,7 @@ class Progress(ctypes.Structure):
 
     first_chunk: in the lease's numbering. chunks: how many it has, as far as it is known. missing: how many of their
     results are not there. disagree: whether the first chunk's result has told that the workers do not agree; sums:
-    what was in it. latest: when something new arrived last, in seconds.
+    what was in it. latest: when it began, or something new arrived last, in seconds.
     """
 
     _fields_ = (
@@ -146,19 +147,23 @@ class Engine(Protocol):
     Chunks are numbered within the all-reduce.
     """
 
-    def begin(
-        self,
-        tensor: Tensor,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        first_chunk: int,
-        copy: NDArray[np.float32] | None = None,
-    ) -> int:
-        """Begin to sum the flat vector `x` into `out`, both [elements], whose sum is there when nothing is missing.
+    def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
+        """Begin a sum, which is there when nothing is missing; nobody else writes to `buffers` before finish().
 
-        Neither changes otherwise until finish(). How many of its blocks cannot be quantized; no result is missing yet.
-        copy: written to only then, the sum as well, [elements].
+        The chunks [m] that may be sent at once. propagate: blocks that cannot be quantized are summed to NaN; if not,
+        and there are such, nothing has begun, and there are no chunks.
         """
+
+    def sum(
+        self,
+        socket: "Socket",
+        until: float,
+        tensor: Tensor,
+        buffers: Buffers,
+        first_chunk: int,
+        propagate: bool,
+    ) -> None:
+        """begin(), and exchange() of what may be sent at once."""
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:

@@ -294,3 +294,12 @@ int exchange(struct work *w, struct link *l, double until)
     l->looked = now;
     return error;
 }
+
+/* begin(), and exchange() of what is ready then; returns 0 or an error. */
+int sum(struct work *w, struct link *l, double until, const struct tensor *t, const struct buffers *b, int64_t first_chunk,
+        bool propagate)
+{
+    begin(w, t, b, first_chunk, propagate);
+    l->loss = 0;
+    return exchange(w, l, until);
+}

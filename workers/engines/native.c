@@ -53,6 +53,8 @@ SHARE_STRUCT(progress,
 SHARE_STRUCT(totals,
              FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
+SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
+SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(tag))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
              FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
@@ -265,37 +267,37 @@ static uint32_t pool_index(const struct work *w, int64_t number)
     return (uint32_t)((number / w->window & 1) << VERSION_SHIFT | (w->first_slot + number % w->window));
 }
 
-/* Prepares the all-reduce of `x`: the first B chunks are ready, nothing is missing yet. Returns how many blocks cannot be
- * quantized. */
-int64_t begin(struct work *w, const float *x, float *out, float *copy, int64_t elements, int8_t *expected,
-              const int32_t *agreement, int64_t delayed, int64_t tag, int64_t first_chunk)
+/* Begins an all-reduce: of the first B chunks those are ready that may be sent. If there are blocks that cannot be quantized,
+ * and `propagate` does not say that they may be, none are, and it has no chunks. */
+void begin(struct work *w, const struct tensor *t, const struct buffers *b, int64_t first_chunk, bool propagate)
 {
-    w->x = x;
-    w->out = out;
-    w->copy = copy;
-    w->expected = expected;
-    w->agreement = agreement;
-    w->delayed = delayed;
-    w->tag = tag;
+    int64_t elements = b->elements;
+    w->x = b->x;
+    w->out = b->kept ? b->kept : b->out;
+    w->copy = b->kept ? b->out : NULL;
+    w->expected = t->expected;
+    w->agreement = t->agreement;
+    w->delayed = t->delayed;
+    w->tag = t->tag;
     w->progress->disagree = 0;
     w->progress->first_chunk = first_chunk;
+    w->progress->chunks = w->ready_count = 0;
     w->whole_blocks = elements / w->values;
     w->rest = elements % w->values;
     w->blocks = w->whole_blocks + (w->rest > 0);
     w->lead = w->blocks < w->window ? w->blocks : w->window;
-    w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
     w->undecided = w->delayed ? w->lead : 0;
     w->missed_count = 0;
-    w->progress->missing = 0;
     /* What the last B chunks announce changes no maximum. */
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
     memset(w->e1 + w->blocks, 0, (size_t)w->lead);
     memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
-    memcpy(w->x_tail, x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *x);
-    memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *x);
-    for (int64_t chunk = 0; chunk < w->lead; chunk++)
-        w->ready[chunk] = chunk;
-    return announce(w, x, elements);
+    memcpy(w->x_tail, w->x + w->whole_blocks * w->values, (size_t)w->rest * sizeof *w->x);
+    memset(w->x_tail + w->rest, 0, (size_t)(w->values - w->rest) * sizeof *w->x);
+    if (announce(w, w->x, elements) && !propagate)
+        return;
+    w->progress->missing = w->progress->chunks = w->delayed ? w->lead : w->blocks + w->lead;
+    open_gate(w);
 }
 
 /* The packets of chunks that are sent for the first time, into their places: all among the first B, or none. Returns the

@@ -49,6 +49,18 @@ struct gate { /* congestion.py */
     int64_t in_flight, round, answered, marked, lowest, held_count;
 };
 
+struct buffers { /* buffers.py */
+    const float *x;
+    float *out, *kept; /* kept: where the sum is made and stays, while `out` gets it once all of it is there; NULL: in `out` */
+    int64_t elements;
+};
+
+struct tensor { /* tensor.py */
+    int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
+    const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
+    int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
+};
+
 struct work {
     /* One lease's. By place: */
     int64_t *awaited, *times_sent, *backoffs, *sendings;
@@ -74,16 +86,18 @@ struct work {
     /* One all-reduce's. rest: elements of the last block if it is not whole. */
     const float *x;
     float *out, *copy; /* the sum as well, once all of it is there; NULL: not */
-    int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
-    const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
-    int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
+    int8_t *expected;         /* the tensor's, as the next three */
+    const int32_t *agreement;
+    int64_t delayed, tag;
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
 };
 
 bool is_bare(const struct work *w, int64_t chunk);
 int64_t packet_size(const struct work *w, int64_t chunk);
+void begin(struct work *w, const struct tensor *t, const struct buffers *b, int64_t first_chunk, bool propagate);
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now);
+void open_gate(struct work *w);
 void count_answers(struct work *w, int64_t count);
 void admit(struct work *w, int64_t from);
 bool is_loss(int error);

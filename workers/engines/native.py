@@ -8,7 +8,6 @@ import errno
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from native.shared import SharedError, check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from workers import congestion, recovery, wire
 from workers.agreement import DIGITS
+from workers.buffers import Buffers
 from workers.congestion import CongestionWindow, Gate
 from workers.engines.engine import (
     LOSSES,
@@ -41,7 +41,7 @@ from workers.values import quantization, scaling
 OPTIONS = ("-ffp-contract=off", "-lm")
 NAMES = "native.c, congestion.c, exchange.c and turn.c"
 
-_pointer, _int64, _double, _byte = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double, ctypes.c_byte
+_pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 
 class Work(ctypes.Structure):
@@ -63,12 +63,14 @@ class Work(ctypes.Structure):
 
 
 _STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
+    "buffers": Buffers,
     "congestion_window": CongestionWindow,
     "gate": Gate,
     "header": wire.HEADER,
     "link": Link,
     "progress": Progress,
     "rtt_estimator": RttEstimator,
+    "tensor": Tensor,
     "timers": Timers,
     "totals": Totals,
     "work": Work,
@@ -125,8 +127,11 @@ def library() -> ctypes.CDLL | None:
     if losses != LOSSES:
         raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
     work = ctypes.POINTER(Work)
-    loaded.begin.argtypes = (work, *[_pointer] * 3, _int64, *[_pointer] * 2, *[_int64] * 3)
-    loaded.begin.restype = _int64
+    begun = (ctypes.POINTER(Tensor), ctypes.POINTER(Buffers), _int64, ctypes.c_bool)
+    loaded.begin.argtypes = (work, *begun)
+    loaded.begin.restype = None
+    loaded.sum.argtypes = (work, ctypes.POINTER(Link), _double, *begun)
+    loaded.sum.restype = ctypes.c_int
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
@@ -139,14 +144,6 @@ def library() -> ctypes.CDLL | None:
 def fastest(state: State) -> Engine:
     """The fastest engine that this machine allows."""
     return (NativeEngine if library() else NumpyEngine)(state)
-
-
-def _address(array: NDArray[Any]) -> int:
-    """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
-    try:
-        return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
-    except TypeError:  # not writable
-        return int(array.ctypes.data)
 
 
 class _Room:
@@ -204,37 +201,34 @@ class NativeEngine:
         )
         self._at = ctypes.byref(work)
         self._room = _Room(0)
-        self._begun: tuple[Tensor, object] | None = None  # kept from being freed
+        self._begun: tuple[Tensor, Buffers] | None = None  # kept from being freed
 
-    def begin(
-        self,
-        tensor: Tensor,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        first_chunk: int,
-        copy: NDArray[np.float32] | None = None,
-    ) -> int:
+    def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
         """See Engine."""
-        if tensor.most_chunks > self._room.chunks:
-            self._enlarge_room(tensor.most_chunks)
-        if not x.flags.carray:
-            x = np.require(x, requirements=["C", "A"])
-        self._begun = (tensor, (x, out, copy))
-        at = _address(x)
-        bad: int = self._library.begin(
-            self._at,
-            at,
-            at if out is x else _address(out),
-            None if copy is None else at if copy is x else _address(copy),
-            tensor.elements,
-            *tensor.addresses,
-            tensor.delayed,
-            tensor.tag,
-            first_chunk,
-        )
-        return bad
+        self._make_room(tensor.most_chunks)
+        self._begun = tensor, buffers
+        self._library.begin(self._at, tensor, buffers, first_chunk, propagate)
+        return self._ready[: self._work.ready_count].copy()
 
-    def _enlarge_room(self, chunks: int) -> None:
+    def sum(
+        self,
+        socket: Socket,
+        until: float,
+        tensor: Tensor,
+        buffers: Buffers,
+        first_chunk: int,
+        propagate: bool,
+    ) -> None:
+        """See Engine."""
+        self._make_room(tensor.most_chunks)
+        self._begun = tensor, buffers
+        error = self._library.sum(self._at, socket.link, until, tensor, buffers, first_chunk, propagate)
+        if error:
+            socket.check(error, self._state.carrying.itemsize)
+
+    def _make_room(self, chunks: int) -> None:
+        if chunks <= self._room.chunks:
+            return
         work, before = self._work, self._room
         self._room = room = _Room(chunks)
         room.accepted[: before.chunks] = before.accepted

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.agreement import DIGITS
+from workers.buffers import Buffers
 from workers.engines.blocks import Blocks
 from workers.engines.engine import NONE, REASONS, Socket, State
 from workers.tensor import Tensor, span
@@ -25,23 +26,35 @@ class NumpyEngine:
         self._out = np.empty(0, np.float32)
         self._copy: NDArray[np.float32] | None = None
 
-    def begin(
-        self,
-        tensor: Tensor,
-        x: NDArray[np.float32],
-        out: NDArray[np.float32],
-        first_chunk: int,
-        copy: NDArray[np.float32] | None = None,
-    ) -> int:
+    def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
         """See Engine."""
         if tensor.blocks > len(self._factors):
             self._factors = np.append(self._factors, np.empty(tensor.blocks - len(self._factors)))
-        self._blocks = self._make_blocks(tensor, x, out)
-        self._out, self._copy = out, copy
+        self._out, self._copy = buffers.out, None
+        if buffers.kept is not None:
+            self._out, self._copy = buffers.kept, buffers.out
+        self._blocks = self._make_blocks(tensor, buffers.x, self._out)
         progress = self._state.progress
-        progress.first_chunk, progress.chunks = first_chunk, tensor.least_chunks
-        progress.missing = progress.disagree = 0
-        return self._blocks.unquantizable
+        progress.first_chunk, progress.chunks, progress.disagree = first_chunk, 0, 0
+        if self._blocks.unquantizable and not propagate:
+            return np.zeros(0, np.int64)
+        progress.missing = progress.chunks = tensor.least_chunks
+        return self._state.gate.begin(tensor.lead)
+
+    def sum(
+        self,
+        socket: Socket,
+        until: float,
+        tensor: Tensor,
+        buffers: Buffers,
+        first_chunk: int,
+        propagate: bool,
+    ) -> None:
+        """See Engine."""
+        ready = self.begin(tensor, buffers, first_chunk, propagate)
+        socket.link.loss = 0
+        if len(ready):
+            self.exchange(socket, [ready], until)
 
     def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
         return Blocks(tensor, x, out, self._factors)

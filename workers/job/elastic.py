@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError, Service, addresses_of, ask, config_of
@@ -103,7 +104,7 @@ class Elastic:
         """How many are in the group."""
         return len(self.addresses)
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+    def sum(self, buffers: Buffers, call: str) -> None:
         """See InNetworkAllReduce.
 
         Raises:
@@ -111,7 +112,7 @@ class Elastic:
         """
         if self._aggregation is None:
             raise LeaseLostError(f"no lease: {self._refused}")
-        self._aggregation.sum(x, out, call)
+        self._aggregation.sum(buffers, call)
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Nobody of the group, as far as is known after waiting `timeout` seconds for news.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError
 from workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from workers.job.handover import Handover, LeaseLostError, UnderWay
@@ -214,31 +215,29 @@ class Member(InNetworkAllReduce):
         self.waiting.begin()
         return super().all_reduce(x, out, call)
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:
+    def sum(self, buffers: Buffers, call: str) -> None:
         """See InNetworkAllReduce.
 
         Raises:
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
         """
-        if self._handover is None or not len(
-            x
-        ):  # without elements it is finished at once, whatever others do
-            self._sum(x, out, call)
-        elif len(x) > self._window:
-            self._long_sum(self._handover, x, out, call)
+        handover = self._handover
+        if handover is None or not buffers.elements:  # then it is finished at once, whatever others do
+            super().sum(buffers, call)
+        elif buffers.elements > self._window:
+            self._long_sum(handover, buffers, call)
         else:
-            self._short_sum(self._handover, x, out, call)
+            self._short_sum(handover, buffers, call)
 
-    def _short_sum(
-        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
-    ) -> None:
+    def _short_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
         """Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`.
 
         For news it need not listen before, since those end a wait for packets.
         """
         if not handover.why:
+            buffers.keep(handover.buffer(buffers.elements))
             try:
-                self._sum(x, handover.buffer(len(x)), call, out)
+                super().sum(buffers, call)
             except LeaseLostError:
                 pass
             else:
@@ -247,18 +246,18 @@ class Member(InNetworkAllReduce):
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        out[:] = handover.take()
+        buffers.out[:] = handover.take()
 
-    def _long_sum(
-        self, handover: Handover, x: NDArray[np.float32], out: NDArray[np.float32], call: str
-    ) -> None:
+    def _long_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
         """Of more blocks than the window, into the caller's array, of which only the end is kept.
 
         Who sends a packet has the result of the one that had its slot before: once all results are there, the others
         lack none but of the last window.
         """
+        x, out = buffers.x, buffers.out
         if x is not out and np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
             x = x.copy()
+            buffers = Buffers(x, out)
         lease = self.config.lease
         blocks = -(-len(x) // lease.values)
         end = out[(blocks - lease.window) * lease.values :]
@@ -267,7 +266,7 @@ class Member(InNetworkAllReduce):
         else:
             handover.take_into(end)
             try:
-                self._sum(x, out, call)
+                super().sum(buffers, call)
             except LeaseLostError:
                 summed = self.worker.summed
             else:
@@ -331,7 +330,7 @@ class Outsider:
         self._membership = _Membership(service)
         self.waiting = self._membership.waiting
 
-    def sum(self, x: NDArray[np.float32], out: NDArray[np.float32], call: str) -> None:  # noqa: ARG002
+    def sum(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
         """Not here.
 
         Raises:

@@ -24,6 +24,7 @@ from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 from workers import wire
+from workers.buffers import Buffers
 from workers.collective import CollectiveError
 from workers.engines import native
 from workers.engines.engine import Engine, Link, State
@@ -223,13 +224,15 @@ def test_a_copy_of_the_sum_is_written_to_once_all_of_it_is_there(elements: int) 
     pair, x = Pair(Lease(1, 0, 1, window=4, values=64)), np.arange(elements, dtype=np.float32)
 
     def copied(worker: Worker) -> list[float]:
-        copy = np.full_like(x, -1)
-        worker.begin(x, np.empty_like(x), 0.0, "", copy)
+        copy, kept = np.full_like(x, -1), np.empty_like(x)
+        buffers = Buffers(x, copy)
+        buffers.keep(kept)
+        worker.begin(buffers, 0.0, "")
         while not worker.finished:
             for packet in [row for batch in worker.datagrams_to_send(0.0) for row in batch.copy()]:
                 assert (copy == -1).all()
                 worker.receive(results(packet[None]), 0.0)
-        assert copy.tobytes() == worker.finish().tobytes()
+        assert worker.finish().tobytes() == kept.tobytes()
         summed: list[float] = copy.round().tolist()
         return summed
 
@@ -287,7 +290,9 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     padded = np.pad(x, (0, blocks * values - x.size)).reshape(blocks, values)
     exponents, quantizable = quantization.block_exponents(padded, workers)
     engine = NativeEngine(state)
-    assert engine.begin(tensor, x, np.empty_like(x), 0) == np.count_nonzero(~quantizable)
+    buffers = Buffers(x, np.empty_like(x))
+    assert len(engine.begin(tensor, buffers, 0, propagate=False)) == (blocks if quantizable.all() else 0)
+    assert len(engine.begin(tensor, buffers, 0, propagate=True)) == blocks
     assert engine.quantizable.tolist() == quantizable.tolist()
     assert engine.pack(np.arange(blocks), 0.0)["e0"].tolist() == exponents.tolist()
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_address, free_tcp_addresses, switch
+from workers.buffers import Buffers
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
 from workers.job.handover import LeaseLostError
@@ -278,7 +279,7 @@ def test_a_refused_job_goes_by_ring_from_the_start(capsys: pytest.CaptureFixture
             [2, 2]
         ] * 2
         with pytest.raises(LeaseLostError):
-            place.sum(np.ones(2, np.float32), np.empty(2, np.float32), "")
+            place.sum(Buffers(np.ones(2, np.float32), np.empty(2, np.float32)), "")
     assert capsys.readouterr().err == (
         "fanin: no lease: leaf1 has 64 of 1,024 slots free; the hosts add up by ring\n"
     )
