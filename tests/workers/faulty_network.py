@@ -199,7 +199,7 @@ class ExactSums:
                 for column in zip(*(p[block] for p in padded), strict=True)
             ]
             assert max(map(abs, total)) < 2**31
-            result[block] = [s / factor for s in total]
+            result[block] = [s * (1 / factor) for s in total]
         return result.reshape(-1)[:length].reshape(inputs[0].shape)
 
 

@@ -124,8 +124,9 @@ static void quantize(const float *restrict x, double factor, int64_t count, uint
 
 static void dequantize(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
 {
+    double inverse = 1 / factor;
     for (int64_t i = 0; i < count; i++)
-        out[i] = (float)((double)(int32_t)load32(from + 4 * i) / factor);
+        out[i] = (float)((double)(int32_t)load32(from + 4 * i) * inverse);
 }
 
 /* -- recovery.py -------------------------------------------------------------------------------------------------- */
