@@ -32,7 +32,8 @@ class Tensor(ctypes.Structure):
 
     call: what for, in words that all workers must have alike. expected: exponents by block; None where there are more
     blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag: in every
-    packet; each length and call that may be delayed has one of its own. Laid out for native.c.
+    packet; each length and call that may be delayed has one of its own. most_chunks: how many a vector has if nothing
+    is as expected. Laid out for native.c.
     """
 
     _fields_ = (
@@ -52,6 +53,7 @@ class Tensor(ctypes.Structure):
         self.values = values
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
+        self.most_chunks = self.blocks + self.lead
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
         self.agreement = Agreement(elements, call, workers=workers, values=values, window=window)
         self._expected = None if self.expected is None else self.expected.ctypes.data
@@ -66,11 +68,6 @@ class Tensor(ctypes.Structure):
     def least_chunks(self) -> int:
         """How many chunks the next vector has if all is as expected."""
         return self.blocks + self.bare
-
-    @property
-    def most_chunks(self) -> int:
-        """How many chunks the next vector has if nothing is as expected."""
-        return self.blocks + self.lead
 
     def finish(self, tag: int) -> bool:
         """Every chunk has been read; the next vector is expected to be like this one.

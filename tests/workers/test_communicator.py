@@ -113,6 +113,31 @@ def test_arrays_that_are_not_contiguous_and_such_without_elements(comms: list[Co
     assert all((result == stacked("int64").sum(axis=0).T).all() for result in everywhere(comms, do))
 
 
+@pytest.mark.parametrize("how", ["in place", "elsewhere", "read only", "with gaps", "turned", "two at once"])
+def test_what_is_prepared_once_sums_what_is_in_its_arrays_each_time(
+    comms: list[Communicator], how: str
+) -> None:
+    def do(comm: Communicator) -> None:
+        memory = np.empty((6, 8), np.float32)
+        x = {"with gaps": memory[::2, 0], "turned": memory.T}.get(how, memory)
+        out = x if how == "in place" else np.empty(x.shape, np.float32)
+        given = x
+        if how == "read only":
+            given = x.view()
+            given.flags.writeable = False
+        two = how == "two at once"
+        request = comm.allreduce_init([given, given] if two else given, out=[out, out.copy()] if two else out)
+        for call in range(3):
+            memory[:] = np.arange(48).reshape(6, 8) + 100 * call
+            expected = N * x
+            results = comm.carry_out(request)
+            result = results[0] if two else results
+            assert result is out
+            np.testing.assert_allclose(out, expected, rtol=1e-6)
+
+    everywhere(comms, do)
+
+
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_the_result_of_reduce_is_at_the_root_alone(comms: list[Communicator], op: Any) -> None:
     def do(comm: Communicator) -> Any:

@@ -6,26 +6,36 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_MAX_BUFFERS = 1024  # that are remembered
+
 
 class Kept:
     """finished: all-reduces in the network so far. last: the result of the last one, [elements], or its end."""
 
     def __init__(self, finished: int = 0) -> None:
         self.finished = finished
-        self._memory = np.empty(0, np.float32)
-        self.last = self._pending = self._buffer = self._memory
+        self._memory = self.last = self._pending = np.empty(0, np.float32)
+        self._buffers: dict[int, NDArray[np.float32]] = {}  # of it, by size: the same ones for the same sums
 
     def buffer(self, size: int) -> NDArray[np.float32]:
         """For the next result, which is kept there in case that others do not get it.
 
         It may lie where the last one is kept: the first of it arrives when all have begun it, and have the last one.
         """
-        if len(self._buffer) != size:
-            if len(self._memory) < size:
-                self._memory = np.empty(size, np.float32)
-            self._buffer = self._memory[:size]
-        self._pending = self._buffer
-        return self._buffer
+        buffer = self._buffers.get(size)
+        if buffer is None:
+            buffer = self._new_buffer(size)
+        self._pending = buffer
+        return buffer
+
+    def _new_buffer(self, size: int) -> NDArray[np.float32]:
+        if len(self._memory) < size:
+            self._memory = np.empty(size, np.float32)
+            self._buffers.clear()
+        if len(self._buffers) == _MAX_BUFFERS:
+            self._buffers.clear()
+        buffer = self._buffers[size] = self._memory[:size]
+        return buffer
 
     def take_into(self, array: NDArray[np.float32]) -> None:
         """Where the next result goes if others have it, [elements]; it is kept elsewhere."""

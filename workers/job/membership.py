@@ -226,23 +226,21 @@ class Member(InNetworkAllReduce):
             super().sum(buffers, call)
         elif buffers.elements > self._window:
             self._long_sum(handover, buffers, call)
+        elif handover.why:
+            self._take_over(handover, buffers)
         else:
-            self._short_sum(handover, buffers, call)
-
-    def _short_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
-        """Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`.
-
-        For news it need not listen before, since those end a wait for packets.
-        """
-        if not handover.why:
+            # Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`. For
+            # news it need not listen before, since those end a wait for packets.
             buffers.keep(handover.buffer(buffers.elements))
             try:
                 super().sum(buffers, call)
             except LeaseLostError:
-                pass
+                self._take_over(handover, buffers)
             else:
                 handover.finish()
-                return
+
+    def _take_over(self, handover: Handover, buffers: Buffers) -> None:
+        """The sum from others, who have all of it; or the ring begins."""
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
