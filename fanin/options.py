@@ -138,7 +138,7 @@ Scheduler = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int | None, typer.Option(min=1, help="virtual points that run at a time", show_default="all cores")
+    int | None, typer.Option(min=1, help="virtual points that run concurrently", show_default="all cores")
 ]
 
 

@@ -81,9 +81,9 @@ def fault_problems(faults: Sequence[Fault], network: Topology, members: Sequence
             yield f"{key}.worker: {fault.worker!r} is not a worker's host; those are {', '.join(members)}"
     for link in {frozenset(fault.link) for fault in faults if fault.link}:
         if _twice_at_a_time([f for f in faults if f.link and frozenset(f.link) == link]):
-            yield f"faults: the link {' '.join(sorted(link))} is down twice at a time; make it one"
+            yield f"faults: the link {' '.join(sorted(link))} is down twice at once; make it one"
     if _twice_at_a_time([fault for fault in faults if fault.controller]):
-        yield "faults: the controller is gone twice at a time; make it one"
+        yield "faults: the controller is gone twice at once; make it one"
     ends = Counter(fault.worker for fault in faults if fault.worker and not fault.duration)
     for host, count in ends.items():
         if count > 1:
