@@ -30,14 +30,15 @@ _SERVE = f"from tests.fanin.command import serve; serve(); {RUN}"
 _READ_BY_PYTHON = re.compile("LD_|PYTHON(?!PATH)")  # variables, before anything is imported
 # What verbs import when they are called, but for what starts threads, and what looks at variables: fanin.console.
 _MORE = (
-    *(
-        "typer.rich_utils",
-        "controller.telemetry",
-        "controller.job_service.client",
-        "experiments.bench.joined",
-    ),
-    *("experiments.inside.why", "experiments.live.interrupt", "experiments.live.launch"),
-    *("experiments.scenario.file", "p4switch.stf.run"),
+    "controller.job_service.client",
+    "controller.telemetry",
+    "experiments.bench.joined",
+    "experiments.inside.why",
+    "experiments.live.interrupt",
+    "experiments.live.launch",
+    "experiments.scenario.file",
+    "p4switch.stf.run",
+    "typer.rich_utils",
 )
 
 
