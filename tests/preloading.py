@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -15,20 +16,29 @@ _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _one_at_a_time = threading.Lock()
 
 
-@atexit.register
-def _hang_up() -> None:
+def hang_up(preloader: preloaded._Preloader) -> None:
     """So that the process that forks ends, which lasts as long as a network otherwise."""
-    if preloaded._preloader._asked is not None and preloaded._preloader._process is not None:
-        preloaded._preloader._asked.close()
-        preloaded._preloader._process.wait()
+    if preloader._asked is not None and preloader._process is not None:
+        preloader._asked.close()
+        preloader._process.wait()
+
+
+atexit.register(hang_up, preloaded._preloader)
+
+
+@contextmanager
+def adopting() -> Iterator[None]:
+    """What has lost its parent, while it is being started, becomes our child."""
+    prctl = ctypes.CDLL(None).prctl
+    with _one_at_a_time:
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+        try:
+            yield
+        finally:
+            prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
 
 def start(argv: Sequence[str], **options: Any) -> preloaded.Process:
-    """As preloaded.start() in a sandbox: what has lost its parent while it is being started becomes our child."""
-    prctl = ctypes.CDLL(None).prctl
-    with _one_at_a_time, patch.object(sandbox, "inside", lambda: True):
-        prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        try:
-            return preloaded.start(argv, **options)
-        finally:
-            prctl(_PR_SET_CHILD_SUBREAPER, 0)
+    """As preloaded.start() in a sandbox."""
+    with adopting(), patch.object(sandbox, "inside", lambda: True):
+        return preloaded.start(argv, **options)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -14,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.docs.commands import ROOT, UP, documents_to_run, to_run
-from tests.fanin.network import RUN, TIMEOUT, Up
+from tests.fanin import command as typed
+from tests.fanin.network import TIMEOUT, Up
 
 pytestmark = pytest.mark.live
 
@@ -47,14 +46,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def start(command: str, network: Up, folder: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, *shlex.split(command)[1:]],
-        cwd=folder,
-        env=os.environ | network.environment | {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "COLUMNS": "200", "NO_COLOR": "1", **network.environment}
+    return typed.start(*shlex.split(command)[1:], environment=environment, cwd=folder)
 
 
 def finish(command: str, running: subprocess.Popen[str]) -> str:

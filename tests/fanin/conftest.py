@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.fanin.network import RUN, Up
-from topologies.live.patience import setting
+from tests.fanin import command
+from tests.fanin.network import Up
 
 Fanin = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -22,14 +20,7 @@ def fanin() -> Fanin:
     """`fanin(*arguments, NAME=value)`: runs the command with these arguments and environment variables."""
 
     def run(*arguments: str, **environment: Any) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-c", RUN, *arguments],
-            capture_output=True,
-            text=True,
-            timeout=600 * setting(),
-            env={**os.environ, "COLUMNS": "200", "NO_COLOR": "1", **environment},
-            check=False,
-        )
+        return command.run(*arguments, environment={"COLUMNS": "200", "NO_COLOR": "1", **environment})
 
     return run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,10 +9,10 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, Self
 
+from tests.fanin import command
 from topologies.live.patience import setting
 
 TIMEOUT = 60 * setting()  # seconds
-RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
 
 SMALL = ("--workers", "2", "--leaves", "1", "--spines", "0")
 
@@ -29,15 +28,8 @@ class Up:
     def __init__(self, folder: Path, *options: str | Path) -> None:
         self.folder = folder
         self.environment = {"TMPDIR": str(folder)}
-        command = ["up", *(map(str, options) if options else SMALL)]
-        files = ["--pcap", str(folder / "pcap"), "--logs", str(folder / "logs")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, *command, *files],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | self.environment,
-        )
+        files = ["--pcap", folder / "pcap", "--logs", folder / "logs"]
+        self.process = self.fanin("up", *(options or SMALL), *files)
         assert self.process.stdout is not None
         self.said = ""
         for line in self.process.stdout:
@@ -53,16 +45,13 @@ class Up:
         self.process.kill()
         self.process.communicate()
 
+    def fanin(self, *arguments: object, **options: Any) -> subprocess.Popen[str]:
+        """The command, started, which finds it."""
+        return command.start(*arguments, environment=self.environment, **options)
+
     def start(self, host: str, script: str, *arguments: object) -> subprocess.Popen[str]:
         """A Python script on a host."""
-        command = [sys.executable, "-c", script, *map(str, arguments)]
-        return subprocess.Popen(
-            [sys.executable, "-c", RUN, "exec", host, "--", *command],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | self.environment,
-        )
+        return self.fanin("exec", host, "--", sys.executable, "-c", script, *arguments)
 
     def end(self) -> str:
         """Ctrl-C; what it says."""
@@ -89,14 +78,6 @@ def said_by(up: Up, *, until: str) -> list[str]:
     raise AssertionError(lines)
 
 
-def launch(up: Up, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+def launch(up: Up, *arguments: object, input: str | None = None) -> subprocess.CompletedProcess[str]:
     """`fanin launch` on it."""
-    return subprocess.run(
-        [sys.executable, "-c", RUN, "launch", *map(str, arguments)],
-        env=os.environ | up.environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-        **options,
-    )
+    return command.run("launch", *arguments, environment=up.environment, input=input, timeout=TIMEOUT)

@@ -8,8 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -165,6 +167,12 @@ def test_a_command_with_an_option_that_there_is_not_cannot_be_typed() -> None:
     for words in (["up", "--worker-count", "2"], ["go"], ["demo", "extra"]):
         with pytest.raises(TyperException):
             parse(words)
+
+
+def test_the_command_that_is_installed_is_this_one() -> None:
+    script = Path(sysconfig.get_path("scripts"), "fanin")
+    done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"fanin {version('fanin')}\n"
 
 
 def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from experiments.results.files import read_rows
-from tests.fanin.network import RUN, Up, said_by
+from tests.fanin.command import run, start
+from tests.fanin.network import Up, said_by
 
 pytestmark = pytest.mark.slow
 
@@ -25,15 +25,8 @@ RUN_ELSEWHERE = ["new mine", "run scenario.toml", *COMPARED]  # the second: test
 
 
 def fanin(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", RUN, *shlex.split(command)],
-        cwd=folder,
-        env=os.environ
-        | {"PYTHONPATH": str(FANIN), "TMPDIR": str(folder.parent), "COLUMNS": "200", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {"TMPDIR": str(folder.parent), "COLUMNS": "200", "NO_COLOR": "1"}
+    return run(*shlex.split(command), environment={"PYTHONPATH": str(FANIN), **environment}, cwd=folder)
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +113,12 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
         done = fanin(tables, mine)
         assert done.returncode == 0, done.stderr
         assert "ingress.marking" in done.stdout
-        client = subprocess.Popen(
-            [sys.executable, "-c", RUN, "exec", "leaf1", "--", sys.executable, "-c", CLIENT],
+        client = start(
+            *("exec", "leaf1", "--", sys.executable, "-c", CLIENT),
+            environment={"PYTHONPATH": str(FANIN), **network.environment},
             cwd=mine,
-            env=os.environ | {"PYTHONPATH": str(FANIN)} | network.environment,
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            stderr=None,
         )
         assert client.stdout is not None
         assert client.stdout.readline() == "inserted True\n"

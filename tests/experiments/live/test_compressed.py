@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from tests.fanin.network import RUN, TIMEOUT
+from tests.fanin.command import run
+from tests.fanin.network import TIMEOUT
 from tests.sizes import sized
 
 pytestmark = pytest.mark.live
@@ -23,10 +22,7 @@ SMALL = ("hosts_per_leaf=1", "spines=1", "epochs=6", "hidden=64")
 def test_whatever_is_sent_of_gradients_it_learns(transport: str, tmp_path: Path) -> None:
     settings = (*SMALL, f"transport={transport}")
     changes = [word for change in settings for word in ("--set", change)]
-    command = ["run", "scenario:compressed-training", *changes, "--results", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, *command], capture_output=True, text=True, timeout=TIMEOUT, check=False
-    )
+    done = run("run", "scenario:compressed-training", *changes, "--results", tmp_path, timeout=TIMEOUT)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     whole, *rounded, largest = rows

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from controller.telemetry import PortCounts, SwitchCounts
 from experiments.live import load
 from experiments.live.load import Processors, link_utilization, quota
 from experiments.results.limit import limited_by
-from topologies.live.patience import setting
+from tests.fanin.command import run
 from topologies.shapes import leaf_spine
 
 SCENARIO = """
@@ -85,11 +83,7 @@ def test_a_row_has_what_links_and_processors_were_used_and_what_follows(tmp_path
     found = []
     for rate in ([], ["--set=rate=5 Mb/s", "--set=size=400 kB", "--set=repetitions=1"]):
         (tmp_path / "limits.toml").write_text(SCENARIO)
-        run = "from fanin.cli import main; main()"
-        argv = [sys.executable, "-c", run, "run", "limits.toml", "--results", "results", *rate]
-        done = subprocess.run(
-            argv, cwd=tmp_path, capture_output=True, text=True, timeout=240 * setting(), check=False
-        )
+        done = run("run", "limits.toml", "--results", "results", *rate, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         (row,) = json.loads((tmp_path / "results" / "results.json").read_text())["rows"]
         assert "limited by" in done.stdout

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,7 @@ from experiments.virtual.fabric import Cluster
 from experiments.virtual.hosts.stations import HEADERS, Flow, FrameFilter, Vector
 from experiments.virtual.job_spec import ClusterSpec
 from p4switch.engine.engine import Engine
-from topologies.live.patience import setting
+from tests.fanin import command
 from topologies.shapes import leaf_spine
 from topologies.virtual.corruption import flip_bits
 from workers.collective import Algorithm
@@ -120,10 +118,7 @@ links = {corruption = [0, 0.005]}
 def test_on_a_live_network(tmp_path: Path) -> None:
     """In-network the switches find what is corrupted; with the ring over TCP the hosts' kernels do."""
     (tmp_path / "corruption.toml").write_text(SCENARIO)
-    command = [sys.executable, "-c", "from fanin.cli import main; main()", "run", "corruption.toml"]
-    done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=900 * setting(), check=False
-    )
+    done = command.run("run", "corruption.toml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "results" / "corruption" / "results.json").read_text())
     rows = {(row["algorithm"], row["corruption"]): row for row in written["rows"]}

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from experiments.results.files import read_rows
 from fanin.cli import app
 from fanin.verbs.new import TEMPLATES
+from tests.fanin.command import run
 from tests.fanin.conftest import Fanin
 
 pytestmark = pytest.mark.slow
@@ -29,17 +30,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(arguments: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(FANIN), "COLUMNS": "200", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def commands(folder: Path) -> list[str]:
     """What the README's first block says to type."""
     block = (folder / "README.md").read_text().split("\n\n")[2]
@@ -49,9 +39,8 @@ def commands(folder: Path) -> list[str]:
 def test_the_commands_of_its_readme_run(made: Path) -> None:
     stf, scenario, live, compile_program = commands(made)
     assert (scenario, live) == ("fanin run scenario.toml", "fanin run scenario.toml --set world=live")
-    entry = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
     for command in (stf, scenario, compile_program):
-        done = run(["-c", entry, *shlex.split(command)[1:]], made)
+        done = run(*shlex.split(command)[1:], environment={"PYTHONPATH": str(FANIN)}, cwd=made)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     rows = read_rows(made / "results" / "mine-2")
     assert len(rows) == 6
@@ -85,7 +74,14 @@ def test_what_is_its_own_takes_part(made: Path) -> None:
 def test_its_python_files_are_typed(made: Path) -> None:
     # Beside `make lint`, which has checked already what they import.
     kept = ["--config-file", str(FANIN / "pyproject.toml"), "--cache-dir", str(FANIN / ".mypy_cache")]
-    done = run(["-m", "mypy", "--strict", *kept, "control.py", "worker.py"], made)
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", *kept, "control.py", "worker.py"],
+        cwd=made,
+        env=os.environ | {"PYTHONPATH": str(FANIN)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

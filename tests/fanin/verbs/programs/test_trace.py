@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -30,7 +29,7 @@ from p4switch.trace import as_text
 from p4switch.trace.constants import constant_names
 from p4switch.trace.events import Access, Drop
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
-from tests.fanin.network import RUN, SEND, Up
+from tests.fanin.network import SEND, Up
 from topologies.live.patience import setting
 
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
@@ -295,13 +294,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 
 
 def watch(up: Up, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, "trace", "--on", "leaf1", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | up.environment,
-    )
+    return up.fanin("trace", "--on", "leaf1", *arguments)
 
 
 @pytest.mark.live

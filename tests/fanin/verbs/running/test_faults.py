@@ -6,7 +6,6 @@ import json
 import os
 import select
 import signal
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fanin.network import RUN, SMALL, TIMEOUT, Up, said_by
+from tests.fanin.command import run
+from tests.fanin.network import SMALL, TIMEOUT, Up, said_by
 from topologies.live.runs import Run, command_line
 from topologies.shapes import leaf_spine
 
@@ -69,13 +69,7 @@ class Job:
         script, self._stop = folder / f"{name}.py", folder / f"{name}.stop"
         self._stop.unlink(missing_ok=True)
         script.write_text(STEADY)
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", RUN, "launch", str(script), in_network, str(self._stop)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | up.environment,
-        )
+        self.process = up.fanin("launch", script, in_network, self._stop)
         assert self.process.stdout is not None
         assert self.process.stdout.readline() == "[0] begun\n"
 
@@ -123,10 +117,9 @@ def controller_processes(up: Up) -> list[int]:
 
 def fanin(up: Up, *arguments: str) -> str:
     """What the command prints."""
-    command = [sys.executable, "-c", RUN, *arguments]
-    return subprocess.run(
-        command, env=os.environ | up.environment, capture_output=True, text=True, check=True
-    ).stdout
+    done = run(*arguments, environment=up.environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def switches_of_the_job(up: Up) -> list[str]:
@@ -150,14 +143,10 @@ def up(tmp_path_factory: pytest.TempPathFactory):
 
 def test_tables_that_another_client_wipes_are_put_back_and_sums_go_on_in_the_network(up, tmp_path):
     job = Job(up, tmp_path, "required")
-    command = [sys.executable, "-c", RUN, "exec", "leaf1", "--", sys.executable, "-c", WIPE, "9559", "1"]
-    done = subprocess.run(
-        command, env=os.environ | up.environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 0
+    wiped = int(fanin(up, "exec", "leaf1", "--", sys.executable, "-c", WIPE, "9559", "1"))
+    assert wiped > 0
     said = said_by(up, until="all entries are installed again")
-    assert f"leaf1 had lost {int(done.stdout)} of" in said[-1]
+    assert f"leaf1 had lost {wiped} of" in said[-1]
     assert "registers" not in said[-1]
     output, errors = job.end()
     assert "ring" not in errors

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fanin.network import RUN, TIMEOUT, launch
+from tests.fanin.command import RUN, start
+from tests.fanin.network import TIMEOUT, launch
 from tests.topologies.live.conftest import NOBODY, as_nobody
 from topologies.live.time_slices import SECONDS, current, shorten
 
@@ -161,13 +162,8 @@ def test_the_first_failure_ends_all_and_children_too_and_is_the_exit_status(up, 
 @live
 def test_two_programs_at_once_share_hosts_and_switches(up, script):
     path = script(STAYS)
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "100", str(path)],
-        env=os.environ | up.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as first:
+    options = ("--job", "first", "--slots", "100")
+    with up.fanin("launch", *options, path, stdin=subprocess.PIPE, stderr=None) as first:
         assert first.stdin is not None
         assert first.stdout is not None
         assert first.stdout.readline() == "[0] first 3.0\n"
@@ -183,14 +179,8 @@ def test_two_programs_at_once_share_hosts_and_switches(up, script):
 @live
 def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script, fanin):
     path = script(STAYS)
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, "launch", "--job", "first", "--slots", "1000", str(path)],
-        env=os.environ | up.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as first:
+    options = ("--job", "first", "--slots", "1000")
+    with up.fanin("launch", *options, path, stdin=subprocess.PIPE) as first:
         assert first.stdin is not None
         assert first.stdout is not None
         assert first.stderr is not None
@@ -234,13 +224,7 @@ def test_who_does_not_end_when_asked_to_is_killed(up, script, tmp_path):
 def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
     pipe, told = tmp_path / "pipe", tmp_path / "processes"
     os.mkfifo(pipe)
-    launched = subprocess.Popen(
-        [sys.executable, "-c", RUN, "launch", *map(str, (script(FAILS), pipe, told, "stay"))],
-        env=os.environ | up.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    launched = up.fanin("launch", script(FAILS), pipe, told, "stay")
     assert launched.stdout is not None
     assert launched.stdout.readline() == "[1] ready\n"
     launched.send_signal(number)
@@ -253,13 +237,8 @@ def test_ctrl_c_ends_all_and_children_too(up, script, tmp_path, number, status):
 @pytest.mark.parametrize("length", [1, 1000])  # what Python keeps in its buffer, and what it writes at once
 def test_a_reader_that_has_seen_enough_ends_all_without_a_word_of_python_s(up, script, length):
     text = f"while True: print('x' * {length}, flush=True)"
-    with subprocess.Popen(
-        [sys.executable, "-c", RUN, "launch", str(script(text))],
-        env=os.environ | up.environment | {"PYTHONUNBUFFERED": ""},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as launched:
+    environment = {**up.environment, "PYTHONUNBUFFERED": ""}
+    with start("launch", script(text), environment=environment) as launched:
         assert launched.stdout is not None
         assert launched.stderr is not None
         launched.stdout.readline()
@@ -275,12 +254,7 @@ def test_a_reader_that_has_seen_enough_ends_all_without_a_word_of_python_s(up, s
 @live
 def test_if_the_launcher_is_killed_so_are_the_processes(up, script):
     text = "import os, time; print(os.getpid()); time.sleep(1000)"
-    launched = subprocess.Popen(
-        [sys.executable, "-c", RUN, "launch", str(script(text))],
-        env=os.environ | up.environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    launched = up.fanin("launch", script(text), stderr=None)
     assert launched.stdout is not None
     processes = [os.pidfd_open(int(launched.stdout.readline().split()[1])) for _ in range(2)]
     launched.kill()

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from scapy.utils import RawPcapReader
 
-from tests.fanin.network import RUN, SEND, TIMEOUT, Up
+from tests.fanin.command import RUN
+from tests.fanin.network import SEND, TIMEOUT, Up
 
 ROOT = Path(__file__).parents[4]
 
@@ -153,12 +154,7 @@ def test_all_reduces_fail_with_what_their_workers_say(up: Up, fanin: Any) -> Non
 
 
 def test_ctrl_c_ends_all_reduces_and_their_workers(up: Up, lines: Any) -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-c", RUN, "allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20"],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | up.environment,
-    )
+    running = up.fanin("allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20", stderr=None)
     assert running.stdout is not None
     with running.stdout:
         assert json.loads(running.stdout.readline())["bytes"] == 4000
@@ -169,13 +165,7 @@ def test_ctrl_c_ends_all_reduces_and_their_workers(up: Up, lines: Any) -> None:
 
 
 def test_a_worker_that_is_killed_is_named(up: Up, lines: Any) -> None:
-    running = subprocess.Popen(
-        [sys.executable, "-c", RUN, "allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | up.environment,
-    )
+    running = up.fanin("allreduce", "--json", "--sizes", "4 kB,20 MB", "--repetitions", "20")
     assert running.stdout is not None
     assert json.loads(running.stdout.readline())["bytes"] == 4000
     [network] = lines("ps")

@@ -1,0 +1,166 @@
+"""`fanin` as a process that starts at once: forked from one that has imported the command line already."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from fanin.cli import VERBS, load
+from tests.preloading import adopting, hang_up
+from topologies.live import preloaded
+from topologies.live.patience import setting
+
+ROOT = Path(__file__).parents[2]
+
+# What `python -c` runs where a process of its own is needed: by another user, on a terminal, with options of Python's.
+RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
+_SERVE = f"from tests.fanin.command import serve; serve(); {RUN}"
+_READ_BY_PYTHON = re.compile("LD_|PYTHON(?!PATH)")  # variables, before anything is imported
+# What verbs import when they are called, but for what starts threads, and what looks at variables: fanin.console.
+_MORE = (
+    "controller.job_service.client",
+    "controller.telemetry",
+    "experiments.bench.joined",
+    "experiments.inside.why",
+    "experiments.live.interrupt",
+    "experiments.live.launch",
+    "experiments.scenario.file",
+    "p4switch.stf.run",
+    "typer.rich_utils",
+)
+
+
+class _Server(preloaded._Preloader):
+    """The process that forks. It is in our group, as what it forks: that is what a terminal's Ctrl-C is for."""
+
+    def _start(self) -> socket.socket:
+        if self._process is not None:
+            self._process.wait()
+        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, str(its.fileno()), preloaded._ROOM],
+                cwd=ROOT,
+                env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[its.fileno()],
+            )
+        return ours
+
+
+_server = _Server()
+atexit.register(hang_up, _server)
+
+
+class _Forked(subprocess.Popen[str]):
+    """A child of ours that the server has forked."""
+
+    def _execute_child(
+        self,
+        args: list[str],
+        _executable: None,
+        _preexec_fn: None,
+        _close_fds: bool,
+        _pass_fds: tuple[()],
+        cwd: Path | None,
+        env: Mapping[str, str],
+        _startupinfo: None,
+        _creationflags: int,
+        _shell: bool,
+        *pipes_and_more: Any,
+    ) -> None:
+        pipes: list[int] = [
+            *pipes_and_more[:6]
+        ]  # of 0, 1 and 2 the end to read from, and the one to write to
+        theirs = (pipes[0], pipes[3], pipes[5])
+        request = {"argv": args, "folder": str(cwd or Path.cwd()), "nice": os.nice(0), "environment": env}
+        # A file: an environment may be longer than what a socket takes at once.
+        with os.fdopen(os.memfd_create("request"), "w+") as asked, adopting():
+            json.dump(request, asked)
+            asked.flush()
+            files = [number if pipe == -1 else pipe for number, pipe in enumerate(theirs)]
+            self.pid = _server.fork([asked.fileno(), *files])
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def start(
+    *arguments: object, environment: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[str]:
+    """`fanin` with these arguments.
+
+    environment: beside ours. options: subprocess.Popen's cwd, stdin, stdout and stderr; the last two are pipes.
+    """
+    more = environment or {}
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    kind = subprocess.Popen if any(map(_READ_BY_PYTHON.match, more)) else _Forked
+    return kind([sys.executable, "-c", RUN, *map(str, arguments)], env={**os.environ, **more}, **options)
+
+
+def run(
+    *arguments: object,
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    input: str | None = None,
+    timeout: float = 600 * setting(),
+) -> subprocess.CompletedProcess[str]:
+    """What `fanin` says, with these arguments. environment: beside ours."""
+    stdin = None if input is None else subprocess.PIPE
+    with start(*arguments, environment=environment, cwd=cwd, stdin=stdin) as process:
+        try:
+            output, errors = process.communicate(input, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
+
+
+def serve() -> None:
+    """Fork for whoever is at the other end of the socket, until nobody is; only what it has forked goes on."""
+    asked = socket.socket(fileno=int(sys.argv[1]))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    sys.path.insert(1, str(ROOT))
+    for verb in VERBS.keys() - {"doctor"}:  # which imports fanin.console
+        load(verb)
+    for module in _MORE:
+        importlib.import_module(module)
+    gc.freeze()
+    while True:
+        message, files, _, _ = socket.recv_fds(asked, 1, 4)
+        if not message:
+            sys.exit()
+        with os.fdopen(files.pop(0)) as file_of_request:
+            file_of_request.seek(0)
+            request = json.load(file_of_request)
+        with patch.object(os, "setsid"):  # they stay in our session
+            pid = preloaded._forked_twice()
+        if pid == 0:
+            break
+        for file in files:
+            os.close(file)
+        asked.send(json.dumps((pid, 0)).encode())
+    asked.close()
+    argv = request["argv"]
+    preloaded._become(argv, files, request["environment"])
+    sys.orig_argv, sys.argv = argv, ["-c", *argv[3:]]
+    os.chdir(request["folder"])
+    os.nice(request["nice"] - os.nice(0))
+    # Anew, since they know of their files whether they have a position, and whether they are terminals.
+    for name, mode, buffering in (("stdin", "r", -1), ("stdout", "w", -1), ("stderr", "w", 1)):
+        old = getattr(sys, name)
+        how = {"encoding": old.encoding, "errors": old.errors, "closefd": False}
+        setattr(sys, name, os.fdopen(old.fileno(), mode, buffering, **how))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
