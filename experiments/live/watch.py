@@ -48,10 +48,21 @@ class Watch:
         Raises:
             NetworkError: a switch that ends again and again, or the controller.
         """
+        looking = asyncio.create_task(self._look_on(beside))
+        try:
+            # A switch that has ended does not answer: whoever waits for that, waits for it to be started again.
+            while not looking.done():
+                for ended in self._network.start_again():
+                    self._report(f"{ended}\nit is started again")
+                await asyncio.wait([looking], timeout=_LOOK_SECONDS)
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
+        await looking
+
+    async def _look_on(self, beside: Callable[[], None] | None) -> None:
         next_read = 0.0
         while True:
-            for ended in self._network.start_again():
-                self._report(f"{ended}\nit is started again")
             await self._look_at_links()
             begun = time.monotonic()
             await self._look(read_tables=begun >= next_read)

@@ -11,6 +11,7 @@ from controller.controller import Findings, Loss
 from controller.errors import ControllerError
 from controller.tree import Aggregator
 from experiments.live.watch import Watch
+from topologies.live.patience import setting
 from topologies.model import Link, Topology
 from topologies.shapes import leaf_spine
 
@@ -144,3 +145,25 @@ def test_trouble_is_said_once_and_what_logs_beside_ends_nothing() -> None:
         "the controller cannot be started",
         "what waiting workers do is not logged any more: ValueError('no report')",
     ]
+
+
+def test_a_switch_that_ends_while_it_is_asked_for_its_tables_is_started_again_meanwhile() -> None:
+    asked, started, said = asyncio.Event(), asyncio.Event(), []
+
+    class Asked(Controller):
+        async def tend(self, *, read_tables: bool) -> Findings:
+            asked.set()
+            await started.wait()
+            return await super().tend(read_tables=read_tables)
+
+    class Ending(Network):
+        def start_again(self) -> list[str]:
+            if not asked.is_set() or started.is_set():
+                return []
+            started.set()
+            return ["leaf1 has ended"]
+
+    watch = Watch(Ending(), Asked(), Networked(), Jobs(), said.append)  # type: ignore[arg-type]
+    with pytest.raises(LookedError):
+        asyncio.run(asyncio.wait_for(watch.run(), 60 * setting()))
+    assert said[0] == "leaf1 has ended\nit is started again"
