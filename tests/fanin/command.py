@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import importlib
 import json
 import os
@@ -45,20 +44,15 @@ _MORE = (
 class _Server(preloaded._Preloader):
     """The process that forks. It is in our group, as what it forks: that is what a terminal's Ctrl-C is for."""
 
-    def _start(self) -> socket.socket:
-        if self._process is not None:
-            self._process.wait()
-        ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with its:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _SERVE, str(its.fileno()), preloaded._ROOM],
-                cwd=ROOT,
-                env=os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-            )
-        return ours
+    def _forker(self, its: socket.socket) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-c", _SERVE, str(its.fileno()), preloaded._ROOM],
+            cwd=ROOT,
+            env=os.environ | preloaded.ONE_THREAD,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+        )
 
 
 _server = _Server()
@@ -82,9 +76,7 @@ class _Forked(subprocess.Popen[str]):
         _shell: bool,
         *pipes_and_more: Any,
     ) -> None:
-        pipes: list[int] = [
-            *pipes_and_more[:6]
-        ]  # of 0, 1 and 2 the end to read from, and the one to write to
+        pipes: list[int] = [*pipes_and_more[:6]]  # of 0, 1 and 2, to read from and to write to
         theirs = (pipes[0], pipes[3], pipes[5])
         request = {"argv": args, "folder": str(cwd or Path.cwd()), "nice": os.nice(0), "environment": env}
         # A file: an environment may be longer than what a socket takes at once.
@@ -137,24 +129,12 @@ def serve() -> None:
         load(verb)
     for module in _MORE:
         importlib.import_module(module)
-    gc.freeze()
-    while True:
-        message, files, _, _ = socket.recv_fds(asked, 1, 4)
-        if not message:
-            sys.exit()
-        with os.fdopen(files.pop(0)) as file_of_request:
-            file_of_request.seek(0)
-            request = json.load(file_of_request)
-        with patch.object(os, "setsid"):  # they stay in our session
-            pid = preloaded._forked_twice()
-        if pid == 0:
-            break
-        for file in files:
-            os.close(file)
-        asked.send(json.dumps((pid, 0)).encode())
-    asked.close()
+    with patch.object(os, "setsid"):  # they stay in our session
+        forked = preloaded.serve(asked, lambda _: None)
+    if forked is None:
+        sys.exit()
+    request, _ = forked
     argv = request["argv"]
-    preloaded._become(argv, files, request["environment"])
     sys.orig_argv, sys.argv = argv, ["-c", *argv[3:]]
     os.chdir(request["folder"])
     os.nice(request["nice"] - os.nice(0))

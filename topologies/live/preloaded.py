@@ -23,7 +23,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from topologies.live import sandbox
 
@@ -31,9 +31,12 @@ from topologies.live import sandbox
 _PYTHON = (sys.executable, "-P", "-m")
 _MORE = "PRELOADED"  # its modules that are imported only once it runs
 _MAX_ANSWER = 100
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # `ps` finds a command line where that of the preloader was: room for a longer one.
 _ROOM = " " * 8192
 _ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, behind the name (proc_pid_stat(5): fields 48 and 49)
+
+_T = TypeVar("_T")
 
 
 class Forked:
@@ -129,20 +132,19 @@ class _Preloader:
             self._process.wait()
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
-            self._process = subprocess.Popen(
-                [*_PYTHON, __name__, str(its.fileno()), _ROOM],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[its.fileno()],
-                # A process that forks has one thread; and gRPC's C core prints beside our own messages.
-                env={
-                    **os.environ,
-                    "OPENBLAS_NUM_THREADS": "1",
-                    "OMP_NUM_THREADS": "1",
-                    "GRPC_VERBOSITY": "NONE",
-                },
-                start_new_session=True,  # a terminal's Ctrl-C does not reach it
-            )
+            self._process = self._forker(its)
         return ours
+
+    def _forker(self, its: socket.socket) -> subprocess.Popen[bytes]:
+        """Started, with its end of the socket."""
+        return subprocess.Popen(
+            [*_PYTHON, __name__, str(its.fileno()), _ROOM],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[its.fileno()],
+            # A process that forks has one thread; and gRPC's C core prints beside our own messages.
+            env={**os.environ, **ONE_THREAD, "GRPC_VERBOSITY": "NONE"},
+            start_new_session=True,  # a terminal's Ctrl-C does not reach it
+        )
 
 
 _preloader = _Preloader()
@@ -216,16 +218,32 @@ def _fork(
 
 
 def main() -> int:
-    """Fork for whoever is at the other end of the socket, until nobody is; only what it has forked goes on here."""
-    asked = socket.socket(fileno=int(sys.argv[1]))
+    """Run what is asked for at the socket, in a process that is forked for it."""
+    forked = serve(socket.socket(fileno=int(sys.argv[1])), lambda request: _imported(request["argv"][3]))
+    if forked is None:
+        return 0
+    request, program = forked
+    if request["host"] is not None:
+        _enter(request["host"])
+    return program()
+
+
+def serve(
+    asked: socket.socket, prepare: Callable[[Mapping[str, Any]], _T]
+) -> tuple[Mapping[str, Any], _T] | None:
+    """Fork for whoever is at the other end of the socket, until nobody is: None.
+
+    What it has forked comes out of here as if it had been started so, with the request, and what `prepare` made of it
+    before.
+    """
     while True:
         message, files, _, _ = socket.recv_fds(asked, 1, 4)
         if not message:
-            return 0
+            return None
         with os.fdopen(files.pop(0)) as file_of_request:
             file_of_request.seek(0)
             request = json.load(file_of_request)
-        program = _imported(request["argv"][3])
+        prepared = prepare(request)
         gc.freeze()
         try:
             pid = _forked_twice()
@@ -240,9 +258,7 @@ def main() -> int:
         if pid > 0:
             asked.send(json.dumps((pid, 0)).encode())
     _become(request["argv"], files, request["environment"])
-    if request["host"] is not None:
-        _enter(request["host"])
-    return program()
+    return request, prepared
 
 
 def _imported(name: str) -> Callable[[], int]:

@@ -163,7 +163,7 @@ def test_a_switch_that_ends_while_it_is_asked_for_its_tables_is_started_again_me
             started.set()
             return ["leaf1 has ended"]
 
-    watch = Watch(Ending(), Asked(), Networked(), Jobs(), said.append)  # type: ignore[arg-type]
+    parts: tuple[Any, ...] = (Ending(), Asked(), Networked(), Jobs())
     with pytest.raises(LookedError):
-        asyncio.run(asyncio.wait_for(watch.run(), 60 * setting()))
+        asyncio.run(asyncio.wait_for(Watch(*parts, said.append).run(), 60 * setting()))
     assert said[0] == "leaf1 has ended\nit is started again"
