@@ -77,7 +77,9 @@ def _locked(entry: Path) -> Iterator[None]:
 
 def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, str]) -> str:
     """Of all that a result depends on but for the program's files: how it is asked for, and by what it is compiled."""
-    asked = (str(path), include_dirs, sorted(defines.items()), str(Path.cwd()))
+    # A program whose path is absolute is the same one wherever the process is.
+    absolute = all(Path(place).is_absolute() for place in (path, *include_dirs))
+    asked = (str(path), include_dirs, sorted(defines.items()), None if absolute else str(Path.cwd()))
     key = sha256(repr((asked, sys.version, protobuf.__version__)).encode())
     for source in sorted(_SOURCES.rglob("*.py")):
         key.update(source.read_bytes())

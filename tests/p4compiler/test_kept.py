@@ -133,6 +133,33 @@ def test_another_folder_of_the_same_name_is_another_program(
         assert_same(compile_once("program.p4"), compile_file("program.p4"))
 
 
+def test_an_absolute_path_is_the_same_program_from_everywhere(
+    compiler: Counted, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As p4src/fanin.p4 is, wherever `fanin` is called."""
+    found = []
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        found.append(compile_once(program, include_dirs=[tmp_path]))
+    assert compiler.times == 1
+    assert_same(*found)
+
+
+def test_a_relative_include_folder_is_another_one_elsewhere(
+    compiler: Counted, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.with_name("part.p4").unlink()
+    for number in range(2):
+        (tmp_path / str(number) / "parts").mkdir(parents=True)
+        (tmp_path / str(number) / "parts" / "part.p4").write_text(f"#define PART {number}\n")
+        monkeypatch.chdir(tmp_path / str(number))
+        assert_same(
+            compile_once(program, include_dirs=["parts"]), compile_file(program, include_dirs=["parts"])
+        )
+    assert compiler.times == 2
+
+
 def test_another_compiler_compiles_anew(
     compiler: Counted, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
