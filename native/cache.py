@@ -17,6 +17,8 @@ from typing import IO
 MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
 # Seconds after its last use for which a program stays: who asked for it may be about to load it.
 RECENT = 86_400.0
+SELDOM = 3600.0  # seconds for which nobody looks again for what can go
+LOOKED = "looked-for-room"  # a file, of the time when somebody did
 # Of our own making; whatever else is in the folder is left alone.
 _NAME = re.compile(r"\w+-[0-9a-f]{32}")
 _SUFFIXES = (".so", ".c", ".compiled", ".building")
@@ -115,6 +117,16 @@ def libraries(folder: Path) -> list[Library]:
                 size = sum(path.stat().st_size for path in files)
                 found.append(Library(lock, size, lock.stat().st_mtime))
     return sorted(found, key=lambda library: library.used)
+
+
+def make_room(folder: Path) -> None:
+    """`remove_unused`, but seldom: among thousands of programs it takes as long as to make one."""
+    looked = folder / LOOKED
+    with suppress(OSError):  # another user's, whom sudo made
+        if looked.exists() and abs(time.time() - looked.stat().st_mtime) < SELDOM:
+            return
+        looked.touch()
+    remove_unused(folder)
 
 
 def remove_unused(folder: Path, keep: int = MAX_BYTES, recent: float = RECENT) -> list[Library]:

@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO
 
-from native.cache import CacheError, cache_directory, locked, remove_unused
+from native.cache import CacheError, cache_directory, locked, make_room
 
 INCLUDE = Path(__file__).parent  # shared.h
 CPUINFO = Path("/proc/cpuinfo")
@@ -115,7 +115,7 @@ def _library(
         with locked(library) as lock:
             if not library.exists():
                 _compile(library, ["-I", str(include), *map(str, sources(library)), *options], lock)
-                remove_unused(library.parent)
+                make_room(library.parent)
     except CacheError as error:
         raise ToolchainError(str(error)) from error
     return library

@@ -13,7 +13,7 @@ from typing import Any
 from finsy.proto import p4i
 from google import protobuf
 
-from native.cache import CacheError, cache_directory, locked, remove_unused
+from native.cache import CacheError, cache_directory, locked, make_room
 from p4compiler.compiled import Compiled
 from p4compiler.parse.preprocess import Lookups, unchanged
 from p4compiler.source import Diagnostic
@@ -104,4 +104,4 @@ def _write(entry: Path, kept: _Kept) -> None:
     building = entry.with_suffix(".building")
     building.write_bytes(sha256(body).digest() + body)
     building.replace(entry)
-    remove_unused(entry.parent)
+    make_room(entry.parent)

@@ -14,7 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native.cache import MAX_BYTES, CacheError, Library, cache_directory, libraries, locked, remove_unused
+from native.cache import (
+    LOOKED,
+    MAX_BYTES,
+    SELDOM,
+    CacheError,
+    Library,
+    cache_directory,
+    libraries,
+    locked,
+    make_room,
+    remove_unused,
+)
 from native.toolchain import INCLUDE, compile_text
 
 
@@ -182,3 +193,19 @@ def test_a_compilation_makes_room(folder: Path, monkeypatch: pytest.MonkeyPatch)
     made = compile_text("program", b"", lambda: "int x;", INCLUDE)
     assert made.exists()
     assert not old.exists()
+
+
+@pytest.mark.parametrize("clock", [1, -1])
+def test_room_is_looked_for_once_in_a_while_whatever_the_clock_did(folder: Path, clock: int) -> None:
+    def full() -> bool:
+        """Whether a program that is too large was left there."""
+        old = keep(folder, 1, 100, OLD)
+        os.truncate(old, MAX_BYTES + 1)
+        make_room(folder)
+        return old.exists()
+
+    assert [full(), full()] == [False, True]
+    for ago, left in ((SELDOM - 60, True), (SELDOM + 60, False)):
+        before = time.time() - clock * ago
+        os.utime(folder / LOOKED, (before, before))
+        assert full() == left

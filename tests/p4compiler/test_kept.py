@@ -14,7 +14,7 @@ from threading import Thread
 
 import pytest
 
-from native.cache import libraries, remove_unused
+from native.cache import LOOKED, libraries, remove_unused
 from p4compiler import Compiled, CompileError, compile_once, kept
 from p4compiler import compile as compile_module
 from p4compiler.compile import compile_file
@@ -253,7 +253,7 @@ def test_they_are_bounded_with_the_libraries(folder: Path, program: Path) -> Non
     (library,) = libraries(folder)
     assert library.bytes == entry(folder).stat().st_size > 0
     assert remove_unused(folder, keep=0, recent=0.0) == [library]
-    assert not list(folder.iterdir())
+    assert [path.name for path in folder.iterdir()] == [LOOKED]
 
 
 def test_what_is_kept_is_read_without_the_compiler(tmp_path: Path) -> None:
