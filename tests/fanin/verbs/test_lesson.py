@@ -21,9 +21,19 @@ from experiments.scenario.file import load_scenario
 from experiments.scenario.settings import Settings
 from experiments.scenario.shipped import lessons, scenario_file
 from fanin.cli import app
+from tests.sizes import sized
 
 ROOT = Path(__file__).parents[3]
 NAMES = sorted(lessons())
+
+# Changes of a lesson's small size, in which its point is seen as well; `make test-long` makes none.
+SMALLER = {
+    "depth": ["size=4 kB"],
+    "overlap": ["step_bucket=1 MB,128 kB,8 kB"],
+    "oversubscription": ["hosts_per_leaf=4", "oversubscription=1,4"],
+    "scaling": ["leaves=2", "hosts_per_leaf=8"],
+    "volume": ["coalescing=200 ns"],
+}
 
 Rows = list[Row]
 
@@ -65,7 +75,8 @@ def ecmp(rows: Rows) -> None:
 def oversubscription(rows: Rows) -> None:
     in_network = {row["median_seconds"] for row in rows if row["algorithm"] == "in-network"}
     assert max(in_network) == pytest.approx(min(in_network), rel=0.01)
-    ring = [seconds(rows, algorithm="ring", placement="spread", oversubscription=n) for n in (1, 8)]
+    ratios = sorted({row["oversubscription"] for row in rows})
+    ring = [seconds(rows, algorithm="ring", placement="spread", oversubscription=n) for n in ratios]
     assert ring[1] > 1.5 * ring[0]
 
 
@@ -280,10 +291,9 @@ def noisy_neighbour(rows: Rows) -> None:
 
 
 def overlap(rows: Rows) -> None:
+    buckets = sorted({row["step_bucket"] for row in rows})
     for algorithm in ("in-network", "ring"):
-        whole, part, tiny = (
-            one(rows, algorithm=algorithm, step_bucket=size) for size in (1_000_000, 128_000, 4_000)
-        )
+        tiny, part, whole = (one(rows, algorithm=algorithm, step_bucket=size) for size in buckets)
         assert part["exposed_seconds"] < min(whole["exposed_seconds"], tiny["exposed_seconds"])
         assert part["gpu_idle_share"] < min(whole["gpu_idle_share"], tiny["gpu_idle_share"])
 
@@ -350,11 +360,14 @@ def in_this_process(_jobs: int) -> Iterator[Callable[[Settings, bytes], Future[R
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(POINTS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]
+)
 def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sweep, "_processes", in_this_process)
-    done = CliRunner().invoke(app, ["lesson", "run", name, "--small"])
+    changes = [f"--set={change}" for change in sized(SMALLER.get(name, []), [])]
+    done = CliRunner().invoke(app, ["lesson", "run", name, "--small", *changes])
     assert done.exit_code == 0, done.output
     folder = tmp_path / "results" / f"lesson-{name}"
     assert (folder / f"lesson-{name}.png").stat().st_size > 0
