@@ -205,14 +205,16 @@ class HostBasedWorker:
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """See Participant: acknowledgements, then data."""
+        if not self.finished and now >= self._heard + self._recovery.give_up:
+            raise StallError(self.outstanding(now))
+        if not (self._answering or self._busy):  # mostly, of the many on a host that has a part of a model
+            return []
         outgoing = []
         for peer, flow in sorted(self._answering):
             answer = self._peers[peer].flows[flow].receiver.answer()
             if answer is not None:
                 outgoing.append(Outgoing(peer, answer, flow))
         self._answering.clear()
-        if not self.finished and now >= self._heard + self._recovery.give_up:
-            raise StallError(self.outstanding(now))
         room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
         busy = list(self._busy.items())
         for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
