@@ -50,7 +50,7 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
         scenario = load_scenario(scenario_file(file), changes)
     enter_if_live(verb, scenario.points)
 
-    # Not above: what precedes enter() runs twice, and these take a second to import.
+    # Not above: these take a second to import, for which --help and a wrong option should not wait.
     from experiments.models.timers import mistimed
     from experiments.results.drawing.rehearsal import rehearse
     from experiments.results.drawing.series import PlotError

@@ -69,7 +69,7 @@ def demo(
     with failing("demo", SandboxError):
         enter()
 
-    # Not above: what precedes enter() runs twice, and these take a second to import.
+    # Not above: these take a second to import, for which --help and a wrong option should not wait.
     from controller.errors import ControllerError
     from experiments.demo import demo_points, run_demo
     from experiments.live.crew import RunError

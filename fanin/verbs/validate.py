@@ -38,7 +38,7 @@ def validate(
     with failing("validate", SandboxError):
         enter()
 
-    # Not above: what precedes enter() runs twice, and these take a second to import.
+    # Not above: these take a second to import, for which --help and a wrong option should not wait.
     from rich.table import Table
 
     from controller.errors import ControllerError

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -183,10 +182,8 @@ class MininetNetwork:
 
     def _configure(self) -> None:
         topology = self.topology
-        of_switches = (
-            self._set_up(link, s.name) for s in topology.switches for link in topology.links_of(s.name)
-        )
-        scripts = [(["sh", "-e"], "\n".join(chain.from_iterable(of_switches)))]
+        of_switches = [(link, s.name) for s in topology.switches for link in topology.links_of(s.name)]
+        scripts = [(["sh", "-e"], "\n".join(self._set_up(of_switches)))]
         for host in topology.hosts:
             into = ["mnexec", "-a", str(self._mininet[host.name].pid), "sh", "-e"]
             scripts.append((into, "\n".join(self._host_script(host))))
@@ -206,7 +203,7 @@ class MininetNetwork:
         yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
         # There is one way: a redirect is forged.
         yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
-        yield from self._set_up(link, host.name)
+        yield from self._set_up([(link, host.name)])
         yield "ip -batch - << end"
         yield "link set lo up"
         # No route to its own rack: neighbours are reached by way of the leaf as well, without ARP among them.
@@ -217,18 +214,29 @@ class MininetNetwork:
         yield f"neighbour add {host.gateway} lladdr {gateway_mac} dev {device} nud permanent"
         yield "end"
 
-    def _set_up(self, link: Link, node: str) -> Iterable[str]:
-        interface = link.end(node).interface
-        yield f"ip link set {interface} multicast off up"
+    def _set_up(self, ends: Sequence[tuple[Link, str]]) -> Iterable[str]:
+        """The lines of a shell that set up these ends of links, each by the node that it is at."""
+        yield "ip -batch - << end"
+        for link, node in ends:
+            yield f"link set {link.end(node).interface} multicast off up"
+        yield "end"
+        refused = None
         if not self._launcher.offload:
-            yield f"ethtool -K {interface} tx off > /dev/null"
+            refused = "tx"
         elif not self.superframes:
-            yield f"ethtool -K {interface} tx-udp-segmentation off > /dev/null"
-        # Where a switch emulates the link that it sends on, it keeps the rate as well.
-        if link.rate_bits_per_second is not None and (
-            link.end(node).port == 0 or not for_switch(link.properties)
-        ):
-            yield from shape(interface, link.rate_bits_per_second)
+            refused = "tx-udp-segmentation"
+        if refused:
+            yield from (
+                f"ethtool -K {link.end(node).interface} {refused} off > /dev/null" for link, node in ends
+            )
+        yield "tc -batch - << end"
+        for link, node in ends:
+            # Where a switch emulates the link that it sends on, it keeps the rate as well.
+            if link.rate_bits_per_second is not None and (
+                link.end(node).port == 0 or not for_switch(link.properties)
+            ):
+                yield from shape(link.end(node).interface, link.rate_bits_per_second)
+        yield "end"
 
 
 def _has_carrier(interface: str) -> bool:

@@ -1,7 +1,8 @@
 """What runs of fanin there are on this machine: a folder for each, which says whether it still lives.
 
 A folder is made by the supervisor of a sandbox, is named after it, and is removed when it ends, or, if it was
-killed, by the next run. All processes inside inherit its path: so what is left can be told from other people's.
+killed, by the next run. The first process inside is named there, and all others inherit its path: so what is left can
+be told from other people's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 VARIABLE = "FANIN_RUN"  # in the environment of every process of a run: its folder
 _PREFIX = "fanin-run-"
+_FIRST = "first"  # in a folder: who the first process inside is, as it is known outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,17 @@ class Run:
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the processes that inherited it, as this user may see them."""
+        """The ids of the processes inside, as this user may see them."""
         entry = f"{VARIABLE}={self.folder}".encode()
+        try:
+            first = (self.folder / _FIRST).read_text()
+        except OSError:
+            first = ""
         found = []
         for process in all_processes():
             with suppress(OSError):
-                if entry in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                inherited = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+                if entry in inherited or _identity(process) == first:
                     found.append(process)
         return found
 
@@ -66,6 +73,12 @@ class Run:
     def process(self, inner: int) -> int | None:
         """The process that has the number `inner` in the sandbox, by its number outside."""
         return self.process_ids.get(inner)
+
+    def set_first(self) -> None:
+        """This process is the first one inside; it still has the /proc of outside."""
+        identity = _identity(int(Path("/proc/self").readlink().name))
+        assert identity is not None
+        (self.folder / _FIRST).write_text(identity)
 
     def remove(self) -> None:
         """Ends its processes, if there are any left, and deletes its folder."""
@@ -122,11 +135,17 @@ def _own(paths: Iterator[Path]) -> Iterator[Path]:
 
 def _name(process: int) -> str | None:
     """What the folder of a run with this supervisor is called; None if there is no such process."""
+    identity = _identity(process)
+    return f"{_PREFIX}{_namespace()}-{identity}" if identity else None
+
+
+def _identity(process: int) -> str | None:
+    """Its number and its start in clock ticks, since another may get the number; None if there is no such process."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return None
-    return f"{_PREFIX}{_namespace()}-{process}-{stat.rpartition(')')[2].split()[19]}"
+    return f"{process}-{stat.rpartition(')')[2].split()[19]}"
 
 
 def _namespace() -> int:

@@ -1,6 +1,7 @@
 """Fresh namespaces for a whole command: whatever happens to it, nothing of its networks is left behind."""
 
 import contextlib
+import ctypes
 import os
 import shlex
 import shutil
@@ -9,15 +10,16 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from topologies.live import runs, time_slices
 
-_CONTROL_PIPE = "FANIN_SANDBOX_PIPE"  # in the environment of the command inside, until it has taken it out
-_LISTENERS = "FANIN_SANDBOX_LISTENERS"  # and likewise, sockets of the namespace outside
+_NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # sched.h
+_NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
+_PR_SET_PDEATHSIG = 1  # prctl.h
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -48,11 +50,10 @@ def inside() -> bool:
 def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
-    Returns inside only: there this very command has been started again as process 1, which is root and has its own
-    /proc, /sys and /run, a loopback interface that is up, and short time slices, as all that it starts. The process
-    outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one.
-    When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces. What precedes
-    the call runs twice.
+    Returns inside only: there this process goes on, forked, as process 1, which is root and has its own /proc, /sys
+    and /run, a loopback interface that is up, and short time slices, as all that it starts. The process outside stays
+    as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either
+    ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
 
     listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
     that are returned.
@@ -61,25 +62,47 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         SandboxError: no namespaces for this user on this machine, or a port is taken.
     """
     global _inside
+    listeners = [_listener(each) for each in listen]
     if _inside:
-        return [_listener(each) for each in listen]
-    pipe = os.environ.pop(_CONTROL_PIPE, None)
-    if pipe is None or os.getpid() != 1:
-        _supervise([sys.executable, *sys.orig_argv[1:]], [_listener(each) for each in listen])
-    handed_in = os.environ.pop(_LISTENERS, "")
-    _set_up()
-    time_slices.shorten()
-    threading.Thread(target=_obey, args=(int(pipe),), name="sandbox", daemon=True).start()
+        return listeners
+    run = runs.create()
+    reader, writer = os.pipe()
+    # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
     stopping = stop_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    try:
+        child = _fork_inside(run.set_first)
+    except SandboxError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+        run.remove()
+        raise
+    if child:
+        os.close(reader)
+        for listener in listeners:
+            listener.close()
+        _supervise(child, run, writer)
+    os.close(writer)
+    os.environ[runs.VARIABLE] = str(run.folder)
+    time_slices.shorten()
+    threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
     for number in stopping:  # process 1 would not get them with the default action
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _exit_on_signal)
     _inside = True
     # The thread has inherited the mask: the terminal's signals, too, go to the main one.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
-    listeners = [socket.socket(fileno=int(number)) for number in handed_in.split()]
-    for listener in listeners:
-        listener.set_inheritable(False)
     return listeners
+
+
+def check() -> None:
+    """Check that there are namespaces for this user on this machine.
+
+    Raises:
+        SandboxError: there are none.
+    """
+    child = _fork_inside()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
 
 
 def _listener(address: tuple[str, int]) -> socket.socket:
@@ -91,76 +114,129 @@ def _listener(address: tuple[str, int]) -> socket.socket:
         ) from None
 
 
-def _supervise(argv: Sequence[str], listeners: Sequence[socket.socket]) -> NoReturn:
-    """Runs `argv` inside, which is handed `listeners`, and exits as it did."""
-    check()
-    reader, writer = os.pipe()
-    run = runs.create()
-    # Blocked, the signals wait for sigwaitinfo here, and inside until `enter` is ready for them.
-    stopping = stop_signals()
-    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
-    handed_in = [listener.fileno() for listener in listeners]
-    names = {_CONTROL_PIPE: str(reader), _LISTENERS: " ".join(map(str, handed_in))}
-    process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "KILL", *_unshare(), "--", *argv],
-        pass_fds=[reader, *handed_in],
-        env={**os.environ, **names, runs.VARIABLE: str(run.folder)},
-    )
-    os.close(reader)
-    for listener in listeners:
-        listener.close()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    while process.poll() is None:
-        info = signal.sigwaitinfo(stopping | {signal.SIGCHLD})
-        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of one
-        # that is closed, the kernel tells the leader of the session only, which may be this process.
-        if info.si_signo in stopping and (info.si_code <= 0 or info.si_signo == signal.SIGHUP):
-            with contextlib.suppress(BrokenPipeError):
-                os.write(writer, bytes([info.si_signo]))
-    run.remove()
-    status = process.returncode
-    sys.exit(status if status >= 0 else 128 - status)
+def _fork_inside(announce: Callable[[], None] = lambda: None) -> int:
+    """0 in process 1 of fresh namespaces; here, the child that ends when and as that process does.
 
-
-def _unshare() -> list[str]:
-    command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    return command if os.geteuid() == 0 else [*command, "--user", "--map-root-user"]
-
-
-def check() -> None:
-    """Check that there are namespaces for this user on this machine.
+    The two are not one, since only what the child forks is in its new namespace of processes. announce: called in
+    process 1 while it still sees the /proc of outside.
 
     Raises:
-        SandboxError: there are none.
+        SandboxError: there are no such namespaces.
     """
-    for tool in ("unshare", "setpriv", "mount", "ip"):
-        if shutil.which(tool) is None:
-            raise SandboxError(f"the command {tool} is missing; install the packages util-linux and iproute2")
-    tried = subprocess.run([*_unshare(), "--", "true"], capture_output=True, text=True, check=False)
-    if tried.returncode == 0:
-        return
-    reason = tried.stderr.strip() or f"unshare ended with status {tried.returncode}"
+    if shutil.which("ip") is None:
+        raise SandboxError("the command ip is not installed; install the package iproute2")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()  # what waits there is not to be printed twice
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            refusal = told.read()
+        if not refusal:
+            return child
+        os.waitpid(child, 0)
+        raise SandboxError(_explained(refusal))
+    os.close(reader)
+    try:
+        _unshare()
+        _end_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
+        first = os.fork()
+        if first == 0:
+            _end_with_parent()
+            announce()
+            _set_up()
+    except OSError as error:
+        os.write(writer, f"{error.filename}: {error.strerror}".encode())
+        os._exit(1)
+    os.close(writer)
+    if first:
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
+        _, status = os.waitpid(first, 0)
+        code = os.waitstatus_to_exitcode(status)
+        os._exit(code if code >= 0 else 128 - code)
+    return 0
+
+
+def _explained(refusal: str) -> str:
+    """Why there are no namespaces, and what to type."""
     if os.geteuid() == 0:
-        raise SandboxError(f"no namespaces ({reason}): a container needs --privileged, or run outside of it")
+        return f"no namespaces ({refusal}): a container needs --privileged, or run outside of it"
     fix = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
     for name, forbids, allows in _SYSCTLS:
         value = Path("/proc/sys", *name.split("."))
         if value.exists() and value.read_text().strip() == forbids:
             fix += f"\nor allow user namespaces:\n  sudo sysctl -w {name}={allows}"
-    raise SandboxError(f"no user namespaces here ({reason}); {fix}")
+    return f"no user namespaces here ({refusal}); {fix}"
+
+
+def _unshare() -> None:
+    """New namespaces for this process, which has one thread; that of processes, for its children."""
+    new = _NEW_NETWORK | _NEW_MOUNTS | _NEW_PROCESSES
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        _call("unshare", new)
+    else:
+        _call("unshare", new | _NEW_USER)
+        for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            Path("/proc/self", name).write_text(line)
+    _mount("none", "/", None, _RECURSIVE | _PRIVATE)
 
 
 def _set_up() -> None:
     # /sys/class/net shows the namespace it was mounted in; ip netns and iptables write below /run.
-    for command in ("mount -t sysfs sysfs /sys", "mount -t tmpfs tmpfs /run", "ip link set lo up"):
-        done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise SandboxError(f"{command}: {done.stderr.strip()}")
+    _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    _mount("sysfs", "/sys", "sysfs", _NOSUID | _NODEV | _NOEXEC)
+    _mount("tmpfs", "/run", "tmpfs", _NOSUID | _NODEV)
+    done = subprocess.run(["ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(0, done.stderr.strip(), "ip link set lo up")
     # No router solicitations, no listener reports: the only packets are those of the experiment.
     for scope in ("all", "default"):
         switch = Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6")
         if switch.exists():
             switch.write_text("1")
+
+
+def _end_with_parent() -> None:
+    _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    texts = [None if text is None else text.encode() for text in (source, target, kind)]
+    _call("mount", *texts, flags, None, of=f"mount {target}")
+
+
+def _call(function: str, *arguments: bytes | int | None, of: str | None = None) -> None:
+    """A function of the C library that returns 0.
+
+    Raises:
+        OSError: it has not; as filename, `of`, or else the function's name.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    longs = (ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments)
+    if getattr(library, function)(*longs):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), of or function)
+
+
+def _supervise(child: int, run: runs.Run, pipe: int) -> NoReturn:
+    """Passes on what comes for the processes inside, and exits as `child` does."""
+    stopping = stop_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        info = signal.sigwaitinfo(stopping | {signal.SIGCHLD})
+        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of one
+        # that is closed, the kernel tells the leader of the session only, which may be this process.
+        if info.si_signo in stopping and (info.si_code <= 0 or info.si_signo == signal.SIGHUP):
+            with contextlib.suppress(BrokenPipeError):
+                os.write(pipe, bytes([info.si_signo]))
+    run.remove()
+    status = os.waitstatus_to_exitcode(ended[1])
+    sys.exit(status if status >= 0 else 128 - status)
 
 
 def _obey(pipe: int) -> None:

@@ -1,4 +1,4 @@
-"""The rate of a link, as commands of tc."""
+"""The rate of a link, as lines of `tc -batch`."""
 
 from collections.abc import Iterable
 
@@ -8,16 +8,16 @@ _BURST_SECONDS = 0.001
 
 
 def shape(interface: str, rate_bits_per_second: int) -> Iterable[str]:
-    """Commands that let `interface` send at no more than the rate; frames wait in a bounded queue."""
+    """Lines of `tc -batch` that let `interface` send at no more than the rate; frames wait in a bounded queue."""
     bytes_per_second = rate_bits_per_second // 8
     # A class may send while its tokens last, and a frame larger than them leaves a debt: the rate holds for
     # superframes of any size. The burst is only what a late timer may catch up with.
     burst = max(2 * 1_514, int(bytes_per_second * _BURST_SECONDS))
     limit = max(8 * _SUPERFRAME, int(bytes_per_second * _QUEUE_SECONDS))
-    yield f"tc qdisc add dev {interface} root handle 1: htb default 1"
+    yield f"qdisc add dev {interface} root handle 1: htb default 1"
     yield (
-        f"tc class add dev {interface} parent 1: classid 1:1 htb rate {rate_bits_per_second}bit "
+        f"class add dev {interface} parent 1: classid 1:1 htb rate {rate_bits_per_second}bit "
         f"burst {burst} cburst {burst} quantum 60000"
     )
     # In bytes: a queue in frames would hold 40 times as much when they are superframes.
-    yield f"tc qdisc add dev {interface} parent 1:1 bfifo limit {limit}"
+    yield f"qdisc add dev {interface} parent 1:1 bfifo limit {limit}"

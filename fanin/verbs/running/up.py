@@ -136,7 +136,7 @@ def up(
     with failing("up", SandboxError):
         listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
 
-    # Not above: what precedes enter() runs twice, and these take a second to import.
+    # Not above: these take a second to import, for which --help and a wrong option should not wait.
     from controller.errors import ControllerError
     from experiments.inside.logs import logging_to
     from experiments.live.interrupt import run_until_interrupted

@@ -59,6 +59,7 @@ def test_a_killed_run_loses_its_folder_and_its_processes(fanin, folder):
 
 def test_a_run_that_goes_on_stays(fanin, folder):
     run = runs.create()
+    (run.folder / "first").write_text(f"{os.getpid()}-1")  # who had our number before us
     with subprocess.Popen(["sleep", "1000"], env=os.environ | {runs.VARIABLE: str(run.folder)}) as member:
         said = clean(fanin, folder)
         assert f"process {os.getpid()}" in said

@@ -1,7 +1,6 @@
 """Fresh namespaces around a command."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies.live import sandbox
+from tests.topologies.live.conftest import as_myself
+from topologies.live import runs
 from topologies.live.patience import setting
 
 Command = Callable[[str], list[str]]
@@ -115,16 +115,55 @@ def test_a_signal_at_any_moment_leaves_nothing(
         assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
 
 
+@pytest.mark.live
+def test_what_was_done_before_is_not_done_again(run: Run) -> None:
+    done = run(
+        "from tempfile import NamedTemporaryFile\n"
+        "print('once')\n"
+        "file = NamedTemporaryFile()\n" + ENTER + "import pathlib\n"
+        "print(pathlib.Path(file.name).exists())\n"
+    )
+    assert done.stdout.splitlines() == ["once", "True"], done.stderr
+
+
+@pytest.mark.live
+def test_processes_inside_are_known_outside_as_well(environment: dict[str, str]) -> None:
+    script = (
+        ENTER + "import subprocess\n"
+        "from topologies.live import runs\n"
+        "with subprocess.Popen(['sleep', '1000']) as other:\n"
+        "    print(runs.scratch(), other.pid, flush=True)\n"
+        "    input()\n"
+        "    other.kill()\n"
+    )
+    with subprocess.Popen(
+        as_myself(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        folder, other = process.stdout.readline().split()
+        found = runs.Run(Path(folder)).process_ids
+        assert found.keys() == {1, int(other)}
+        assert runs.command_line(found[1]) == runs.command_line(process.pid)
+        assert runs.command_line(found[int(other)]) == ("sleep", "1000")
+        process.communicate("\n")
+    assert process.returncode == 0
+    assert not Path(folder).exists()
+
+
 @pytest.mark.parametrize(("user", "fix"), [(0, "a container needs --privileged"), (1000, "sudo ")])
 def test_where_namespaces_are_forbidden_it_says_what_to_type(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, user: int, fix: str
+    environment: dict[str, str], user: int, fix: str
 ) -> None:
-    forbidden = tmp_path / "unshare"
-    forbidden.write_text("#!/bin/sh\necho unshare: unshare failed: Operation not permitted >&2; exit 1\n")
-    forbidden.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(os, "geteuid", lambda: user)
-    with pytest.raises(sandbox.SandboxError) as caught:
-        sandbox.enter()
-    assert "unshare failed: Operation not permitted" in str(caught.value)
-    assert fix in str(caught.value)
+    forbidden = (
+        "import os\n"
+        "from topologies.live import sandbox\n"
+        "def refused(name, *_arguments, **_options):\n"
+        "    raise PermissionError(1, 'Operation not permitted', name)\n"
+        "sandbox._call = refused\n"
+        f"os.geteuid = lambda: {user}\n"
+        "sandbox.enter()\n"
+    )
+    done = subprocess.run(as_myself(forbidden), capture_output=True, text=True, env=environment, check=False)
+    assert "(unshare: Operation not permitted)" in done.stderr
+    assert fix in done.stderr
+    assert done.returncode == 1
