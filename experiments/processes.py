@@ -34,7 +34,7 @@ class ProcessExecutor(ThreadPoolExecutor):
 
     def __init__(self, jobs: int, preload: str) -> None:
         super().__init__(jobs)
-        self._context = _fork_server(preload)
+        self._context = fork_server(preload)
         self._memory = MEMORY_SHARE * _free_memory()
         self._running: dict[BaseProcess, float] = {}  # and the memory that each is expected to need
         self._changed = Condition()
@@ -98,7 +98,7 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], connection
     connection.send(function(*arguments))
 
 
-def _fork_server(preload: str) -> ForkServerContext:
+def fork_server(preload: str) -> ForkServerContext:
     """Makes processes that have loaded everything, and that ignore Ctrl-C: a terminal sends it to all of them."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])

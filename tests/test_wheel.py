@@ -21,7 +21,8 @@ SMALLEST = [
     f"--set={change}" for change in ("algorithm=in-network", "loss=0", "seed=1", "size=4 kB", "workers=2")
 ]
 
-pytestmark = pytest.mark.slow
+# In one process of pytest-xdist, which would make the environment in each that has one of these otherwise.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 Installed = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -36,7 +37,19 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the wheel; what fanin depends on is this one's."""
     folder = tmp_path_factory.mktemp("wheel")
     tools = folder / "tools"
-    fetched = run([sys.executable, "-m", "pip", "install", "--quiet", "--target", tools, "hatchling>=1.26"])
+    fetched = run(
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--target",
+            tools,
+            "hatchling>=1.26",
+        ]
+    )
     if "No matching distribution" in fetched.stderr:
         pytest.skip("pip has no package index here, from which to fetch hatchling")
     assert fetched.returncode == 0, fetched.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.planner import Planner
+from experiments.processes import fork_server
 from experiments.scenario.compilers import PROGRAM
 from experiments.scenario.own import planner_of
 from experiments.soak.drawing import draw_scenario
@@ -86,10 +86,10 @@ def soak(
     """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
     begun = time.monotonic()
     so_far = Soak()
-    # Spawned, not forked: a compiled program is loaded in each, and threads of this one would not come along.
+    # Not forked from this one, whose threads would not come along.
     with ProcessPoolExecutor(
         min(len(os.sched_getaffinity(0)), seeds),
-        multiprocessing.get_context("spawn"),
+        fork_server(__name__),
         _load,
         (program, controller),
     ) as pool:

@@ -13,7 +13,7 @@ from typing import Any
 import finsy as fy
 import grpc
 import pytest
-from finsy.proto import p4r
+from finsy.proto import p4i, p4r
 
 from controller.controller import Controller, Loss
 from controller.errors import ControllerError
@@ -34,7 +34,8 @@ from tests.sizes import sized
 from topologies.model import Topology
 from topologies.shapes import leaf_spine
 
-pytestmark = pytest.mark.slow
+# In one process of pytest-xdist, which would start switches in each that has one of these otherwise.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("partial failure")]
 
 HOSTS = ["h1", "h2"]
 OTHERS = itertools.count(9000, 10)  # election ids of other controllers
@@ -69,16 +70,22 @@ def fragile() -> Iterator[tuple[Topology, dict[str, SwitchProcess]]]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def program(fanin_p4: Compiled) -> tuple[p4i.P4Info, bytes]:
+    return fanin_p4.p4info, fanin_p4.device_config()
+
+
 @pytest.fixture
-def within(fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path) -> Within:
+def within(
+    fragile: tuple[Topology, dict[str, SwitchProcess]], program: tuple[p4i.P4Info, bytes], tmp_path: Path
+) -> Within:
     async def run(check: Callable[[Scene], Awaitable[None]]) -> None:
         network, processes = fragile
         async with (
             proxied(network) as proxies,
             Controller(
                 proxies.network,
-                fanin_p4.p4info,
-                fanin_p4.device_config(),
+                *program,
                 Ledger(tmp_path / "leases.json"),
             ) as controller,
         ):
@@ -451,10 +458,10 @@ def test_whoever_finds_that_a_switch_has_restarted_it_is_told(within: Within) ->
 
 
 def test_a_controller_that_takes_over_keeps_leases_in_force_and_removes_half_of_one(
-    fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
+    fragile: tuple[Topology, dict[str, SwitchProcess]], program: tuple[p4i.P4Info, bytes], tmp_path: Path
 ) -> None:
     network, _ = fragile
-    given = fanin_p4.p4info, fanin_p4.device_config(), Ledger(tmp_path / "leases.json")
+    given = *program, Ledger(tmp_path / "leases.json")
 
     async def run() -> None:
         async with Controller(network, *given) as first:
@@ -530,14 +537,14 @@ def test_a_program_that_finsy_pushes_beside_it_stays_until_this_one_is_asked_for
 
 
 def test_a_controller_that_has_left_is_nobody_s_rival(
-    fragile: tuple[Topology, dict[str, SwitchProcess]], fanin_p4: Compiled, tmp_path: Path
+    fragile: tuple[Topology, dict[str, SwitchProcess]], program: tuple[p4i.P4Info, bytes], tmp_path: Path
 ) -> None:
     network, _ = fragile
 
     async def run() -> None:
         for _ in range(3):
             ledger = Ledger(tmp_path / "leases.json")
-            controller = Controller(network, fanin_p4.p4info, fanin_p4.device_config(), ledger)
+            controller = Controller(network, *program, ledger)
             async with controller:
                 await controller.grant(HOSTS)
 

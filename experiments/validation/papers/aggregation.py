@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from experiments.models.packets import in_network_frame
 from experiments.scenario.settings import Settings
@@ -147,17 +148,21 @@ def aggregation(switch: Engine) -> Iterator[Beside]:
     Raises:
         CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
     """
-    network = {workers: _seconds("in-network", workers, LARGE, switch) for workers in WORKERS}
+
+    @cache
+    def network(workers: int) -> float:
+        return _seconds("in-network", workers, LARGE, switch)
+
     frame = in_network_frame(VALUES) + ETHERNET_OVERHEAD
-    yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network[16])
-    yield CONSTANT.beside(network[4] / network[16])
+    yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network(16))
+    yield CONSTANT.beside(network(4) / network(16))
     ring: dict[int, float] = {}
     for workers in WORKERS:
         ring[workers] = _seconds("ring", workers, LARGE, switch)
-        yield RATIOS[workers].beside(ring[workers] / network[workers])
+        yield RATIOS[workers].beside(ring[workers] / network(workers))
     for trained in (VGG16, RESNET50):
-        yield trained.ratio.beside(trained.over_ring(network[8], ring[8]))
-    yield LARGE_RATIO.beside(ring[16] / network[16])
+        yield trained.ratio.beside(trained.over_ring(network(8), ring[8]))
+    yield LARGE_RATIO.beside(ring[16] / network(16))
     yield SMALL_RATIO.beside(
         max(_seconds("ring", 16, size, switch) / _seconds("in-network", 16, size, switch) for size in SMALL)
     )

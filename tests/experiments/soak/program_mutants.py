@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from experiments.scenario.compilers import PROGRAM
-from p4compiler import compile_file
+from p4compiler import compile_once
 from p4switch.engine.engine import Engine
 
 
-def mutant(folder: Path, file: str, old: str, new: str) -> Engine:
-    """The program with `old` (a regular expression) replaced in one of its files."""
-    folder /= "p4src"
-    shutil.copytree(PROGRAM.parent, folder, dirs_exist_ok=True)
-    path = folder / file
-    text, count = re.subn(old, new, path.read_text())
+def load_mutant(name: str, folder: Path) -> Engine:
+    """The program with this defect. folder: the same each time, so that a mutant is found compiled."""
+    file, old, new = PROGRAM_MUTANTS[name]
+    folder /= name.replace(" ", "-")
+    folder.mkdir(exist_ok=True)
+    texts = {source.name: source.read_text() for source in PROGRAM.parent.iterdir()}
+    texts[file], count = re.subn(old, new, texts[file])
     assert count, f"{old} is not in {file}"
-    path.write_text(text)
-    # Without the folder in it the program is the same each time, and compiled once.
-    config = compile_file(folder / PROGRAM.name).device_config()
+    for its, text in texts.items():
+        writing = folder / f"{its}.{os.getpid()}"  # whole, whenever another process compiles it
+        writing.write_text(text)
+        writing.replace(folder / its)
+    # Without the folder in it the program is the same in each repository, and its C is compiled once.
+    config = compile_once(folder / PROGRAM.name).device_config()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("P4SWITCH_CFLAGS", "-O1")  # half the time to compile
         return Engine.load(config.replace(f"{folder}/".encode(), b""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +10,6 @@ import pytest
 from controller.tree import rests_on
 from experiments.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
 from p4switch.engine.engine import Engine
-from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS, mutant
 from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -114,13 +113,15 @@ def test_workers_that_begin_while_an_older_lease_is_installed_may_be_held_up_by_
 # -- mutants
 
 
-def test_without_the_chunk_tag_a_sum_is_wrong(tmp_path: Path) -> None:
+def test_without_the_chunk_tag_a_sum_is_wrong(mutant: Callable[[str], Engine]) -> None:
     with pytest.raises(WrongSumError):
-        search(mutant(tmp_path, *PROGRAM_MUTANTS["no chunk tag"]), (2,), Grant(chunks=4))
+        search(mutant("no chunk tag"), (2,), Grant(chunks=4))
 
 
-def test_what_is_added_to_a_stored_result_makes_it_wrong_once_registers_are_lost(tmp_path: Path) -> None:
-    program = mutant(tmp_path, *PROGRAM_MUTANTS["added to a stored result"])
+def test_what_is_added_to_a_stored_result_makes_it_wrong_once_registers_are_lost(
+    mutant: Callable[[str], Engine],
+) -> None:
+    program = mutant("added to a stored result")
     with pytest.raises(WrongSumError):
         search(program, (2, 1), Grant(chunks=1), registers_lost=True)
 
@@ -132,17 +133,17 @@ def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(switch
 
 @pytest.mark.parametrize("name", ["no re-serve", "partial sum not sent up again"])
 def test_without_an_answer_to_retransmissions_there_are_states_that_cannot_finish(
-    tmp_path: Path, name: str
+    mutant: Callable[[str], Engine], name: str
 ) -> None:
     """What was lost is asked for in vain."""
-    assert search(mutant(tmp_path, *PROGRAM_MUTANTS[name]), (2, 1), Grant(chunks=3))[1]
+    assert search(mutant(name), (2, 1), Grant(chunks=3))[1]
 
 
 def test_where_an_incomplete_chunk_is_kept_a_late_duplicate_stops_the_job_once_registers_are_lost(
-    tmp_path: Path,
+    mutant: Callable[[str], Engine],
 ) -> None:
     """Of chunk k - 2W: nobody sends the rest of it again. So a newer chunk takes the cell whatever it holds."""
-    program = mutant(tmp_path, *PROGRAM_MUTANTS["incomplete chunks kept"])
+    program = mutant("incomplete chunks kept")
     world, states = search(program, (2,), Grant(1, 1, 3), registers_lost=True)
     with pytest.raises(AssertionError):
         assert_one_with_several_children_lost_it(world, states)

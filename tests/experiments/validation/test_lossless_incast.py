@@ -33,12 +33,13 @@ SMALL = replace(
     senders=8,
     size=150 * PAYLOAD,
     window=10,
-    seeds=(0, 2),
+    seeds=sized((2,), (0, 2)),
     htsim=None,
     congestion=Congestion(control="none"),
 )
 
 
+@pytest.mark.long
 def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine) -> None:
     with_pauses, without = (run(replace(SMALL, pauses=pauses), switch).seen for pauses in (True, False))
     for paused, free in zip(with_pauses, without, strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -59,6 +60,7 @@ COMPARISONS: dict[str, Callable[[int, int], bool]] = {
 }
 
 
+@cache
 def bits(width: int, signed: bool, depth: int) -> st.SearchStrategy[Term]:
     """Expressions of a type."""
     prefix = f"{width}{'s' if signed else 'w'}"
@@ -150,6 +152,7 @@ def bits(width: int, signed: bool, depth: int) -> st.SearchStrategy[Term]:
     return st.one_of(options)
 
 
+@cache
 def booleans(depth: int) -> st.SearchStrategy[Term]:
     """Expressions of type bool."""
 
