@@ -6,8 +6,6 @@ Headers stay in the packet, in network byte order: extraction only points at the
 
 from __future__ import annotations
 
-from functools import cache
-
 from p4switch.bmv2json.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from p4switch.bmv2json.program import (
     FieldType,
@@ -41,7 +39,6 @@ CLONES = {"clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress"}
 REQUESTS = CLONES | {"resubmit", "recirculate", "generate_digest"}
 
 
-@cache
 def machine_width(width: int) -> int:
     """The narrowest C integer that holds `width` bits, which are at most WIDEST."""
     return next(w for w in (8, 16, 32, 64, 128) if width <= w)
