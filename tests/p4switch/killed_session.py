@@ -22,6 +22,8 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 from google.protobuf import text_format
 
+from native.cache import LOOKED
+
 PR_SET_CHILD_SUBREAPER = 36
 SLOW_COMPILER = """#!/bin/sh
 case "$*" in *-shared*)
@@ -105,7 +107,7 @@ def main(when: str, program: str, other: str, folder: Path) -> None:
     left = {
         "clsact": [before, clsact()],
         "temporary": [path.name for path in (folder / "temporary").iterdir()],
-        "cache": sorted(path.suffix for path in (folder / "cache").glob("*/*")),
+        "cache": sorted(path.suffix for path in (folder / "cache").glob("*/*") if path.name != LOOKED),
     }
     print(json.dumps(left), flush=True)
     os._exit(0)  # without waiting for threads of gRPC
