@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from fanin.cli import VERBS, load
+from fanin.cli import VERBS, load, main
 from tests.preloading import adopting, hang_up
 from topologies.live import preloaded
 from topologies.live.patience import setting
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 # What `python -c` runs where a process of its own is needed: by another user, on a terminal, with options of Python's.
 RUN = "import sys; from fanin.cli import main; sys.argv[0] = 'fanin'; main()"
-_SERVE = f"from tests.fanin.command import serve; serve(); {RUN}"
+_SERVE = "from tests.fanin.command import serve; serve()"
 _READ_BY_PYTHON = re.compile("LD_|PYTHON(?!PATH)")  # variables, before anything is imported
 # What verbs import when they are called, but for what starts threads, and what looks at variables: fanin.console.
 _MORE = (
@@ -121,7 +121,7 @@ def run(
 
 
 def serve() -> None:
-    """Fork for whoever is at the other end of the socket, until nobody is; only what it has forked goes on."""
+    """Fork for whoever is at the other end of the socket, until nobody is; what it has forked runs `fanin`."""
     asked = socket.socket(fileno=int(sys.argv[1]))
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     sys.path.insert(1, str(ROOT))
@@ -144,3 +144,5 @@ def serve() -> None:
         how = {"encoding": old.encoding, "errors": old.errors, "closefd": False}
         setattr(sys, name, os.fdopen(old.fileno(), mode, buffering, **how))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    sys.argv[0] = "fanin"
+    preloaded.run(main)

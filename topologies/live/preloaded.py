@@ -8,6 +8,7 @@ child of the sandbox's process 1. That is who has asked for it, and may wait for
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import ctypes
 import errno
@@ -23,7 +24,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any, NoReturn, TypeVar
 
 from topologies.live import sandbox
 
@@ -217,15 +218,15 @@ def _fork(
     return Forked(argv, pid, ours[0], ours[1])
 
 
-def main() -> int:
+def main() -> None:
     """Run what is asked for at the socket, in a process that is forked for it."""
     forked = serve(socket.socket(fileno=int(sys.argv[1])), lambda request: _imported(request["argv"][3]))
     if forked is None:
-        return 0
+        return
     request, program = forked
     if request["host"] is not None:
         _enter(request["host"])
-    return program()
+    run(program)
 
 
 def serve(
@@ -259,6 +260,25 @@ def serve(
             asked.send(json.dumps((pid, 0)).encode())
     _become(request["argv"], files, request["environment"])
     return request, prepared
+
+
+def run(program: Callable[[], int | None]) -> NoReturn:
+    """Run a program and end as it does, in a process that was forked for it.
+
+    Python frees what has been imported when it ends, most of which such a process would have to copy first: that is
+    left out, unless there is an error to tell of.
+    """
+    try:
+        sys.exit(program())
+    except SystemExit as ended:
+        if not isinstance(ended.code, int | None):
+            raise
+        status = ended.code or 0
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def _imported(name: str) -> Callable[[], int]:
@@ -330,4 +350,4 @@ def _enter(host: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

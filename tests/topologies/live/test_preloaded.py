@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -141,3 +143,32 @@ def test_a_process_that_has_ended_has_no_command_line() -> None:
     with subprocess.Popen(["true"]) as process:
         pass
     assert command_line(process.pid) == ()
+
+
+@pytest.mark.parametrize(
+    ("program", "status", "output", "errors"),
+    [
+        ("return 3", 3, "", ""),
+        ("sys.exit()", 0, "", ""),
+        ("sys.exit('all is wrong')", 1, "", "all is wrong\n"),
+        ("return {}['nothing']", 1, "", "KeyError: 'nothing'\n"),
+        ("os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "", "KeyboardInterrupt\n"),
+        ("print('first', end=' '); Thread(target=last).start()", 0, "first thread at exit", ""),
+    ],
+)
+def test_a_program_ends_as_python_ends_it(program: str, status: int, output: str, errors: str) -> None:
+    script = (
+        "import atexit, os, signal, sys, threading\n"
+        "from threading import Thread\n"
+        "from topologies.live.preloaded import run\n"
+        "def last():\n"
+        "    threading.main_thread().join()\n"  # it is over when Python has begun to wait for threads
+        "    print('thread', end=' ')\n"
+        f"def program():\n    {program}\n"
+        "atexit.register(print, 'at exit', end='')\n"
+        "run(program)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == status
+    assert done.stdout == (output or "at exit")
+    assert done.stderr.endswith(errors)
