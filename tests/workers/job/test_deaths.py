@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.sizes import sized
 from tests.workers.job.operations import OPERATIONS, numbers
 from tests.workers.live_job import PATIENCE, Process, die_at, network
 from workers.communicator import Communicator
@@ -81,8 +82,11 @@ def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
         assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
 
 
-@pytest.mark.parametrize("least", [None, 1])
-@pytest.mark.parametrize("what", ["allreduce", "allgather"])
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("what", "least"),
+    [("allreduce", None), ("allgather", 1), *sized([], [("allreduce", 1), ("allgather", None)])],
+)
 def test_who_is_slow_is_named_once_and_the_others_wait(
     what: str, least: int | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
