@@ -213,13 +213,15 @@ def _mininet() -> Finding:
 
 
 def _commands() -> Iterator[Finding]:
-    for command, package in (("ethtool", "ethtool"), ("setpriv", "util-linux")):
+    for command, package, costs in (
+        ("ethtool", "ethtool", "no network can be built"),
+        ("setpriv", "util-linux", "fanin launch makes no network of its own"),
+    ):
         place = shutil.which(command)
         if place:
             yield Finding(command, "ok", place)
         else:
-            fix = f"sudo apt-get install {package}"
-            yield Finding(command, "missing", "not on PATH", "no network can be built", fix)
+            yield Finding(command, "missing", "not on PATH", costs, f"sudo apt-get install {package}")
 
 
 def _c_compiler() -> Finding:

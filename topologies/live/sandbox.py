@@ -149,8 +149,9 @@ def _fork_inside(announce: Callable[[], None] = lambda: None) -> int:
             _end_with_parent()
             announce()
             _set_up()
-    except OSError as error:
-        os.write(writer, f"{error.filename}: {error.strerror}".encode())
+    except BaseException as error:  # Ctrl-C, too: what has called this goes on outside only
+        refused = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
+        os.write(writer, refused.encode())
         os._exit(1)
     os.close(writer)
     if first:

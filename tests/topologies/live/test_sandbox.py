@@ -167,3 +167,25 @@ def test_where_namespaces_are_forbidden_it_says_what_to_type(
     assert "(unshare: Operation not permitted)" in done.stderr
     assert fix in done.stderr
     assert done.returncode == 1
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("what", ["check", "enter"])
+def test_who_is_interrupted_on_the_way_in_goes_on_outside_only(
+    environment: dict[str, str], what: str
+) -> None:
+    interrupted = (
+        "from topologies.live import sandbox\n"
+        "def interrupted():\n"
+        "    raise KeyboardInterrupt\n"
+        "sandbox._set_up = interrupted\n"
+        "try:\n"
+        f"    sandbox.{what}()\n"
+        "finally:\n"
+        "    print(sandbox.inside())\n"
+    )
+    done = subprocess.run(
+        as_myself(interrupted), capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "False\n")
+    assert "(KeyboardInterrupt())" in done.stderr
