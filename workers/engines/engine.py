@@ -92,6 +92,7 @@ class Link(ctypes.Structure):
         *((name, ctypes.c_double) for name in ("patience", "shortest_patience", "longest_patience")),
         ("buffer", ctypes.c_void_p),
         ("sleeps", _int64),
+        ("crowded", _int64),
         ("loss", _int64),
         ("looked", ctypes.c_double),
         ("news", _int64),

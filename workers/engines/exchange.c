@@ -20,17 +20,19 @@ enum { ECN_CONGESTED = 3 }; /* congestion.py */
 /* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
  * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
  * all workers and the switch have to compute meanwhile: SPIN_LONG, and where a wait took longer than LONG, on slow links
- * or since others want the processor and yielding gives it to them for long, the next are slept through. */
+ * or since others want the processor and yielding gives it to them for long, the next are slept through. So are many of
+ * the short ones where yielding gave it to others for long: who is woken comes before them, who has yielded after them. */
 #define SPIN_SHORT 500e-6
 #define SPIN_LONG 100e-6
 #define LONG 200e-6
 #define SLEEPS 16
+#define SLEEPS_CROWDED 256
 
 struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience;
     uint8_t *buffer;
-    int64_t sleeps; /* so many waits more are slept through from the start */
+    int64_t sleeps, crowded; /* so many waits more are slept through from the start, long ones and short ones */
     int64_t loss; /* the last error that was one */
     double looked; /* what had not come by then, timers may count as lost */
     int64_t news; /* another descriptor that ends an exchange once it can be read; negative: there is none */
@@ -48,8 +50,8 @@ SHARE_NUMBER(SEND);
 SHARE_NUMBER(PARTS);
 SHARE_STRUCT(link,
              FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
-             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps) FIELD(loss)
-             FIELD(looked) FIELD(news))
+             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps)
+             FIELD(crowded) FIELD(loss) FIELD(looked) FIELD(news))
 
 struct message {
     int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
@@ -227,11 +229,14 @@ static int answer(struct work *w, struct link *l, double *now)
 }
 
 /* Until when to yield in a wait that begins now. */
-static double spin_until(const struct work *w, const struct link *l, double now)
+static double spin_until(const struct work *w, struct link *l, double now)
 {
-    if (w->expected)
+    if (!w->expected)
+        return l->sleeps ? now : now + SPIN_LONG;
+    if (!l->crowded)
         return now + SPIN_SHORT;
-    return l->sleeps ? now : now + SPIN_LONG;
+    l->crowded--;
+    return now;
 }
 
 /* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
@@ -255,8 +260,10 @@ int exchange(struct work *w, struct link *l, double until)
             double yielded = now;
             sched_yield();
             now = spend(w, WAIT, now);
-            if (now > yielded + LONG)
-                spins = now; /* others want the processor */
+            if (now > yielded + LONG) { /* others want the processor */
+                spins = now;
+                l->crowded = w->expected ? SLEEPS_CROWDED : l->crowded;
+            }
             continue;
         }
         if (!in.count) {
