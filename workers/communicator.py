@@ -28,8 +28,8 @@ from workers.arguments import (
     reduction,
     split,
 )
-from workers.buffers import Buffers
 from workers.collective import Closing, CollectiveError, StallError
+from workers.engines.buffers import Buffers
 from workers.job.elastic import Elastic, RegroupError
 from workers.job.membership import LeftError
 from workers.reducing import COMBINE, Place, Reducer

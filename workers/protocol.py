@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import collective, wire
-from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError, Statistics
+from workers.engines.buffers import Buffers
 from workers.engines.engine import NONE, PARTS, REASONS, Engine, Socket, State
 from workers.engines.native import fastest
 from workers.lease import Lease

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers.arguments import Array, Operation, flattened, split
-from workers.buffers import Buffers
 from workers.collective import raveled
+from workers.engines.buffers import Buffers
 from workers.host_based.tcp import TcpConfig, TcpRing
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError

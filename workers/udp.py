@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from workers import wire
-from workers.buffers import Buffers
 from workers.collective import Closing, StallError, flat
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from workers.engines.buffers import Buffers
 from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
 from workers.lease import Lease
 from workers.protocol import InNetworkStatistics, Worker

@@ -47,7 +47,7 @@ class Time:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class WayToCall:
     """One way to call, at one size.
 
     whole: from the last worker's call to the last worker's result. own: the part of a worker's time in which it does
@@ -68,7 +68,7 @@ class Case:
     bytes: int
     workers: int
     repetitions: int
-    measured: dict[str, Measured]
+    measured: dict[str, WayToCall]
 
 
 def repetitions(size: int) -> int:
@@ -121,7 +121,7 @@ def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> Case:
         return Time(float(np.median(of[way])), more)
 
     measured = {
-        way: Measured(
+        way: WayToCall(
             time(whole, way), time(own, way), time(processor, way), sum(rank[way].wrong for rank in ranks)
         )
         for way in ranks[0]

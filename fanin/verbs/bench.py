@@ -279,7 +279,7 @@ def calls(
         raise failure("bench calls", f"{wrong} elements of sums lie outside their bound")
 
 
-def _call(way: str, one: bench_calls.Measured, bare: bench_calls.Measured) -> str:
+def _call(way: str, one: bench_calls.WayToCall, bare: bench_calls.WayToCall) -> str:
     """Each time, and what it is more than bare's."""
 
     def part(time: bench_calls.Time) -> str:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.agreement import DIGITS
-from workers.buffers import Buffers
 from workers.congestion import Gate
+from workers.engines.buffers import Buffers
 from workers.lease import Lease
 from workers.recovery import Recovery, Timers
 from workers.tensor import Tensor

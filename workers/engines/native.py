@@ -16,8 +16,8 @@ from native.shared import SharedError, check_numbers, check_structs, enumerated
 from native.toolchain import NoCompilerError, ToolchainError, compile_folder
 from workers import congestion, recovery, wire
 from workers.agreement import DIGITS
-from workers.buffers import Buffers
 from workers.congestion import CongestionWindow, Gate
+from workers.engines.buffers import Buffers
 from workers.engines.engine import (
     LOSSES,
     MAX_ERRORS,

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from workers import wire
 from workers.agreement import DIGITS
-from workers.buffers import Buffers
 from workers.engines.blocks import Blocks
+from workers.engines.buffers import Buffers
 from workers.engines.engine import NONE, REASONS, Socket, State
 from workers.tensor import Tensor, span
 

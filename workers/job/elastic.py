@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError
+from workers.engines.buffers import Buffers
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError, Service, addresses_of, ask, config_of
 from workers.job.waiting import Waiting

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.buffers import Buffers
 from workers.collective import CollectiveError, StallError
+from workers.engines.buffers import Buffers
 from workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter

@@ -24,9 +24,9 @@ from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 from workers import wire
-from workers.buffers import Buffers
 from workers.collective import CollectiveError
 from workers.engines import native
+from workers.engines.buffers import Buffers
 from workers.engines.engine import Engine, Link, State
 from workers.engines.native import NativeEngine
 from workers.engines.reference import NumpyEngine

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_address, free_tcp_addresses, switch
-from workers.buffers import Buffers
 from workers.collective import CollectiveError
 from workers.communicator import Communicator
+from workers.engines.buffers import Buffers
 from workers.job.handover import LeaseLostError
 from workers.job.membership import Member, Outsider
 from workers.lease import Lease
