@@ -131,21 +131,26 @@ def test_processes_inside_are_known_outside_as_well(environment: dict[str, str])
     script = (
         ENTER + "import subprocess\n"
         "from topologies.live import runs\n"
-        "with subprocess.Popen(['sleep', '1000']) as other:\n"
+        "with subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:\n"
+        "    other.stdin.write(b'now it runs\\n')\n"
+        "    other.stdin.flush()\n"
+        "    other.stdout.readline()\n"
         "    print(runs.scratch(), other.pid, flush=True)\n"
         "    input()\n"
-        "    other.kill()\n"
     )
     with subprocess.Popen(
         as_myself(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
-        assert process.stdout is not None
-        folder, other = process.stdout.readline().split()
-        found = runs.Run(Path(folder)).process_ids
-        assert found.keys() == {1, int(other)}
-        assert runs.command_line(found[1]) == runs.command_line(process.pid)
-        assert runs.command_line(found[int(other)]) == ("sleep", "1000")
-        process.communicate("\n")
+        try:
+            assert process.stdout is not None
+            folder, other = process.stdout.readline().split()
+            found = runs.Run(Path(folder)).process_ids
+            assert found.keys() == {1, int(other)}
+            assert runs.command_line(found[1]) == runs.command_line(process.pid)
+            assert runs.command_line(found[int(other)]) == ("cat",)
+            process.communicate("\n")
+        finally:
+            process.kill()
     assert process.returncode == 0
     assert not Path(folder).exists()
 
