@@ -93,12 +93,17 @@ def soak(
         _load,
         (program, controller),
     ) as pool:
-        for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
-            so_far.scenarios += 1
-            so_far.packet_hops += outcome.packet_hops
-            so_far.faults += outcome.faults
-            so_far.seconds = time.monotonic() - begun
-            if outcome.violations:
-                so_far.failures.append(Failure(seed, outcome.violations))
-            progress(so_far)
+        try:
+            for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
+                so_far.scenarios += 1
+                so_far.packet_hops += outcome.packet_hops
+                so_far.faults += outcome.faults
+                so_far.seconds = time.monotonic() - begun
+                if outcome.violations:
+                    so_far.failures.append(Failure(seed, outcome.violations))
+                progress(so_far)
+        except KeyboardInterrupt:
+            # A second one, while the processes end, would leave them and this one waiting for one another.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise
     return so_far

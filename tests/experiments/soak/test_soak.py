@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import re
+import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +22,7 @@ from controller.telemetry import Event
 from controller.tree import Job, aggregation_tree
 from experiments.scenario.worker_file import MakeWorker
 from experiments.soak import campaign, fabric
-from experiments.soak.campaign import soak
+from experiments.soak.campaign import Soak, soak
 from experiments.soak.drawing import draw_scenario
 from experiments.soak.run import run_scenario
 from experiments.soak.scenario import (
@@ -447,6 +448,19 @@ def test_go_back_n_with_large_windows_ends_where_most_packets_are_overtaken(
 
 
 # -- many of them
+
+
+def test_who_interrupts_a_soak_twice_does_not_keep_it_from_its_end() -> None:
+    def interrupt(_so_far: Soak) -> None:
+        raise KeyboardInterrupt
+
+    usual = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            soak(1, 3, interrupt)
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def test_a_soak_sums_up_its_scenarios_and_writes_them_down(tmp_path: Path) -> None:
