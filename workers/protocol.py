@@ -8,8 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,12 @@ from numpy.typing import NDArray
 from workers import collective, wire
 from workers.collective import CollectiveError, StallError, Statistics
 from workers.engines.buffers import Buffers
-from workers.engines.engine import NONE, PARTS, REASONS, Engine, Socket, State
+from workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
 from workers.engines.native import fastest
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.tensor import Tensor, span
 from workers.values import quantization, scaling
-
-_T = TypeVar("_T")
 
 
 class SaturationError(CollectiveError):
@@ -185,23 +182,14 @@ class Worker:
 
     def begin(self, buffers: Buffers, now: float, call: str) -> None:
         """As start(), of what is flat, and has been checked (collective.py)."""
-        ready = self._begin(buffers, now, call, self._engine.begin)
-        self._to_send = [] if ready is None else [ready]
-
-    def sum(self, socket: Socket, buffers: Buffers, now: float, call: str, until: float) -> None:
-        """begin() and exchange(), faster."""
-        until = min(until, now + self._state.recovery.give_up)
-        self._begin(buffers, now, call, partial(self._engine.sum, socket, until))
-
-    def _begin(self, buffers: Buffers, now: float, call: str, engine_begins: Callable[..., _T]) -> _T | None:
-        """What the engine says when it is told to begin; None: there is nothing to sum."""
         lease, progress = self.lease, self._state.progress
         if progress.missing:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
         before = self._tensor, self._output, self._result
         if not (elements := buffers.elements):
             self._tensor, self._output, self._result = None, buffers.out, buffers.out
-            return None
+            self._to_send = []
+            return
         tensor = self._tensors.get((elements, call)) or self._make_tensor(elements, call)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
         left = lease.last_chunk + 1 - first_chunk
@@ -212,7 +200,7 @@ class Worker:
             )
         self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
         progress.latest = now
-        begun = engine_begins(tensor, buffers, first_chunk, self._propagate)
+        ready = self._engine.begin(tensor, buffers, first_chunk, self._propagate)
         if not progress.chunks:
             self._tensor, self._output, self._result = before
             index = quantization.first_unquantizable(buffers.x, lease.values, self._engine.quantizable)
@@ -220,7 +208,25 @@ class Worker:
                 f"element {index} is {buffers.x[index]}: sums need finite numbers below 2^127 in magnitude. "
                 "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
             )
-        return begun
+        self._to_send = [ready]
+
+    def sum(self, socket: Socket, buffers: Buffers, call: str) -> int:
+        """begin(), exchange() and finish(), faster, of a vector like one before. How far it has come, see Engine.sum().
+
+        Raises:
+            OSError: see exchange(). It has begun.
+        """
+        tensor = self._tensors.get((buffers.elements, call))
+        stage = self._engine.sum(socket, tensor, buffers, self._propagate) if tensor else NOT_BEGUN
+        if stage == NOT_BEGUN:
+            return stage
+        self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
+        if stage == SUMMED:
+            self._result = None
+            self._statistics.all_reduces += 1
+        elif stage < 0:
+            socket.check(-stage, self._state.carrying.itemsize)
+        return stage
 
     def _make_tensor(self, elements: int, call: str) -> Tensor:
         lease = self.lease

@@ -41,9 +41,11 @@ class Tensor(ctypes.Structure):
         ("_agreement", ctypes.c_void_p),
         ("delayed", ctypes.c_int64),
         ("tag", ctypes.c_int64),
+        ("most_chunks", ctypes.c_int64),
     )
     delayed: int
     tag: int
+    most_chunks: int
 
     def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
         super().__init__()

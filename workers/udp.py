@@ -17,7 +17,17 @@ from workers import wire
 from workers.collective import Closing, StallError, flat
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines.buffers import Buffers
-from workers.engines.engine import LOSSES, MAX_ERRORS, UDP_GRO, UDP_SEGMENT, Engine, Link, State
+from workers.engines.engine import (
+    LOSSES,
+    MAX_ERRORS,
+    NOT_BEGUN,
+    SUMMED,
+    UDP_GRO,
+    UDP_SEGMENT,
+    Engine,
+    Link,
+    State,
+)
 from workers.lease import Lease
 from workers.protocol import InNetworkStatistics, Worker
 from workers.recovery import Recovery
@@ -138,6 +148,7 @@ class UdpSocket:
             patience=_PATIENCE,
             shortest_patience=_SHORTEST_PATIENCE,
             longest_patience=_LONGEST_PATIENCE,
+            longest_exchange=_LOOK,
             buffer=self._bytes.ctypes.data,
             news=-1,
         )
@@ -369,18 +380,25 @@ class InNetworkAllReduce(Closing):
 
     def sum(self, buffers: Buffers, call: str) -> None:
         """As all_reduce(), of what is flat, and has been checked."""
+        stage = self.worker.sum(self.socket, buffers, call)
+        if stage != SUMMED:
+            self._sum(buffers, call, stage)
+        self._finished()
+
+    def _sum(self, buffers: Buffers, call: str, stage: int) -> None:
+        """sum() from a stage on."""
         worker = self.worker
-        now = time.monotonic()
-        worker.sum(self.socket, buffers, now, call, now + _LOOK)
+        if stage == NOT_BEGUN:
+            self.socket.link.loss = 0
+            worker.begin(buffers, time.monotonic(), call)
+            worker.exchange(self.socket, time.monotonic() + _LOOK)
         while not worker.finished:
             self._send()
-            now = time.monotonic()
-            worker.exchange(self.socket, now + _LOOK)
+            worker.exchange(self.socket, time.monotonic() + _LOOK)
         worker.finish()
-        self._finished(now)
 
-    def _finished(self, now: float) -> None:
-        """An all-reduce has ended with a result, which has begun, or was looked after last, at that time."""
+    def _finished(self) -> None:
+        """An all-reduce has ended with a result."""
 
     def _send(self) -> None:
         """What timers ask for."""

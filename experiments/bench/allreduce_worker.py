@@ -10,7 +10,7 @@ import os
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from experiments.live.output import lines_out, write_line
 from experiments.results.checking import ErrorBound, float32_sum_bound, quantized_sum_bound
 from workers import InNetworkAllReduce, InNetworkConfig, Lease, Recovery, TcpAllReduce, TcpConfig
 from workers.collective import CollectiveError, Statistics
+from workers.engines.buffers import Buffers
 
 Vector = NDArray[np.float32]
 
@@ -75,7 +76,7 @@ class Report:
 
 
 class Gloo:
-    """torch.distributed's all-reduce, in place, as a Collective."""
+    """torch.distributed's all-reduce, in place."""
 
     def __init__(self, join: Join) -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = join.interface
@@ -92,11 +93,13 @@ class Gloo:
             world_size=len(join.hosts),
         )
 
-    def all_reduce(self, x: Vector, out: Vector | None = None) -> Vector:
+    def all_reduce(self, x: Vector) -> None:
         """Sum of `x` over all workers, of its shape, in its place."""
-        assert out is None or out is x
-        self._dist.all_reduce(self._torch.from_numpy(x))
-        return x
+        self.in_place(x)()
+
+    def in_place(self, x: Vector) -> Callable[[], object]:
+        """What does it whenever it is called."""
+        return partial(self._dist.all_reduce, self._torch.from_numpy(x))
 
     def close(self) -> None:
         """Leave the group."""
@@ -164,10 +167,20 @@ class Inputs:
             place = 0
 
 
+def in_place(collective: Any, x: Vector) -> Callable[[], object]:
+    """What sums `x` in its place whenever it is called, and as training does it: what can be prepared is, once."""
+    if isinstance(collective, Gloo):
+        return collective.in_place(x)
+    if type(collective) is InNetworkAllReduce:  # a job's member has more to do in a call
+        return partial(collective.sum, Buffers(x, x), "")
+    return partial(collective.all_reduce, x, x)
+
+
 def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
     """Do it, every result checked."""
     report = Report()
     vector, one = np.empty(order.elements, np.float32), np.zeros(1, np.float32)
+    sum_up = in_place(collective, vector)
     before = collective.statistics.retransmissions
     for repetition in range(order.repetitions + 1):
         inputs.fill(vector, repetition)
@@ -175,7 +188,7 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
         used = resource.getrusage(resource.RUSAGE_SELF)
         parts = spent(collective)
         start = time.monotonic()
-        collective.all_reduce(vector, vector)
+        sum_up()
         end = time.monotonic()
         time.sleep(REST)
         after = resource.getrusage(resource.RUSAGE_SELF)

@@ -2,10 +2,13 @@
 
 import errno
 import os
+import select
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -14,14 +17,14 @@ from numpy.typing import NDArray
 from tests.workers.faulty_network import exact_sum
 from tests.workers.loopback import SWITCH, WINDOW, free_address, switch
 from workers import wire
-from workers.collective import StallError
+from workers.collective import CollectiveError, StallError
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from workers.engines import native
 from workers.engines.engine import Engine
 from workers.engines.native import NativeEngine
 from workers.engines.reference import NumpyEngine
 from workers.lease import Lease
-from workers.protocol import Worker
+from workers.protocol import LeaseExhaustedError, SaturationError, Worker
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 
@@ -391,3 +394,91 @@ def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
         said.send(b"the others have left")
         with pytest.raises(StallError, match="the others have left"):
             waits.result()
+
+
+@contextmanager
+def mirror(saturated: list[bool]) -> Iterator[InNetworkAllReduce]:
+    """A worker that is alone, so that its packets are their own sums; with the flag if the last of the list says so."""
+    here = free_address()
+    wake, stop = socket.socketpair()
+
+    def answer(udp: socket.socket) -> None:
+        while wake not in select.select([udp, wake], [], [])[0]:
+            update, source = udp.recvfrom(2048)
+            kind = wire.kind(wire.RESULT, 256 if len(update) > 1024 else 64) | wire.SATURATED * saturated[-1]
+            udp.sendto(bytes([kind]) + update[1:], source)
+
+    lease = Lease(id=5, rank=0, workers=1, window=WINDOW, last_chunk=30)
+    with wake, stop, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp, ThreadPoolExecutor(1) as pool:
+        udp.bind(SWITCH)
+        done = pool.submit(answer, udp)
+        try:
+            with InNetworkAllReduce(InNetworkConfig(lease, here, SWITCH)) as collective:
+                yield collective
+        finally:
+            stop.send(b".")
+        done.result()
+
+
+def test_all_of_an_all_reduce_like_one_before_is_done_at_once_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    if native.library() is None:
+        pytest.skip("no C compiler")
+    x = np.arange(1000, dtype=np.float32)
+    with mirror([False]) as collective:
+        collective.all_reduce(x)
+        for step in ("begin", "exchange", "finish"):
+            monkeypatch.delattr(Worker, step)
+        total = collective.all_reduce(x)
+        assert collective.worker.finished
+        assert (np.abs(total - x) <= collective.worker.error_bound()).all()
+        assert collective.statistics.all_reduces == 2
+
+
+@pytest.mark.usefixtures("passes")
+def test_what_cannot_be_quantized_is_refused_after_vectors_like_it_and_the_next_is_summed() -> None:
+    x = np.ones(1000, np.float32)
+    with mirror([False]) as collective:
+        collective.all_reduce(x)
+        before = collective.worker.error_bound()
+        with pytest.raises(ValueError, match="element 999 is nan"):
+            collective.all_reduce(np.append(x[1:], np.float32("nan")))
+        np.testing.assert_array_equal(collective.worker.error_bound(), before)
+        np.testing.assert_array_equal(collective.all_reduce(x), x)
+        assert collective.statistics.all_reduces == 2
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_lease_ends_for_vectors_like_those_before_too() -> None:
+    """Four chunks for exponents and four for values, then four, and each time four more might be needed."""
+    x = np.ones(1000, np.float32)
+    with mirror([False]) as collective:
+        for _ in range(5):
+            collective.all_reduce(x)
+        with pytest.raises(LeaseExhaustedError, match="lease 5 has 7 of its 31 chunk numbers left"):
+            collective.all_reduce(x)
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_saturated_sum_like_one_before_is_an_error_and_the_next_is_not() -> None:
+    x, saturated = np.ones(1000, np.float32), [False]
+    with mirror(saturated) as collective:
+        collective.all_reduce(x)
+        saturated.append(True)
+        with pytest.raises(SaturationError, match="4 results of all-reduce 2 saturated"):
+            collective.all_reduce(x)
+        saturated.append(False)
+        np.testing.assert_array_equal(collective.all_reduce(x), x)
+
+
+@pytest.mark.usefixtures("passes")
+def test_an_error_of_the_socket_ends_an_all_reduce_like_one_before_and_another_cannot_begin() -> None:
+    x = np.ones(1000, np.float32)
+    with mirror([False]) as collective:
+        collective.all_reduce(x)
+        collective.socket.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            collective.all_reduce(x)
+        with pytest.raises(
+            CollectiveError, match=r"has not finished: rank 0 of 1, .* 4 of 4 results missing"
+        ):
+            collective.all_reduce(x)

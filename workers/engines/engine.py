@@ -31,6 +31,7 @@ LOSSES = {
 
 REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason of native.h
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
+STAGES = NOT_BEGUN, BEGUN, SUMMED = 0, 1, 2  # enum stage
 
 _int64 = ctypes.c_int64
 
@@ -82,14 +83,15 @@ class Link(ctypes.Structure):
     """A socket, how it sends, and memory for what it receives, as exchange.c takes them.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
-    (not at all for less than the shortest). loss: the last error that counted as one; 0: none.
-    looked: what had not come by then, in seconds, timers may count as lost. news: another descriptor, which ends an
-    exchange once it can be read; negative: there is none.
+    (not at all for less than the shortest). longest_exchange: seconds after which sum() returns, whatever has come.
+    loss: the last error that counted as one; 0: none. looked: what had not come by then, in seconds, timers may count
+    as lost. news: another descriptor, which ends an exchange once it can be read; negative: there is none.
     """
 
     _fields_ = (
         *((name, _int64) for name in ("socket", "segments", "offload", "room", "enough")),
         *((name, ctypes.c_double) for name in ("patience", "shortest_patience", "longest_patience")),
+        ("longest_exchange", ctypes.c_double),
         ("buffer", ctypes.c_void_p),
         ("sleeps", _int64),
         ("crowded", _int64),
@@ -155,16 +157,12 @@ class Engine(Protocol):
         and there are such, nothing has begun, and there are no chunks.
         """
 
-    def sum(
-        self,
-        socket: "Socket",
-        until: float,
-        tensor: Tensor,
-        buffers: Buffers,
-        first_chunk: int,
-        propagate: bool,
-    ) -> None:
-        """begin(), and exchange() of what may be sent at once."""
+    def sum(self, socket: "Socket", tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
+        """All of an all-reduce like one before, with that one's `tensor`, faster. How far it has come:
+
+        SUMMED: it is over, and nobody keeps `buffers`. BEGUN: exchange() has to go on, or somebody to look at what has
+        been saturated. NOT_BEGUN: begin() does it, or says why not. A negative number: BEGUN, until this error.
+        """
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:

@@ -30,7 +30,7 @@ enum { ECN_CONGESTED = 3 }; /* congestion.py */
 
 struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
-    double patience, shortest_patience, longest_patience;
+    double patience, shortest_patience, longest_patience, longest_exchange;
     uint8_t *buffer;
     int64_t sleeps, crowded; /* so many waits more are slept through from the start, long ones and short ones */
     int64_t loss; /* the last error that was one */
@@ -48,9 +48,13 @@ SHARE_NUMBER(UNPACK);
 SHARE_NUMBER(PACK);
 SHARE_NUMBER(SEND);
 SHARE_NUMBER(PARTS);
+SHARE_NUMBER(NOT_BEGUN);
+SHARE_NUMBER(BEGUN);
+SHARE_NUMBER(SUMMED);
 SHARE_STRUCT(link,
              FIELD(socket) FIELD(segments) FIELD(offload) FIELD(room) FIELD(enough)
-             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience) FIELD(buffer) FIELD(sleeps)
+             FIELD(patience) FIELD(shortest_patience) FIELD(longest_patience)
+             FIELD(longest_exchange) FIELD(buffer) FIELD(sleeps)
              FIELD(crowded) FIELD(loss) FIELD(looked) FIELD(news))
 
 struct message {
@@ -302,11 +306,23 @@ int exchange(struct work *w, struct link *l, double until)
     return error;
 }
 
-/* begin(), and exchange() of what is ready then; returns 0 or an error. */
-int sum(struct work *w, struct link *l, double until, const struct tensor *t, const struct buffers *b, int64_t first_chunk,
-        bool propagate)
+/* An all-reduce like one before, with that one's `t`, from beginning to end, as far as that takes no Python. Returns its
+ * stage, or after an error in exchange() its negative number. */
+int sum(struct work *w, struct link *l, const struct tensor *t, const struct buffers *b, bool propagate)
 {
+    struct progress *p = w->progress;
+    int64_t first_chunk = p->first_chunk + p->chunks, saturated = w->totals->saturated;
+    if (first_chunk < w->earliest_chunk)
+        first_chunk = w->earliest_chunk;
+    if (p->missing || t->most_chunks > w->last_chunk + 1 - first_chunk)
+        return NOT_BEGUN;
     begin(w, t, b, first_chunk, propagate);
+    if (!p->chunks)
+        return NOT_BEGUN;
     l->loss = 0;
-    return exchange(w, l, until);
+    p->latest = seconds();
+    int error = exchange(w, l, p->latest + fmin(l->longest_exchange, w->give_up));
+    if (error)
+        return -error;
+    return p->missing || w->totals->saturated != saturated ? BEGUN : SUMMED;
 }

@@ -21,6 +21,8 @@ enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REAS
 
 enum part { WAIT, RECEIVE, UNPACK, PACK, SEND, PARTS };
 
+enum stage { NOT_BEGUN, BEGUN, SUMMED }; /* engine.py */
+
 struct rtt_estimator { /* recovery.py */
     double smoothed, variation, rto, rto_without_floor;
 };
@@ -59,6 +61,7 @@ struct tensor { /* tensor.py */
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
     const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
     int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
+    int64_t most_chunks;      /* if nothing is as expected */
 };
 
 struct work {
@@ -74,8 +77,8 @@ struct work {
     struct timers *timers;
     struct progress *progress;
     struct totals *totals;
-    double initial_rto, min_rto, max_rto, granularity;
-    int64_t lease, window, first_slot, values, workers;
+    double initial_rto, min_rto, max_rto, granularity, give_up;
+    int64_t lease, window, first_slot, values, workers, earliest_chunk, last_chunk;
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
     /* Room for any that the worker has been asked for so far, by chunk and by block: */
     int8_t *e0;

@@ -24,6 +24,8 @@ from workers.engines.engine import (
     NONE,
     PARTS,
     REASONS,
+    STAGES,
+    SUMMED,
     UDP_GRO,
     UDP_SEGMENT,
     Engine,
@@ -53,8 +55,9 @@ class Work(ctypes.Structure):
         *((name, _pointer) for name in ("measured", "leading", "carrying", "ready", "held")),
         *((name, _pointer) for name in ("congestion", "gate")),
         *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
-        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
+        *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up")),
         *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
+        *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
         *((name, _int64) for name in ("delayed", "tag", "whole_blocks", "rest", "blocks", "lead")),
@@ -101,6 +104,7 @@ _NUMBERS = {
     "ECN_CONGESTED": congestion.ECN_CONGESTED,
     **enumerated(*REASONS, "reasons"),
     **enumerated(*PARTS, "parts"),
+    **dict(zip(("NOT_BEGUN", "BEGUN", "SUMMED"), STAGES, strict=True)),
 }
 
 
@@ -127,16 +131,16 @@ def library() -> ctypes.CDLL | None:
     if losses != LOSSES:
         raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
     work = ctypes.POINTER(Work)
-    begun = (ctypes.POINTER(Tensor), ctypes.POINTER(Buffers), _int64, ctypes.c_bool)
-    loaded.begin.argtypes = (work, *begun)
+    tensor, buffers, link = (ctypes.POINTER(each) for each in (Tensor, Buffers, Link))
+    loaded.begin.argtypes = (work, tensor, buffers, _int64, ctypes.c_bool)
     loaded.begin.restype = None
-    loaded.sum.argtypes = (work, ctypes.POINTER(Link), _double, *begun)
+    loaded.sum.argtypes = (work, link, tensor, buffers, ctypes.c_bool)
     loaded.sum.restype = ctypes.c_int
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
     loaded.receive.restype = None
-    loaded.exchange.argtypes = (work, ctypes.POINTER(Link), _double)
+    loaded.exchange.argtypes = (work, link, _double)
     loaded.exchange.restype = ctypes.c_int
     return loaded
 
@@ -168,6 +172,7 @@ class NativeEngine:
         if loaded is None:
             raise RuntimeError(f"{NAMES} have not been compiled here")
         self._library = loaded
+        self._sum = loaded.sum
         self._state = state
         lease, timers, settings = state.lease, state.timers, state.recovery
         self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
@@ -190,11 +195,14 @@ class NativeEngine:
             min_rto=settings.min_rto,
             max_rto=settings.max_rto,
             granularity=settings.granularity,
+            give_up=settings.give_up,
             lease=lease.id,
             window=lease.window,
             first_slot=lease.first_slot,
             values=lease.values,
             workers=lease.workers,
+            earliest_chunk=lease.first_chunk,
+            last_chunk=lease.last_chunk,
             x_tail=self._tails.ctypes.data,
             out_tail=self._tails.ctypes.data + self._tails.strides[0],
             **timers.addresses(),
@@ -210,21 +218,13 @@ class NativeEngine:
         self._library.begin(self._at, tensor, buffers, first_chunk, propagate)
         return self._ready[: self._work.ready_count].copy()
 
-    def sum(
-        self,
-        socket: Socket,
-        until: float,
-        tensor: Tensor,
-        buffers: Buffers,
-        first_chunk: int,
-        propagate: bool,
-    ) -> None:
+    def sum(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
         """See Engine."""
-        self._make_room(tensor.most_chunks)
         self._begun = tensor, buffers
-        error = self._library.sum(self._at, socket.link, until, tensor, buffers, first_chunk, propagate)
-        if error:
-            socket.check(error, self._state.carrying.itemsize)
+        stage: int = self._sum(self._at, socket.link, tensor, buffers, propagate)
+        if stage == SUMMED:
+            self._begun = None
+        return stage
 
     def _make_room(self, chunks: int) -> None:
         if chunks <= self._room.chunks:

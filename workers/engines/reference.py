@@ -7,7 +7,7 @@ from workers import wire
 from workers.agreement import DIGITS
 from workers.engines.blocks import Blocks
 from workers.engines.buffers import Buffers
-from workers.engines.engine import NONE, REASONS, Socket, State
+from workers.engines.engine import NONE, NOT_BEGUN, REASONS, Socket, State
 from workers.tensor import Tensor, span
 
 
@@ -41,20 +41,9 @@ class NumpyEngine:
         progress.missing = progress.chunks = tensor.least_chunks
         return self._state.gate.begin(tensor.lead)
 
-    def sum(
-        self,
-        socket: Socket,
-        until: float,
-        tensor: Tensor,
-        buffers: Buffers,
-        first_chunk: int,
-        propagate: bool,
-    ) -> None:
+    def sum(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:  # noqa: ARG002
         """See Engine."""
-        ready = self.begin(tensor, buffers, first_chunk, propagate)
-        socket.link.loss = 0
-        if len(ready):
-            self.exchange(socket, [ready], until)
+        return NOT_BEGUN
 
     def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
         return Blocks(tensor, x, out, self._factors)

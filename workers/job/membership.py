@@ -287,8 +287,8 @@ class Member(InNetworkAllReduce):
                 )
             self._membership.listen(left)
 
-    def _finished(self, now: float) -> None:
-        self._reporter.look(now)
+    def _finished(self) -> None:
+        self._reporter.look(time.monotonic())
 
     def _revoked(self, why: str) -> None:
         if self._handover is None:
