@@ -19,7 +19,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from controller.controller import Controller
 from controller.jobs.ledger import Ledger
 from controller.tree import Job
 from experiments.bench.allreduce_worker import Join, Order, Report
+from experiments.bench.neighbour import KINDS, NOTHING, neighbours
 from experiments.live.interrupt import run_until_interrupted
 from experiments.live.process import Start, WorkerProcess, start_on
 from experiments.live.work import Pace
@@ -123,10 +124,11 @@ class Split:
 class Case:
     """One size on one network. ratios: how many times as long the others take as in-network does.
 
-    superframes: whether datagrams crossed it many in a frame.
+    superframes: whether datagrams crossed it many in a frame. beside: what else kept a core busy, of neighbour.KINDS.
     """
 
     network: str
+    beside: str
     superframes: bool
     workers: int
     leaves: int
@@ -219,6 +221,7 @@ def measure_network(
     gloo_python: Path | None,
     rounds: int,
     progress: Callable[[Case], None],
+    beside: Sequence[str] = (NOTHING,),
 ) -> list[Case]:
     """All sizes on one network, smallest first.
 
@@ -239,6 +242,7 @@ def measure_network(
                     start = start_on(network, hosts)
                     grant = await controller.grant(hosts, slots=pace.window)
                     with ExitStack() as stack:
+                        busy = neighbours(beside, stack)
                         groups = {}
                         for algorithm in ALGORITHMS:
                             if python := gloo_python if algorithm == "gloo" else Path(sys.executable):
@@ -249,8 +253,10 @@ def measure_network(
                         cases = []
                         barrier = await _barrier_seconds(groups["in-network"], network)
                         for size in sizes:
-                            cases.append(await _measure_size(on, size, groups, network, rounds, barrier))
-                            progress(cases[-1])
+                            of_size = await _measure_size(on, size, groups, network, rounds, barrier, busy)
+                            for case in of_size:
+                                progress(case)
+                            cases += of_size
                         return cases
 
             return run_until_interrupted(run())
@@ -287,22 +293,52 @@ async def _measure_size(
     network: MininetNetwork,
     rounds: int,
     barrier: float,
-) -> Case:
+    busy: Mapping[str, AbstractContextManager[None]],
+) -> list[Case]:
+    """One for each of those who take turns in keeping a core `busy`."""
     order = Order(size // 4, repetitions(size, on.rate))
     rounds = rounds if size < LARGEST else min(rounds, ROUNDS_OF_LARGEST)
-    reports: dict[str, list[list[Report]]] = {algorithm: [] for algorithm in groups}
-    switches = 0.0
+    reports: dict[str, dict[str, list[list[Report]]]] = {
+        beside: {algorithm: [] for algorithm in groups} for beside in busy
+    }
+    switches = dict.fromkeys(busy, 0.0)
     for _ in range(rounds):
-        for algorithm, group in groups.items():
-            before = network.switch_seconds()
-            reports[algorithm].append(await group.measure(order))
-            if algorithm == "in-network":
-                switches += network.switch_seconds() - before
+        for beside, works in busy.items():
+            with works:
+                for algorithm, group in groups.items():
+                    before = network.switch_seconds()
+                    reports[beside][algorithm].append(await group.measure(order))
+                    if algorithm == "in-network":
+                        switches[beside] += network.switch_seconds() - before
+    each = rounds * (order.repetitions + 1)
+    return [
+        _case(
+            on,
+            network.superframes,
+            size,
+            beside,
+            reports[beside],
+            max(0.0, switches[beside] / each - barrier),
+        )
+        for beside in busy
+    ]
+
+
+def _case(
+    on: Network,
+    superframes: bool,
+    size: int,
+    beside: str,
+    reports: Mapping[str, list[list[Report]]],
+    switches: float,
+) -> Case:
+    """switches: their processor time for one all-reduce in the network."""
     measured = {algorithm: _summary(size, series) for algorithm, series in reports.items()}
     ours = measured["in-network"]
     return Case(
         network=str(on),
-        superframes=network.superframes,
+        beside=beside,
+        superframes=superframes,
         workers=on.workers,
         leaves=on.leaves,
         link_bits_per_second=on.rate,
@@ -311,12 +347,7 @@ async def _measure_size(
         ratios={
             name: other.seconds / ours.seconds for name, other in measured.items() if name != "in-network"
         },
-        split=_split(
-            on,
-            ours,
-            reports["in-network"],
-            max(0.0, switches / rounds / (order.repetitions + 1) - barrier),
-        ),
+        split=_split(on, ours, reports["in-network"], switches, beside),
     )
 
 
@@ -351,7 +382,9 @@ def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Timing:
     )
 
 
-def _split(on: Network, ours: Timing, rounds: Sequence[Sequence[Report]], switches: float) -> Split:
+def _split(
+    on: Network, ours: Timing, rounds: Sequence[Sequence[Report]], switches: float, beside: str
+) -> Split:
     everybody = [report for reports in rounds for report in reports]
     count = ours.repetitions * on.workers
     own = sum(sum(report.ends) - sum(report.starts) for report in everybody) / count
@@ -377,7 +410,8 @@ def _split(on: Network, ours: Timing, rounds: Sequence[Sequence[Report]], switch
             f"the {cores} cores, {busy:.0%} busy, {takers[most] / sum(takers.values()):.0%} of it for {most}"
         )
     else:
-        limit = f"waiting for one another: the {cores} cores are {busy:.0%} busy"
+        others = "" if beside == NOTHING else f" with this, and one with {KINDS[beside]}"
+        limit = f"waiting for one another: the {cores} cores are {busy:.0%} busy{others}"
     return Split(parts, switches, busy, limit)
 
 
@@ -388,12 +422,13 @@ def bench(
     progress: Callable[[Case], None],
     rounds: int = ROUNDS,
     plain: bool = False,
+    beside: Sequence[str] = (NOTHING,),
 ) -> list[Case]:
-    """Every size on every network; see networks, measure_network."""
+    """Every size on every network, beside each of neighbour.KINDS asked for; see networks, measure_network."""
     program = compile_program(PROGRAM, "embedded")
     cases = []
     for network in networks(workers, plain):
-        cases += measure_network(network, sizes, program, gloo_python, rounds, progress)
+        cases += measure_network(network, sizes, program, gloo_python, rounds, progress, beside)
     return cases
 
 

@@ -143,6 +143,16 @@ def _sizes(text: str) -> list[int]:
     return sizes
 
 
+def _beside(text: str) -> list[str]:
+    """Kinds of other work, each once."""
+    from experiments.bench.neighbour import KINDS
+
+    kinds = list(dict.fromkeys(text.split(",")))
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--beside")
+    return kinds
+
+
 @bench.command("allreduce")
 def allreduce(
     workers: Annotated[str, typer.Option(help="numbers of workers", metavar="N,…")] = "4,8",
@@ -159,12 +169,20 @@ def allreduce(
         bool,
         typer.Option("--plain-frames", help="each network with plain frames in place of superframes, too"),
     ] = False,
+    beside: Annotated[
+        str,
+        typer.Option(
+            help="what else keeps a core busy, in turns: nothing, loop, bound-loop (held to a core), cache-walk "
+            "(over half of the largest cache)",
+            metavar="KIND,…",
+        ),
+    ] = "nothing",
     results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/bench"
     ),
 ) -> None:
     """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
-    counts, lengths = _workers(workers), _sizes(sizes)
+    counts, lengths, kinds = _workers(workers), _sizes(sizes), _beside(beside)
     with failing("bench allreduce", SandboxError):
         enter()
 
@@ -172,6 +190,7 @@ def allreduce(
     from experiments.bench.allreduce import BenchError, write
     from experiments.bench.allreduce import bench as bench_allreduce
     from experiments.bench.host import host, in_words
+    from experiments.bench.neighbour import KINDS, NOTHING, NeighbourError
     from experiments.bench.pythons import TORCH, PythonError, find_python
     from fanin.console import console
     from topologies.errors import NetworkError
@@ -184,16 +203,20 @@ def allreduce(
         if network != heading:
             heading = network
             console.print(f"{network}: ms, × in-network's, Gb/s in-network", style="bold")
-        console.print(_row(case), highlight=False)
+        console.print(
+            _row(case) + (f", beside {KINDS[case.beside]}" if beside != NOTHING else ""), highlight=False
+        )
         console.print(_where(case), highlight=False, style="dim")
 
     with failing("bench allreduce", PythonError, status=2):
         python = find_python(gloo_python, TORCH)
-    with failing("bench allreduce", BenchError, NetworkError, ControllerError, KeyboardInterrupt):
+    with failing(
+        "bench allreduce", BenchError, NeighbourError, NetworkError, ControllerError, KeyboardInterrupt
+    ):
         if python is None:
             console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
         console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
-        cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames)
+        cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames, beside=kinds)
     write(cases, python is not None, machine, results)
     console.print(f"{results}/allreduce.json")
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):

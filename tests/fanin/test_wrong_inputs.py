@@ -231,6 +231,8 @@ def test_a_file_where_a_folder_is_to_be_is_named(command: str, tmp_path: Path) -
         "bench allreduce --workers x",
         "bench allreduce --workers=-4",
         "bench allreduce --sizes nan",
+        "bench allreduce --beside ''",
+        "bench allreduce --beside music",
         "bench calls --workers 1",
         "bench calls --sizes nan",
         "bench allreduce --sizes ''",

@@ -36,13 +36,22 @@ def shorten() -> bool:
     changes before Linux 6.12, for a thread with a policy other than the usual one, or on other processors than
     x86-64's and aarch64's.
     """
+    _ask(SECONDS)
+    return current() == SECONDS
+
+
+def restore() -> None:
+    """Asks for slices as long as everybody's, for this thread and all that it starts from now on."""
+    _ask(0)
+
+
+def _ask(seconds: float) -> None:
     if platform.machine() not in _NUMBERS or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False
+        return
     set_attributes, _ = _NUMBERS[platform.machine()]
     attributes = _read()
-    attributes.runtime = round(SECONDS * 1e9)
+    attributes.runtime = round(seconds * 1e9)
     ctypes.CDLL(None).syscall(set_attributes, 0, ctypes.byref(attributes), 0)
-    return current() == SECONDS
 
 
 def current() -> float:

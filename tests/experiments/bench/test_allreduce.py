@@ -41,6 +41,7 @@ program = compile_program(PROGRAM, "embedded")
 cases = []
 for network in (Network(2, 1), Network(4, 2, 10**9), Network(2, 1, offload=False)):
     cases += measure_network(network, [1 << 10, 100_000], program, None, 2, lambda case: None)
+cases += measure_network(Network(2, 1), [1 << 10], program, None, 2, lambda case: None, ["nothing", "loop"])
 print(json.dumps([asdict(case) for case in cases]))
 """
 
@@ -64,8 +65,11 @@ def test_every_algorithm_sums_rightly_on_every_network(cases: list[dict[str, Any
         (4, 2, 100_000),
         (2, 1, 1024),
         (2, 1, 100_000),
+        (2, 1, 1024),
+        (2, 1, 1024),
     ]
-    assert [case["superframes"] for case in cases[-2:]] == [False, False]
+    assert [case["superframes"] for case in cases[-4:]] == [False, False, True, True]
+    assert [case["beside"] for case in cases[-3:]] == ["nothing", "nothing", "loop"]
     for case in cases:
         assert set(case["measured"]) == {"in-network", "ring"}  # no Gloo: none was asked for
         for measured in case["measured"].values():

@@ -33,6 +33,14 @@ def test_what_a_process_starts_has_them_too():
     assert (float(seconds) == time_slices.SECONDS) == _since_6_12()
 
 
+def test_they_can_be_as_long_again_as_before():
+    said = _run(
+        "print(time_slices.current()); time_slices.shorten(); time_slices.restore(); print(time_slices.current())"
+    )
+    before, after = said.split()
+    assert before == after
+
+
 def test_nothing_else_changes():
     niceness = os.nice(0)
     said = _run(
