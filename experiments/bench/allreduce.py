@@ -154,7 +154,7 @@ def networks(workers: Sequence[int], plain: bool) -> list[Network]:
 
 def repetitions(size: int, rate: int | None) -> int:
     """In a round, so that no size takes much longer than another."""
-    return max(1, min(20, round((20_000_000 if rate is None else 5_000_000) / size)))
+    return max(1, min(20, round((60_000_000 if rate is None else 20_000_000) / size)))
 
 
 class Group:
