@@ -32,6 +32,7 @@ from workers.collective import Closing, CollectiveError, StallError
 from workers.engines.buffers import Buffers
 from workers.job.elastic import Elastic, RegroupError
 from workers.job.membership import LeftError
+from workers.recurring import Recurring
 from workers.reducing import COMBINE, Place, Reducer
 from workers.values.compressed import Compressed
 from workers.values.compression import Compression
@@ -107,6 +108,7 @@ class Communicator(Closing):
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout)
+        self._recurring: Recurring[Request[Any]] = Recurring(self.allreduce_init)
         self._thread: ThreadPoolExecutor | None = None
         self._begun = False  # by it, perhaps not done yet
         self._failure: CollectiveError | None = None
@@ -164,6 +166,9 @@ class Communicator(Closing):
                 another `op`, or in_network="required".
         """
         if compression is None:
+            if not async_op and (recurring := self._recurring.find(x, op, out)):
+                self.carry_out(recurring)
+                return out
             return self.carry_out(self.allreduce_init(x, op, out), async_op=async_op)
         xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)
         if self._required:

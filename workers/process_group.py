@@ -4,7 +4,6 @@ Tensors whose numbers numpy has, and that lie in memory without gaps, are summed
 bfloat16, which numpy has not, is summed as float32 and rounded once.
 """
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,12 +13,12 @@ import torch.distributed as dist
 
 from workers.arguments import Array, Operation
 from workers.communicator import Communicator, Handle, Request
+from workers.recurring import MAX_REMEMBERED, lent
 from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
 
-_MAX_REQUESTS = 1024  # that are remembered
 # Not a dict: it takes a microsecond to find one of PyTorch's in it.
 _SUM: Any = dist.ReduceOp.SUM
 _OTHERS: tuple[tuple[Any, Operation], ...] = (
@@ -134,7 +133,7 @@ class ProcessGroup(dist.ProcessGroup):
         except RuntimeError:  # it has no memory of that kind
             return None
         except KeyError:
-            if len(self._requests) == _MAX_REQUESTS:
+            if len(self._requests) == MAX_REMEMBERED:
                 self._requests.clear()
         request = self._requests[key] = self._new_request(tensor, op)
         return request
@@ -143,10 +142,8 @@ class ProcessGroup(dist.ProcessGroup):
         array = _in_place(tensor)
         if array is None:
             return None
-        # Not numpy's own, which keeps the memory from being freed.
-        memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
-        lent: Array = np.ndarray(array.shape, array.dtype, memoryview(memory))
-        return self._communicator.allreduce_init(lent, op, lent)
+        mine = lent(array)
+        return self._communicator.allreduce_init(mine, op, mine)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""

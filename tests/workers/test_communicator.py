@@ -138,6 +138,42 @@ def test_what_is_prepared_once_sums_what_is_in_its_arrays_each_time(
     everywhere(comms, do)
 
 
+def test_arrays_that_follow_each_other_in_one_memory(comms: list[Communicator]) -> None:
+    """What is remembered of an array is true of another one in its place only if that is laid out alike."""
+
+    def do(comm: Communicator) -> None:
+        memory, elsewhere = np.empty(300, np.float32), np.empty(300, np.float32)
+        seen: list[Any] = [
+            memory.reshape(6, 50),
+            memory,
+            memory[:150],
+            memory.reshape(50, 6).T,
+            memory[::2],
+            memory.view(np.int32),
+            memory.reshape(6, 50),
+            memory[:0],
+        ]
+        for x in seen * 2:
+            for out in (x, elsewhere.view(x.dtype)[: x.size].reshape(x.shape)):
+                memory[:] = elsewhere[:] = 0
+                x[...] = 1 + comm.rank
+                if not out.flags.c_contiguous:
+                    with pytest.raises(ValueError, match="must be writable and C-contiguous"):
+                        comm.allreduce(x, out=out)
+                    continue
+                assert comm.allreduce(x, out=out) is out
+                assert (out == 6).all()
+                assert np.count_nonzero(memory) == x.size
+        with pytest.raises(ValueError, match="must be of float32 and shape"):
+            comm.allreduce(memory, out=elsewhere[:150])
+        memory.flags.writeable = False
+        assert (comm.allreduce(memory, out=elsewhere) == N * memory).all()
+        with pytest.raises(ValueError, match="must be writable"):
+            comm.allreduce(memory, out=memory)
+
+    everywhere(comms, do)
+
+
 @pytest.mark.parametrize("op", ["sum", "max"])
 def test_the_result_of_reduce_is_at_the_root_alone(comms: list[Communicator], op: Any) -> None:
     def do(comm: Communicator) -> Any:

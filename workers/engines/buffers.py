@@ -26,8 +26,8 @@ class Buffers(ctypes.Structure):
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             x = np.require(x, requirements=["C", "A"])
-        at = _address(x)
-        super().__init__(at, at if out is x else _address(out), None, len(x))
+        at = _where(x)
+        super().__init__(at, at if out is x else _where(out), None, len(x))
         self.x = x
         self.out = out
         self.kept: NDArray[np.float32] | None = None
@@ -36,12 +36,21 @@ class Buffers(ctypes.Structure):
         """Make the sum in `memory` [elements], where it stays; into `out` it comes only once all of it is there."""
         if memory is not self.kept:
             self.kept = memory
-            self._kept = _address(memory)
+            self._kept = address(memory)
 
 
-def _address(array: NDArray[Any]) -> int:
-    """Where a contiguous array is in memory; `array.ctypes` takes longer to say it."""
+def address(array: NDArray[Any]) -> int:
+    """Where an array is in memory; `array.ctypes` takes longer to say it.
+
+    Raises:
+        TypeError: it has gaps, or cannot be written to. ValueError: it is empty.
+    """
+    return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
+
+
+def _where(array: NDArray[Any]) -> int:
+    """Where any contiguous array is."""
     try:
-        return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
-    except (TypeError, ValueError):  # not writable, or empty
+        return address(array)
+    except (TypeError, ValueError):
         return int(array.ctypes.data)

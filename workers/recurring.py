@@ -1,0 +1,55 @@
+"""What is prepared once for arrays that come again, as those of a training step do."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from workers.arguments import Array, Operation
+from workers.engines.buffers import address
+
+_T = TypeVar("_T")
+
+MAX_REMEMBERED = 1024
+
+
+def lent(array: Array) -> Array:
+    """An array without gaps once more, which does not keep its memory from being freed."""
+    memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
+    return np.ndarray(array.shape, array.dtype, memoryview(memory))
+
+
+class Recurring(Generic[_T]):
+    """What `prepare` makes of lent() arrays `x` and `out`, and of an operation, the first time that they come.
+
+    They are found by all that it depends on, so that other arrays in the same place may have it.
+    """
+
+    def __init__(self, prepare: Callable[[Array, Operation, Array], _T]) -> None:
+        self._prepare = prepare
+        self._prepared: dict[object, _T] = {}
+
+    def find(self, x: object, op: Operation, out: object) -> _T | None:
+        """None: they are not two arrays, or one, in memory without gaps that can be written to.
+
+        Raises:
+            TypeError, ValueError: prepare() does.
+        """
+        if type(x) is not np.ndarray or type(out) is not np.ndarray:
+            return None
+        try:
+            key: tuple[object, ...] = (op, address(x), x.dtype, x.shape)
+            if out is not x:
+                key += (address(out), out.dtype, out.shape)
+            return self._prepared[key]
+        except (TypeError, ValueError):
+            return None
+        except KeyError:
+            if len(self._prepared) == MAX_REMEMBERED:
+                self._prepared.clear()
+        mine = lent(x)
+        prepared = self._prepared[key] = self._prepare(mine, op, mine if out is x else lent(out))
+        return prepared
