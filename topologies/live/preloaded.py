@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
-from topologies.live import sandbox
+from topologies.live import libc, sandbox
 
 # What `start` takes for a program of ours: Python with these options and a module, which has a main().
 _PYTHON = (sys.executable, "-P", "-m")
@@ -340,11 +340,8 @@ def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str,
 def _enter(host: int) -> None:
     """The network and mount namespaces of this process; the current folder stays."""
     here = Path.cwd()
-    library = ctypes.CDLL(None, use_errno=True)
     for namespace in [os.open(f"/proc/{host}/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]:
-        if library.setns(namespace, 0):
-            error = ctypes.get_errno()
-            raise OSError(error, f"the namespaces of process {host}: {os.strerror(error)}")
+        libc.call("setns", namespace, 0, of=f"the namespaces of process {host}")
         os.close(namespace)
     os.chdir(here)
 

@@ -1,7 +1,6 @@
 """Fresh namespaces for a whole command: whatever happens to it, nothing of its networks is left behind."""
 
 import contextlib
-import ctypes
 import os
 import shlex
 import shutil
@@ -15,9 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from topologies.live import runs, time_slices
+from topologies.live import libc, runs, time_slices
 
-_NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # sched.h
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
 _PR_SET_PDEATHSIG = 1  # prctl.h
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
@@ -176,12 +174,12 @@ def _explained(refusal: str) -> str:
 
 def _unshare() -> None:
     """New namespaces for this process, which has one thread; that of processes, for its children."""
-    new = _NEW_NETWORK | _NEW_MOUNTS | _NEW_PROCESSES
+    new = libc.NEW_NETWORK | libc.NEW_MOUNTS | libc.NEW_PROCESSES
     user, group = os.geteuid(), os.getegid()
     if user == 0:
-        _call("unshare", new)
+        libc.call("unshare", new)
     else:
-        _call("unshare", new | _NEW_USER)
+        libc.call("unshare", new | libc.NEW_USER)
         for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
             Path("/proc/self", name).write_text(line)
     _mount("none", "/", None, _RECURSIVE | _PRIVATE)
@@ -203,25 +201,12 @@ def _set_up() -> None:
 
 
 def _end_with_parent() -> None:
-    _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    libc.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
     texts = [None if text is None else text.encode() for text in (source, target, kind)]
-    _call("mount", *texts, flags, None, of=f"mount {target}")
-
-
-def _call(function: str, *arguments: bytes | int | None, of: str | None = None) -> None:
-    """A function of the C library that returns 0.
-
-    Raises:
-        OSError: it has not; as filename, `of`, or else the function's name.
-    """
-    library = ctypes.CDLL(None, use_errno=True)
-    longs = (ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments)
-    if getattr(library, function)(*longs):
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), of or function)
+    libc.call("mount", *texts, flags, None, of=f"mount {target}")
 
 
 def _supervise(child: int, run: runs.Run, pipe: int) -> NoReturn:

@@ -6,9 +6,7 @@ A superframe is many UDP datagrams in one frame (UDP_SEGMENT, UDP_GRO). A packet
 
 from __future__ import annotations
 
-import ctypes
 import logging
-import os
 import platform
 import socket
 import struct
@@ -19,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from topologies.errors import NetworkError
+from topologies.live import libc
 
 # linux/sched.h, linux/udp.h, linux/if_packet.h, linux/if_ether.h, linux/virtio_net.h
-_CLONE_NEWNET = 0x40000000
 _SOL_UDP, _UDP_SEGMENT, _UDP_GRO = 17, 103, 104
 _SOL_PACKET, _PACKET_VNET_HDR = 263, 15
 _ETH_P_ALL, _ETH_P_IP = 3, 0x0800
@@ -79,9 +77,10 @@ def refusal() -> str | None:
 
 
 def _enter_namespace() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.unshare(_CLONE_NEWNET) != 0:
-        raise NetworkError(f"no network namespace can be made: {os.strerror(ctypes.get_errno())}")
+    try:
+        libc.call("unshare", libc.NEW_NETWORK)
+    except OSError as error:
+        raise NetworkError(f"no network namespace can be made: {error.strerror}") from None
     done = subprocess.run(["ip", "-batch", "-"], input=_SET_UP, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise NetworkError(f"no veth pair can be made: {done.stderr.strip()}")

@@ -164,7 +164,7 @@ def test_where_namespaces_are_forbidden_it_says_what_to_type(
         "from topologies.live import sandbox\n"
         "def refused(name, *_arguments, **_options):\n"
         "    raise PermissionError(1, 'Operation not permitted', name)\n"
-        "sandbox._call = refused\n"
+        "sandbox.libc.call = refused\n"
         f"os.geteuid = lambda: {user}\n"
         "sandbox.enter()\n"
     )

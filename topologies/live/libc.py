@@ -1,0 +1,19 @@
+"""Functions of the C library that Python 3.11 has no name for."""
+
+import ctypes
+import os
+
+NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # sched.h
+
+
+def call(function: str, *arguments: bytes | int | None, of: str | None = None) -> None:
+    """One that returns 0.
+
+    Raises:
+        OSError: it has not; as filename, `of`, or else the function's name.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    longs = (ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments)
+    if getattr(library, function)(*longs):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), of or function)
