@@ -34,6 +34,7 @@ _TWO_MINUTES = (
     "two minutes; tests/experiments/validation/test_simulators.py has its cases, make test-long all of them"
 )
 _A_MINUTE = "a minute; tests/experiments/validation/papers/test_figures.py has its figures, make test-long all of them"
+_BESIDE = "four minutes, and needs PyTorch; tests/experiments/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
 # Why a command does not run in the tests.
@@ -51,6 +52,8 @@ EXEMPT = {
         _SETS_UP,
     ),
     "fanin sweep scenario:small-virtual --set seed=1,2,3 --scheduler tcp://10.0.0.1:8786": _DASK,
+    'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB" --gloo-python PYTHON '
+    "--beside nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin validate --tier papers": _A_MINUTE,
     "fanin validate --tier simulators": _TWO_MINUTES,
     ". .venv/bin/activate": "makes sense in a terminal alone",
