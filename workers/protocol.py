@@ -217,13 +217,20 @@ class Worker:
             OSError: see exchange(). It has begun.
         """
         tensor = self._tensors.get((buffers.elements, call))
-        stage = self._engine.sum(socket, tensor, buffers, self._propagate) if tensor else NOT_BEGUN
-        if stage == NOT_BEGUN:
-            return stage
-        self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
+        if tensor is None:
+            return NOT_BEGUN
+        before = self._tensor, self._output, self._result
+        self._tensor, self._output, self._result = (
+            tensor,
+            buffers.out,
+            buffers.out,
+        )  # Ctrl-C may end it at any moment
+        stage = self._engine.sum(socket, tensor, buffers, self._propagate)
         if stage == SUMMED:
             self._result = None
             self._statistics.all_reduces += 1
+        elif stage == NOT_BEGUN:
+            self._tensor, self._output, self._result = before
         elif stage < 0:
             socket.check(-stage, self._state.carrying.itemsize)
         return stage

@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import signal
 import socket
 import threading
 import time
@@ -397,14 +398,21 @@ def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def mirror(saturated: list[bool]) -> Iterator[InNetworkAllReduce]:
-    """A worker that is alone, so that its packets are their own sums; with the flag if the last of the list says so."""
+def mirror(saturated: list[bool | None]) -> Iterator[InNetworkAllReduce]:
+    """A worker that is alone, so that its packets are their own sums; with the flag if the last of the list says so.
+
+    If that is None the next is lost, and a signal comes in its place.
+    """
     here = free_address()
     wake, stop = socket.socketpair()
 
     def answer(udp: socket.socket) -> None:
         while wake not in select.select([udp, wake], [], [])[0]:
             update, source = udp.recvfrom(2048)
+            if saturated[-1] is None:
+                saturated.append(False)
+                os.kill(os.getpid(), signal.SIGUSR1)
+                continue
             kind = wire.kind(wire.RESULT, 256 if len(update) > 1024 else 64) | wire.SATURATED * saturated[-1]
             udp.sendto(bytes([kind]) + update[1:], source)
 
@@ -460,7 +468,7 @@ def test_a_lease_ends_for_vectors_like_those_before_too() -> None:
 
 @pytest.mark.usefixtures("passes")
 def test_a_saturated_sum_like_one_before_is_an_error_and_the_next_is_not() -> None:
-    x, saturated = np.ones(1000, np.float32), [False]
+    x, saturated = np.ones(1000, np.float32), list[bool | None]([False])
     with mirror(saturated) as collective:
         collective.all_reduce(x)
         saturated.append(True)
@@ -482,3 +490,21 @@ def test_an_error_of_the_socket_ends_an_all_reduce_like_one_before_and_another_c
             CollectiveError, match=r"has not finished: rank 0 of 1, .* 4 of 4 results missing"
         ):
             collective.all_reduce(x)
+
+
+@pytest.mark.usefixtures("passes")
+def test_who_is_interrupted_in_an_all_reduce_like_one_before_can_say_what_it_waits_for() -> None:
+    saturated: list[bool | None] = [False]
+    with mirror(saturated) as collective:
+        for elements in (1000, 10):
+            collective.all_reduce(np.ones(elements, np.float32))
+        saturated.append(None)
+        before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                collective.all_reduce(np.ones(1000, np.float32))
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+        waiting = collective.worker.outstanding(time.monotonic())
+        assert waiting
+        assert (waiting.elements, waiting.total) == (1000, 4)
