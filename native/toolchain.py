@@ -90,23 +90,33 @@ def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Pa
     return _library(kind, content, source, include)
 
 
-def compile_folder(folder: Path, *options: str) -> Path:
-    """The library of all C in a folder and the folders in it, which may include its own headers and shared.h."""
+def compile_folder(folder: Path, *options: str, any_processor: bool = False) -> Path:
+    """The library of all C in a folder and the folders in it, which may include its own headers and shared.h.
+
+    any_processor: for all of this architecture, and it finds by itself what else the one has that it runs on.
+    """
     sources = sorted(folder.rglob("*.c"))
     content = b"".join(path.read_bytes() for path in (*sources, *sorted(folder.rglob("*.h"))))
-    return _library(folder.name, content, lambda _: sources, INCLUDE, *options)
+    return _library(folder.name, content, lambda _: sources, INCLUDE, *options, any_processor=any_processor)
 
 
-def _flags() -> tuple[str, ...]:
+def _flags(any_processor: bool) -> tuple[str, ...]:
     """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
-    return (*FLAGS, *_accepted()[0], *os.environ.get("P4SWITCH_CFLAGS", "").split())
+    accepted = (each for each in _accepted()[0] if not (any_processor and each in NATIVE))
+    return (*FLAGS, *accepted, *os.environ.get("P4SWITCH_CFLAGS", "").split())
 
 
 def _library(
-    kind: str, content: bytes, sources: Callable[[Path], list[Path]], include: Path, *options: str
+    kind: str,
+    content: bytes,
+    sources: Callable[[Path], list[Path]],
+    include: Path,
+    *options: str,
+    any_processor: bool = False,
 ) -> Path:
-    """The library made of this content, by this compiler, for this processor."""
-    key = hashlib.sha256(content + repr((_compiler(), _accepted(), _processor(), _flags(), options)).encode())
+    """The library made of this content, by this compiler, on this processor."""
+    flags = _flags(any_processor)
+    key = hashlib.sha256(content + repr((_compiler(), _accepted(), _processor(), flags, options)).encode())
     for path in sorted(include.glob("*.h")):
         key.update(path.read_bytes())
     try:
@@ -114,7 +124,8 @@ def _library(
         # The switches of a network start together and want the same library.
         with locked(library) as lock:
             if not library.exists():
-                _compile(library, ["-I", str(include), *map(str, sources(library)), *options], lock)
+                given = [*flags, "-I", str(include), *map(str, sources(library)), *options]
+                _compile(library, given, lock)
                 make_room(library.parent)
     except CacheError as error:
         raise ToolchainError(str(error)) from error
@@ -127,7 +138,7 @@ def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:
     If this process is killed, the compiler goes on with the lock, and the library is there for the next one.
     """
     built, temporary = library.with_suffix(".building"), library.with_suffix(".temporary")
-    command = [_compiler()[0], *_flags(), "-o", str(built), *arguments]
+    command = [_compiler()[0], "-o", str(built), *arguments]
     seconds = _seconds()
     environment = {
         **_environment(),

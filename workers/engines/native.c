@@ -82,21 +82,39 @@ static void store32(uint8_t *to, uint32_t value)
     memcpy(to, &value, sizeof value);
 }
 
+/* Of a function that is most of the work: one for each generation of x86-64's vectors, AVX-512, AVX2 and SSE2. glibc binds
+ * the first that the processor has when the library is loaded. A test defines it to have one of them. */
+#ifndef BY_PROCESSOR
+#if defined __x86_64__ && defined __GLIBC__ && __GNUC__ >= 12
+#define BY_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif defined __x86_64__ && defined __GLIBC__ /* clang, or a compiler that has no names for the generations */
+#define BY_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define BY_PROCESSOR
+#endif
+#endif
+
 /* -- quantization.py ---------------------------------------------------------------------------------------------- */
+
+/* The bits of the largest magnitude of a block: these are ordered as magnitudes are, infinity and NaN above all others. */
+BY_PROCESSOR static uint32_t peak_of(const float *x, int64_t count)
+{
+    uint32_t peak = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        bits &= 0x7fffffff;
+        peak = bits > peak ? bits : peak;
+    }
+    return peak;
+}
 
 /* The exponents of the blocks of `x`; returns how many of them cannot be quantized. */
 static int64_t announce(struct work *w, const float *x, int64_t elements)
 {
     int64_t values = w->values, bad = 0;
     for (int64_t block = 0; elements > 0; block++, x += values, elements -= values) {
-        int64_t length = elements < values ? elements : values;
-        uint32_t peak = 0; /* magnitudes are ordered as their bits are, and infinity and NaN are above all others */
-        for (int64_t i = 0; i < length; i++) {
-            uint32_t bits;
-            memcpy(&bits, x + i, sizeof bits);
-            bits &= 0x7fffffff;
-            peak = bits > peak ? bits : peak;
-        }
+        uint32_t peak = peak_of(x, elements < values ? elements : values);
         float magnitude;
         memcpy(&magnitude, &peak, sizeof magnitude);
         int exponent = 0;
@@ -117,13 +135,13 @@ static double scale(const struct work *w, int exponent)
     return ldexp(LARGEST_SUM / (double)w->workers, -exponent);
 }
 
-static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
+BY_PROCESSOR static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
 {
     for (int64_t i = 0; i < count; i++)
         store32(to + 4 * i, (uint32_t)(int32_t)rint((double)x[i] * factor));
 }
 
-static void dequantize(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
+BY_PROCESSOR static void dequantize(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
 {
     double inverse = 1 / factor;
     for (int64_t i = 0; i < count; i++)

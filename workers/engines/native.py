@@ -110,7 +110,7 @@ _NUMBERS = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """All of them, compiled for this processor by $CC or cc.
+    """All of them, compiled by $CC or cc.
 
     None where there is no compiler; and, with a warning, where it fails.
 
@@ -118,7 +118,7 @@ def library() -> ctypes.CDLL | None:
         SharedError: C and Python do not agree on a number or a struct.
     """
     try:
-        loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS)))
+        loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS, any_processor=True)))
     except NoCompilerError:
         return None
     except (OSError, ToolchainError) as error:

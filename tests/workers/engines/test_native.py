@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
+import platform
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -295,6 +299,37 @@ def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: in
     assert len(engine.begin(tensor, buffers, 0, propagate=True)) == blocks
     assert engine.quantizable.tolist() == quantizable.tolist()
     assert engine.pack(np.arange(blocks), 0.0)["e0"].tolist() == exponents.tolist()
+
+
+SUMS = """
+import hashlib, sys
+from tests.workers.faulty_network import Network
+from tests.workers.vectors import gradients
+from workers.engines.native import NativeEngine, library
+from workers.engines.reference import NumpyEngine
+
+engine = {"numpy": NumpyEngine, "C": NativeEngine}[sys.argv[1]]
+network = Network([2, 1], window=8, values=256, seed=1, engine=engine)
+sums = [network.all_reduce(gradients(3, size, 1, step)) for step, size in enumerate((5000, 1000, 1000, 7))]
+print(hashlib.sha256(repr((network.sent, [[x.tobytes() for x in each] for each in sums])).encode()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
+@pytest.mark.parametrize(
+    ("target", "flag"), [("arch=x86-64", "sse2"), ("avx2", "avx2"), ("avx512f", "avx512f")]
+)
+def test_whatever_vectors_the_processor_has_packets_and_sums_are_the_same(target: str, flag: str) -> None:
+    if flag not in Path("/proc/cpuinfo").read_text().split():
+        pytest.skip(f"this processor has no {flag}")
+    flags = f'-DBY_PROCESSOR=__attribute__((target("{target}")))'
+
+    def said(engine: str) -> str:
+        script = [sys.executable, "-c", SUMS, engine]
+        environment = {**os.environ, "P4SWITCH_CFLAGS": flags}
+        return subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert said("C") == said("numpy")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770])
