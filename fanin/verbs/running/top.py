@@ -56,17 +56,17 @@ def top(
 def _show(look: Callable[[], Look], seconds: float, once: bool) -> None:
     from rich.live import Live
 
-    from fanin.console import console
+    from fanin.console import console, wide
 
     before = look()
     time.sleep(seconds)
     now = look()
     if once or not console.is_terminal:
-        console.print(_tables(now, before), highlight=False)
+        wide.print(_tables(now, before), highlight=False)
         while not once:
             time.sleep(seconds)
             before, now = now, look()
-            console.print(_tables(now, before), highlight=False)
+            wide.print(_tables(now, before), highlight=False)
         return
     with Live(_tables(now, before), console=console, screen=True, auto_refresh=False) as live:
         while True:

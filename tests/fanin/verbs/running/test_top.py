@@ -110,9 +110,10 @@ def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, ter
     monkeypatch.setattr(top, "find_network", lambda **_: SimpleNamespace(run=None))
     monkeypatch.setattr(client, "JobServiceClient", lambda _: Service())
     monkeypatch.setattr(top.time, "sleep", without)
-    console = Console(width=150, force_terminal=terminal)
+    console, wide = Console(width=150, force_terminal=terminal), Console(width=300)
     monkeypatch.setattr("fanin.console.console", console)
-    with console.capture() as capture, pytest.raises(typer.Exit) as ended:
+    monkeypatch.setattr("fanin.console.wide", wide)  # for a file, whose lines are not to be folded
+    with (console if terminal else wide).capture() as capture, pytest.raises(typer.Exit) as ended:
         top.top(seconds=1.0, once=False, as_json=False, supervisor=None)
     assert ended.value.exit_code == 130
     assert looks == 4
