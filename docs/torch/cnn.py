@@ -5,6 +5,7 @@ fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv
 
 import argparse
 import csv
+import gc
 from pathlib import Path
 
 import torch
@@ -74,4 +75,9 @@ if rank == 0:
     if options.curve:
         with options.curve.open("w", newline="") as file:
             csv.writer(file).writerows([("step", "loss", "accuracy"), *curve])
+# Gloo's threads end with its group, which the model keeps: where Python ends before them, PyTorch aborts (its pull
+# request 179291).
+dist.barrier()
+del parallel
+gc.collect()
 dist.destroy_process_group()
