@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from workers.arguments import Array, Operation
 from workers.communicator import Communicator, Handle, Request
-from workers.recurring import MAX_REMEMBERED, lent
+from workers.recurring import Remembered, lent
 from workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
@@ -100,7 +100,7 @@ class ProcessGroup(dist.ProcessGroup):
     def __init__(self, communicator: Communicator) -> None:
         super().__init__(communicator.rank, communicator.size)
         self._communicator = communicator
-        self._requests: dict[tuple[object, ...], Request[Any] | None] = {}
+        self._requests: Remembered[Request[Any] | None] = Remembered()
 
     def getBackendName(self) -> str:  # noqa: N802
         """What init_process_group() calls it."""
@@ -133,10 +133,7 @@ class ProcessGroup(dist.ProcessGroup):
         except RuntimeError:  # it has no memory of that kind
             return None
         except KeyError:
-            if len(self._requests) == MAX_REMEMBERED:
-                self._requests.clear()
-        request = self._requests[key] = self._new_request(tensor, op)
-        return request
+            return self._requests.remember(key, self._new_request(tensor, op))
 
     def _new_request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
         array = _in_place(tensor)

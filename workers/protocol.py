@@ -220,11 +220,8 @@ class Worker:
         if tensor is None:
             return NOT_BEGUN
         before = self._tensor, self._output, self._result
-        self._tensor, self._output, self._result = (
-            tensor,
-            buffers.out,
-            buffers.out,
-        )  # Ctrl-C may end it at any moment
+        # Not afterwards, for Ctrl-C may end it at any moment.
+        self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
         stage = self._engine.sum(socket, tensor, buffers, self._propagate)
         if stage == SUMMED:
             self._result = None

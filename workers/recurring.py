@@ -22,6 +22,17 @@ def lent(array: Array) -> Array:
     return np.ndarray(array.shape, array.dtype, memoryview(memory))
 
 
+class Remembered(dict[object, _T]):
+    """So much of what has been prepared, and then all anew."""
+
+    def remember(self, key: object, prepared: _T) -> _T:
+        """It is found from now on."""
+        if len(self) == MAX_REMEMBERED:
+            self.clear()
+        self[key] = prepared
+        return prepared
+
+
 class Recurring(Generic[_T]):
     """What `prepare` makes of lent() arrays `x` and `out`, and of an operation, the first time that they come.
 
@@ -30,7 +41,7 @@ class Recurring(Generic[_T]):
 
     def __init__(self, prepare: Callable[[Array, Operation, Array], _T]) -> None:
         self._prepare = prepare
-        self._prepared: dict[object, _T] = {}
+        self._prepared: Remembered[_T] = Remembered()
 
     def find(self, x: object, op: Operation, out: object) -> _T | None:
         """None: they are not two arrays, or one, in memory without gaps that can be written to.
@@ -48,8 +59,5 @@ class Recurring(Generic[_T]):
         except (TypeError, ValueError):
             return None
         except KeyError:
-            if len(self._prepared) == MAX_REMEMBERED:
-                self._prepared.clear()
-        mine = lent(x)
-        prepared = self._prepared[key] = self._prepare(mine, op, mine if out is x else lent(out))
-        return prepared
+            mine = lent(x)
+        return self._prepared.remember(key, self._prepare(mine, op, mine if out is x else lent(out)))

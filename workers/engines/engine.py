@@ -31,7 +31,8 @@ LOSSES = {
 
 REASONS = ("malformed", "other lease", "unknown chunk", "impossible", "duplicate")  # enum reason of native.h
 PARTS = ("wait", "receive", "unpack", "pack", "send")  # enum part
-STAGES = NOT_BEGUN, BEGUN, SUMMED = 0, 1, 2  # enum stage
+STAGES = ("not begun", "begun", "summed")  # enum stage
+NOT_BEGUN, BEGUN, SUMMED = range(len(STAGES))
 
 _int64 = ctypes.c_int64
 

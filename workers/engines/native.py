@@ -104,7 +104,7 @@ _NUMBERS = {
     "ECN_CONGESTED": congestion.ECN_CONGESTED,
     **enumerated(*REASONS, "reasons"),
     **enumerated(*PARTS, "parts"),
-    **dict(zip(("NOT_BEGUN", "BEGUN", "SUMMED"), STAGES, strict=True)),
+    **enumerated(*STAGES),
 }
 
 
