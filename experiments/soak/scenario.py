@@ -22,7 +22,7 @@ from workers.values.compression import Compressor
 
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
-LONGEST_FRAME = 1076
+LONGEST_FRAME = 1080
 
 
 class _Brief:

@@ -40,7 +40,6 @@ from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS
 from tests.sizes import sized
 from topologies.link import Burst, LinkProperties, Pause
 from topologies.virtual import History
-from workers import wire
 from workers.engines import native
 from workers.engines.blocks import Blocks
 from workers.engines.engine import State
@@ -223,8 +222,10 @@ class HastyBlocks(Blocks):
 class Trusting(NumpyEngine):
     blocks: type[Blocks] = TrustingBlocks
 
-    def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
-        return self.blocks(tensor, x, out, self._factors)
+    def _make_blocks(
+        self, tensor: Tensor, call: int, x: NDArray[np.float32], out: NDArray[np.float32]
+    ) -> Blocks:
+        return self.blocks(tensor, call, x, out, self._factors)
 
 
 class Hasty(Trusting):
@@ -241,10 +242,10 @@ class AnyLease(NumpyEngine):
 class CredulousBlocks(Blocks):
     """Takes a largest exponent below its own."""
 
-    def possible(
-        self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        return super().possible(chunks, np.full_like(e0, 127), e1)
+    def possible(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> NDArray[np.bool_]:
+        packets = packets.copy()
+        packets["e0"] = 127
+        return super().possible(chunks, packets)
 
 
 class Credulous(Trusting):
@@ -256,7 +257,7 @@ class HeedlessBlocks(Blocks):
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         packets = packets.copy()
-        packets["e1"] &= wire.MAX_TAG
+        packets["e1"] = 0
         super().read(chunks, packets)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
