@@ -176,7 +176,12 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
-        self.begin(Buffers(*collective.flat(x, out)), now, call)
+        try:
+            buffers = Buffers(*collective.flat(x, out))
+        except (TypeError, ValueError):
+            self._state.progress.calls += 1  # see begin()
+            raise
+        self.begin(buffers, now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def begin(self, buffers: Buffers, now: float, call: str) -> None:

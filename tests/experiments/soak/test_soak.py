@@ -40,6 +40,7 @@ from tests.experiments.soak.program_mutants import PROGRAM_MUTANTS
 from tests.sizes import sized
 from topologies.link import Burst, LinkProperties, Pause
 from topologies.virtual import History
+from workers import wire
 from workers.engines import native
 from workers.engines.blocks import Blocks
 from workers.engines.engine import State
@@ -126,6 +127,8 @@ LIKELY = {
     "a negative overflow wraps": 5,
     "admission without the chunk range": 54,
     "an earlier saturation forgotten": 41,
+    "calls not told apart": 15,
+    "calls told apart by seven bits": 47,
     "no chunk tag": 2,
     "no re-serve": 7,
     "not quantizable forgotten": 1,
@@ -252,6 +255,28 @@ class Credulous(Trusting):
     blocks = CredulousBlocks
 
 
+class UnnumberedBlocks(Blocks):
+    """Says in its packets what the call is, but not which one."""
+
+    def __init__(self, tensor: Tensor, _call: int, *arrays: Any) -> None:
+        super().__init__(tensor, tensor.signature, *arrays)
+
+
+class Unnumbered(Trusting):
+    blocks = UnnumberedBlocks
+
+
+class UnsignedBlocks(Blocks):
+    """Says in its packets which call it is, but not what."""
+
+    def __init__(self, tensor: Tensor, call: int, *arrays: Any) -> None:
+        super().__init__(tensor, (call - tensor.signature) % wire.CALLS, *arrays)
+
+
+class Unsigned(Trusting):
+    blocks = UnsignedBlocks
+
+
 class HeedlessBlocks(Blocks):
     """Reads what comes with the flag that some worker could not quantize its block."""
 
@@ -280,6 +305,8 @@ WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it 
     AnyLease: 31,
     Credulous: 140,
     Heedless: 1,
+    Unnumbered: 47,
+    Unsigned: 15,
 }
 
 
