@@ -269,7 +269,7 @@ def test_256_values_are_told_in_four_lines(compiled):
             "uplink": 0,
         },
     )
-    header = bytes([3, 3]) + (7).to_bytes(4, "big") + bytes(2) + bytes([1, 2])
+    header = bytes([3, 3]) + (7).to_bytes(4, "big") + bytes(2) + bytes([1, 2]) + bytes(4)
     values = b"".join(value.to_bytes(4, "big") for value in range(256))
     addresses = IP(src="10.1.0.1", dst="10.1.0.254") / UDP(sport=48864, dport=48864, chksum=0)
     update = bytes(Ether(dst="02:00:00:00:00:01") / addresses / (header + values))
