@@ -36,7 +36,7 @@ class _Writer:
         self.expressions = ExpressionWriter(
             self.layout, program.flat.roots.standard_metadata, self.numbers.data
         )
-        self.field_lists, self.lists_of_calls = field_lists(program, self.layout)
+        self.field_lists, self.lists_of_calls = field_lists(program, self.layout, reporter)
         self.attached = attached_tables(program)
 
     def actions_of(self, role: ir.Role) -> ActionWriter:

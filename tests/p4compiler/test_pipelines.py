@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from p4compiler import Compiled
+from tests.p4compiler.conftest import HEADERS
 
 Complain = Callable[..., str]
 Build = Callable[..., Compiled]
@@ -321,11 +322,48 @@ def test_a_struct_in_a_field_list_is_its_fields(build: Build) -> None:
     ]
 
 
-def test_a_header_cannot_be_in_a_field_list(complain: Complain) -> None:
-    found = complain(
-        metadata="@field_list(1) h_t g;", apply="clone_preserving_field_list(CloneType.I2E, 5, 1);"
+def test_a_field_list_has_the_fields_marked_inside_structs(build: Build) -> None:
+    compiled = build(
+        declarations=HEADERS
+        + """
+            struct inner_t { @field_list(2) bit<8> a; bit<8> b; }
+            struct outer_t { @field_list(1) inner_t i; @field_list(1, 2) bit<16> c; }""",
+        metadata="outer_t o; @field_list(1) bit<8> z;",
+        apply="clone_preserving_field_list(CloneType.I2E, 5, 1);",
     )
-    assert "'g' in a field list: headers are not preserved" in found
+    lists = {f["name"]: [e["value"][1] for e in f["elements"]] for f in compiled.json["field_lists"]}
+    assert lists == {
+        "field_list1": ["metadata._o_i_a0", "metadata._o_i_b1", "metadata._o_c2", "metadata._z3"],
+        "field_list2": ["metadata._o_i_a0", "metadata._o_c2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("declarations", "metadata", "where"),
+    [
+        ("", "@field_list(1) h_t g;", "g"),
+        ("", "@field_list(1) h_t[2] g;", "g"),
+        ("header m_t { @field_list(1) bit<8> r; }", "m_t g;", "g"),
+        ("header m_t { @field_list(1) bit<8> r; }", "m_t[2] g;", "g"),
+        ("struct s_t { @field_list(1) h_t g; }", "s_t s;", "s.g"),
+        ("struct s_t { h_t g; }", "@field_list(1) s_t s;", "s.g"),
+    ],
+)
+def test_a_header_cannot_be_in_a_field_list(
+    complain: Complain, declarations: str, metadata: str, where: str
+) -> None:
+    found = complain(
+        declarations=f"{HEADERS}\n{declarations}",
+        metadata=metadata,
+        apply="clone_preserving_field_list(CloneType.I2E, 5, 1);",
+    )
+    assert f"'{where}' in a field list: headers are not preserved" in found
+
+
+def test_a_list_that_no_field_is_marked_for_is_a_warning(build: Build) -> None:
+    apply = "clone_preserving_field_list(CloneType.I2E, 5, 3);"
+    [warning] = build(metadata="@field_list(1) bit<8> z;", apply=apply).warnings
+    assert warning.message == "no metadata field is marked @field_list(3): nothing is preserved"
 
 
 def test_field_lists_come_from_annotations(build: Build) -> None:
