@@ -40,6 +40,7 @@ class TableChecker:
     def table(self, node: nodes.Table) -> ir.Table:
         """A table with its key, actions, entries and properties."""
         key = tuple(self._key_element(k) for k in node.key)
+        _check_key_names(key)
         calls = [self._listed_action(ref) for ref in node.actions]
         names = [call.action.name for call in calls]
         for ref, name in zip(node.actions, names, strict=True):
@@ -242,6 +243,17 @@ class TableChecker:
         given = [a for a in node.annotations if a.name == "priority" and a.arguments]
         priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
         return ir.Entry(keys, self.bound_action(node.action, table.actions), node.span, priority)
+
+
+def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
+    """Check that the control plane can tell the elements of a key apart; it does not see those of selectors."""
+    seen: dict[str, ir.KeyElement] = {}
+    for element in key:
+        first = seen.setdefault(element.name, element) if element.match_kind != "selector" else element
+        if first is not element:
+            hint = f'write ...: {element.match_kind} @name("...");'
+            message = f"two elements of the key are called '{element.name}' in the control plane"
+            raise error(element.span, message, hint, first=first.span)
 
 
 def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:

@@ -97,8 +97,16 @@ class _Writer:
         seen: dict[str, types.Header] = {}
         for header in self.layout.headers.values():
             name = type_name(header)
-            if seen.setdefault(name, header) is header and all(name != known for known, _, _ in made):
+            first = seen.get(name)
+            if first is None:
+                seen[name] = header
+                if any(name == known for known, _, _ in made):
+                    message = f"'{name}' is the name of another type in BMv2's JSON"
+                    raise error(header.span, message, "choose another name, or another @name")
                 made.append((name, *_header_fields(header)))
+            elif first is not header:
+                message = f"two types of headers have the name '{name}'"
+                raise error(header.span, message, "give one of them another @name", first=first.span)
         for width in dict.fromkeys(v.width for v in self.layout.varbits.values()):
             made.append((f"$varbit{width}", [["field", "*"]], width // 8))
         result = []

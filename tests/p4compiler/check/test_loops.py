@@ -58,7 +58,8 @@ def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
 )
 def test_loops_over_a_header_stack(build: Build, loop: str, total: int) -> None:
     declarations = "header c_t { bit<8> n; } header e_t { bit<8> v; } struct headers { c_t c; e_t[3] s; }"
-    parser = "state start { packet.extract(hdr.c); packet.extract(hdr.s.next); packet.extract(hdr.s.next); transition accept; }"
+    extract = "packet.extract(hdr.s.next);"
+    parser = f"state start {{ packet.extract(hdr.c); {extract} {extract} transition accept; }}"
     apply = f"{loop} hdr.s.pop_front(3); standard_metadata.egress_spec = 1;"
     compiled = build(declarations=declarations, parser=parser, apply=apply)
     engine = Engine.load(compiled.device_config())
