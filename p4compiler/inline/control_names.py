@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from p4compiler import ir, types
+from p4compiler.dump.typed import of_action
 from p4compiler.source import Reporter, error
 
 # By extern. BMv2 finds direct and indirect ones by name alike, and P4Info gives profiles and selectors one kind.
@@ -22,23 +23,31 @@ _KINDS = {
 def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
     """Check that the control plane can tell all objects of a kind apart.
 
+    Actions that do the same are one action to it, wherever they are written: P4_14 programs that p4c translates have
+    such copies in ingress and egress.
+
     Raises:
         CompileError: Two have the same name; every such pair is reported, with both places.
     """
     found: dict[tuple[str, str], ir.Declared | ir.ValueSet] = {}
     for kind, declared in _named(program):
         first = found.setdefault((kind, declared.name), declared)
-        once = first.span == declared.span
         if first is declared or (
-            once and isinstance(declared, ir.Action)
-        ):  # an action may be written out twice
+            isinstance(first, ir.Action) and isinstance(declared, ir.Action) and _alike(first, declared)
+        ):
             continue
         message = f"two {kind}s are called '{declared.name}' in the control plane"
         hint = f'give one of them another name: @name("...") before the {kind}'
-        if once:
+        if first.span == declared.span:
             hint = "its control has several instances: leave out the dot in @name, so that each has its own"
         reporter.add(error(declared.span, message, hint, first=first.span))
     reporter.check()
+
+
+def _alike(one: ir.Action, other: ir.Action) -> bool:
+    """Whether both are written out from one declaration, or take and do the same."""
+    texts = ([line.partition("  // ")[0] for line in of_action(action)] for action in (one, other))
+    return one.span == other.span or next(texts) == next(texts)
 
 
 def _named(program: ir.FlatProgram) -> Iterator[tuple[str, ir.Declared | ir.ValueSet]]:

@@ -108,6 +108,14 @@ def test_a_table_of_two_instances_with_one_name(complain: Complain) -> None:
     assert "hint: its control has several instances: leave out the dot in @name" in found
 
 
+def test_actions_that_do_the_same_may_have_one_name(build: Build) -> None:
+    locals_ = """@name(".f") action a(bit<16> v) { meta.x = v; } @name(".f") action b(bit<16> v) { meta.x = v; }
+        table t { key = { hdr.h.a: exact; } actions = { a; } }
+        table u { key = { hdr.h.b: exact; } actions = { b; } }"""
+    (action,) = build(locals=locals_, apply="t.apply(); u.apply();").p4info.actions[1:]
+    assert action.preamble.name == "f"
+
+
 def test_names_of_several_kinds_may_be_equal(build: Build) -> None:
     locals_ = f"""@name("x") counter(4, CounterType.bytes) c; @name("x") register<bit<8>>(4) r;
         action x(bit<16> v) {{ meta.x = v; }} @name("x") table t {{ {KEY.replace("NoAction", "x")} }}
