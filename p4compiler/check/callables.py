@@ -92,7 +92,7 @@ def _check_data_names(parameters: tuple[ir.Variable, ...]) -> None:
         first = seen.setdefault(name, parameter)
         if first is not parameter:
             message = f"two parameters are called '{name}' in the control plane"
-            raise error(parameter.span, message, "give one of them another @name", first=first.span)
+            raise error(parameter.span, message, "give one of them another @name", other=first.span)
 
 
 def _returns(body: tuple[ir.Stmt, ...]) -> bool:

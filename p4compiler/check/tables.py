@@ -212,23 +212,39 @@ class TableChecker:
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
         """The entries with their priorities (P4_16 specification, 14.2.1.4), turned so that the smallest wins."""
         written = node.entries or ()
+        _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
-        delta = (
-            self.constants.compile_time(given["priority_delta"], "priority_delta")
-            if "priority_delta" in given
-            else 1
-        )
+        delta = 1
+        if "priority_delta" in given:
+            delta = self.constants.compile_time(given["priority_delta"], "priority_delta")
+            if delta <= 0:
+                raise error(given["priority_delta"].span, f"priority_delta is {delta}: it must be positive")
         largest = given.get("largest_priority_wins")
         largest_wins = largest is None or bool(
             self.constants.constant(largest, types.Bool(), "largest_priority_wins").value
         )
         priority = (len(written) - 1) * delta + 1 if largest_wins else 1
-        priorities = []
+        priorities: list[int] = []
         for place, entry in enumerate(written):
             if entry.priority is not None:
                 priority = self.constants.compile_time(entry.priority, "a priority")
             elif place:
                 priority += -delta if largest_wins else delta
+            if priority < 0:
+                hint = "give the first entry a larger one" if entry.priority is None else None
+                raise error(
+                    entry.span, f"the priority of this entry is {priority}: it cannot be negative", hint
+                )
+            if priority in priorities:
+                message = f"two entries have the priority {priority}: where both match, either may win"
+                first = written[priorities.index(priority)].span
+                self.scopes.reporter.warn(
+                    entry.span,
+                    message,
+                    "give one of them another",
+                    option="duplicate-priorities",
+                    other=first,
+                )
             priorities.append(priority)
         highest = max(priorities, default=0)
         if largest_wins:
@@ -253,7 +269,25 @@ def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
         if first is not element:
             hint = f'write ...: {element.match_kind} @name("...");'
             message = f"two elements of the key are called '{element.name}' in the control plane"
-            raise error(element.span, message, hint, first=first.span)
+            raise error(element.span, message, hint, other=first.span)
+
+
+def _check_priorities_allowed(node: nodes.Table, table: ir.Table) -> None:
+    """Check that entries have priorities only where the specification allows them, and then the first one has."""
+    written = node.entries or ()
+    first = next((e for e in written if e.priority is not None), None)
+    if first is None or first.priority is None:
+        return
+    if node.entries_constant:
+        hint = "leave the priority out: of const entries the first that matches wins; or leave out const"
+        raise error(first.priority.span, "const entries cannot have priorities", hint)
+    if all(k.match_kind in ("exact", "lpm", "selector") for k in table.key):
+        hint = "leave the priority out: only one entry can match, or the longest prefix wins"
+        message = f"entries of table '{node.name}' cannot have priorities: its keys are exact or lpm"
+        raise error(first.priority.span, message, hint)
+    if first is not written[0]:
+        message = "the first entry has no priority, though a later one does"
+        raise error(written[0].span, message, "write priority = ...: before its keys", other=first.span)
 
 
 def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:

@@ -106,7 +106,7 @@ class _Writer:
                 made.append((name, *_header_fields(header)))
             elif first is not header:
                 message = f"two types of headers have the name '{name}'"
-                raise error(header.span, message, "give one of them another @name", first=first.span)
+                raise error(header.span, message, "give one of them another @name", other=first.span)
         for width in dict.fromkeys(v.width for v in self.layout.varbits.values()):
             made.append((f"$varbit{width}", [["field", "*"]], width // 8))
         result = []

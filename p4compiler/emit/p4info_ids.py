@@ -105,7 +105,7 @@ def _check_new(places: dict[int, Span], number: int, place: Span) -> None:
     """Check that no other @id has given this identifier, and keep where this one does."""
     first = places.setdefault(number, place)
     if first is not place:
-        raise error(place, f"@id 0x{number:x} is taken", "give one of them another number", first=first)
+        raise error(place, f"@id 0x{number:x} is taken", "give one of them another number", other=first)
 
 
 def field_ids(annotated: list[nodes.Annotations]) -> list[int]:

@@ -40,7 +40,7 @@ def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
         hint = f'give one of them another name: @name("...") before the {kind}'
         if first.span == declared.span:
             hint = "its control has several instances: leave out the dot in @name, so that each has its own"
-        reporter.add(error(declared.span, message, hint, first=first.span))
+        reporter.add(error(declared.span, message, hint, other=first.span))
     reporter.check()
 
 

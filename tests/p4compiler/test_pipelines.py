@@ -189,6 +189,55 @@ def test_entries_with_priorities_of_their_own(build: Build, wins: str, prioritie
     assert not info.is_const_table
 
 
+PRIORITIES = """action a(bit<16> v) {{ meta.x = v; }}
+    table t {{ key = {{ hdr.h.a: {kind}; }} actions = {{ a; }} {properties} {const} entries = {{ {entries} }} }}"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"entries": "1: a(1); priority=9: 2: a(2);"},
+            "the first entry has no priority, though a later one does",
+        ),
+        ({"entries": "priority=-1: 1: a(1);"}, "the priority of this entry is -1: it cannot be negative"),
+        (
+            {"entries": "priority=12: 1: a(1); 2: a(2); 3: a(3);", "properties": "priority_delta = 10;"},
+            "the priority of this entry is -8: it cannot be negative",
+        ),
+        (
+            {"properties": "priority_delta = 0;", "entries": "1: a(1);"},
+            "priority_delta is 0: it must be positive",
+        ),
+        ({"const": "const", "entries": "priority=1: 1: a(1);"}, "const entries cannot have priorities"),
+        (
+            {"kind": "exact", "entries": "priority=1: 1: a(1);"},
+            "entries of table 't' cannot have priorities: its keys are exact or lpm",
+        ),
+        (
+            {"kind": "lpm", "entries": "1: a(1); priority=1: 2: a(1);"},
+            "entries of table 't' cannot have priorities: its keys are exact or lpm",
+        ),
+    ],
+)
+def test_priorities_that_entries_cannot_have(complain: Complain, parts: dict[str, str], message: str) -> None:
+    usual = {"kind": "ternary", "properties": "", "const": ""}
+    found = complain(locals=PRIORITIES.format(**(usual | parts)), apply="t.apply();")
+    assert f"error: {message}\n" in found
+
+
+@pytest.mark.parametrize(
+    "entries",
+    ["priority=9: 1 &&& 1: a(1); priority=9: 3: a(2);", "priority=9: 1: a(1); 2: a(2); priority=8: _: a(3);"],
+)
+def test_equal_priorities_are_a_warning(build: Build, entries: str) -> None:
+    locals_ = PRIORITIES.format(kind="ternary", properties="", const="", entries=entries)
+    [warning] = build(locals=locals_, apply="t.apply();").warnings
+    assert warning.option == "duplicate-priorities"
+    assert "two entries have the priority" in warning.message
+    assert "note: the other is here" in str(warning)
+
+
 def test_the_default_action(build: Build) -> None:
     locals_ = ACTIONS.replace(
         "actions = { a; b; }", "actions = { a; b; } const default_action = a(7); size = 12;"

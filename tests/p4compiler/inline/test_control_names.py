@@ -25,7 +25,7 @@ def test_both_places_are_shown(complain: Complain) -> None:
         test.p4:13:37: error: two registers are called 'r' in the control plane
               @name(".r") register<bit<8>>(4) two;
                                               ^~~
-        test.p4:12:37: note: the first is here
+        test.p4:12:37: note: the other is here
               @name(".r") register<bit<8>>(4) one;
                                               ^~~
           hint: give one of them another name: @name("...") before the register""")
@@ -97,7 +97,7 @@ def test_both_places_are_shown(complain: Complain) -> None:
 def test_two_of_a_kind_with_one_name(complain: Complain, locals_: str, apply: str, message: str) -> None:
     found = complain(locals=locals_, apply=apply)
     assert f"error: {message} in the control plane" in found
-    assert found.count("note: the first is here") == 1
+    assert found.count("note: the other is here") == 1
 
 
 def test_a_table_of_two_instances_with_one_name(complain: Complain) -> None:
@@ -144,7 +144,7 @@ def test_names_of_several_kinds_may_be_equal(build: Build) -> None:
 def test_an_identifier_is_given_once(complain: Complain, locals_: str, message: str) -> None:
     found = complain(locals=locals_, apply="t.apply();")
     assert message in found
-    assert "note: the first is here" in found
+    assert "note: the other is here" in found
 
 
 # Names in BMv2's JSON
