@@ -131,25 +131,27 @@ class ExpressionChecker:
 
     def _index(self, node: nodes.Index) -> ir.Expr:
         base, index = self.expr(node.base), self.expr(node.index)
-        if (
-            isinstance(base.type, types.Tuple)
-            and isinstance(base, ir.Aggregate)
-            and isinstance(index, ir.Constant)
-        ):
-            if 0 <= index.value < len(base.elements):
-                return base.elements[index.value]
-            raise error(
-                node.index.span, f"a tuple of {len(base.elements)} elements has no element {index.value}"
-            )
+        if isinstance(base.type, types.Tuple):
+            return self._tuple_element(node, base, base.type)
         if not isinstance(base.type, types.Stack):
             raise error(node.span, f"a value of type {base.type} cannot be indexed")
         if isinstance(index, ir.Constant) and not 0 <= index.value < base.type.size:
             raise error(node.index.span, f"{base.type} has no element {index.value}")
+        if isinstance(base, ir.Aggregate) and isinstance(index, ir.Constant):
+            return base.elements[index.value]
         if not isinstance(types.scalar(index.type), types.Bits | types.Int):
             raise error(node.index.span, f"an index is a number, not {index.type}")
         if isinstance(index.type, types.Int):
             index = self.conversions.coerce(index, types.Bits(32))
         return ir.Element(base.type.element, node.span, base, index)
+
+    def _tuple_element(self, node: nodes.Index, base: ir.Expr, of: types.Tuple) -> ir.Expr:
+        number = self.constants.compile_time(node.index, "a tuple's index")
+        if not 0 <= number < len(of.elements):
+            raise error(node.index.span, f"a tuple of {len(of.elements)} elements has no element {number}")
+        if isinstance(base, ir.Aggregate):
+            return base.elements[number]
+        return ir.Field(of.elements[number], node.span, base, str(number))
 
     def _slice(self, node: nodes.Slice) -> ir.Expr:
         base = self.expr(node.base)

@@ -133,7 +133,9 @@ class _ProgramChecker:
                 return symbol
         if isinstance(value, nodes.Call) and isinstance(value.function, nodes.TypeExpr):
             named = value.function.type
-            if isinstance(named, nodes.NamedType) and isinstance(self.scopes.top.find(named.name), ir.Block):
+            if isinstance(named, nodes.NamedType) and isinstance(
+                self.scopes.lookup(named.name, named.span), ir.Block
+            ):
                 made = nodes.Instance(value.span, named.name, named.span, (), named, value.arguments)
                 return self.instances.construct(made)
         raise error(node.span, "a parser or control is needed here", "write its name and (): MyIngress()")

@@ -159,9 +159,7 @@ class TypeChecker:
         elif node.kind == "header_union":
             allowed = isinstance(inner, types.Header)
         else:
-            allowed = types.width(inner) is not None or isinstance(
-                inner, types.Fields | types.Stack | types.Varbit
-            )
+            allowed = _is_storable(inner)
         if not allowed:
             raise error(field.type.span, f"a {node.kind.replace('_', ' ')} cannot have a field of type {of}")
 
@@ -215,6 +213,13 @@ class TypeChecker:
 def _block_type(block: ir.Block) -> types.Block:
     parameters = tuple(types.Parameter(v.name, v.type, v.direction) for v in block.parameters)
     return types.Block(block.name, block.kind, (), parameters)
+
+
+def _is_storable(of: types.Type) -> bool:
+    """Whether a struct can have a field of this type."""
+    if isinstance(of, types.Tuple):
+        return all(map(_is_storable, of.elements))
+    return types.width(of) is not None or isinstance(of, types.Fields | types.Stack | types.Varbit)
 
 
 def _is_flat(of: types.Type) -> bool:

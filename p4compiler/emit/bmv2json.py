@@ -12,6 +12,7 @@ from p4compiler.emit.parser import ParserWriter
 from p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
 from p4compiler.emit.uses import CHECKSUMS, extern_calls
 from p4compiler.graph import GraphProgram
+from p4compiler.lower import field_of
 from p4compiler.names import Names
 from p4compiler.nodes import annotation_text
 from p4compiler.source import Reporter, error
@@ -203,10 +204,8 @@ class _Writer:
         match e.type:
             case types.Header():
                 return [str(self.expressions.left(e)["value"])]
-            case types.Struct(fields=fields) | types.Union(fields=fields):
-                parts: list[ir.Expr] = [ir.Field(f.type, e.span, e, f.name) for f in fields]
-            case types.Tuple() if isinstance(e, ir.Aggregate):
-                parts = list(e.elements)
+            case types.Struct(fields=fields) | types.Tuple(fields=fields) | types.Union(fields=fields):
+                parts = [field_of(e, f.name, f.type, i) for i, f in enumerate(fields)]
             case types.Stack(element=element, size=size):
                 index = [ir.Constant(types.Bits(32), e.span, i) for i in range(size)]
                 parts = [ir.Element(element, e.span, e, i) for i in index]

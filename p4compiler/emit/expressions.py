@@ -243,7 +243,7 @@ class ExpressionWriter:
             raise error(e.span, "BMv2 has no fields of type int<1>", "use bit<1>, or int<2>")
         if where is None:
             raise error(e.span, "this expression is not supported here")
-        if isinstance(of, types.Struct):
+        if isinstance(of, types.Struct | types.Tuple):
             raise error(e.span, f"a whole struct ({of}) is not supported here", "name its fields")
         name = self.layout.places[where]
         match of:

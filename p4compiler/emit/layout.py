@@ -110,7 +110,7 @@ def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
     Raises:
         CompileError: @name gives two the same name.
     """
-    nested = any(isinstance(f.type, types.Struct) for f in of.fields)
+    nested = any(isinstance(f.type, types.Struct | types.Tuple) for f in of.fields)
     result = []
     for number, (path, f) in enumerate(_members((), of)):
         name = f"_{'_'.join(path)}{number}" if nested else annotation_text(f.annotations, "name") or f.name
@@ -132,10 +132,12 @@ def _check_names(of: types.Fields, fields: list[FlatField]) -> None:
             raise error(place, message, "leave out @name, or give another one")
 
 
-def _members(path: tuple[str, ...], of: types.Fields) -> list[tuple[tuple[str, ...], types.Field]]:
+def _members(
+    path: tuple[str, ...], of: types.Fields | types.Tuple
+) -> list[tuple[tuple[str, ...], types.Field]]:
     result = []
     for f in of.fields:
-        if isinstance(f.type, types.Struct):
+        if isinstance(f.type, types.Struct | types.Tuple):
             result += _members((*path, f.name), f.type)
         else:
             result.append(((*path, f.name), f))

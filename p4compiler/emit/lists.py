@@ -128,7 +128,7 @@ def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
 
 
 def _marked(
-    of: types.Fields, where: Path, around: nodes.Annotations
+    of: types.Fields | types.Tuple, where: Path, around: nodes.Annotations
 ) -> Iterator[tuple[Path, nodes.Annotation]]:
     """The scalar fields that @field_list marks, each with its mark or that of a struct around it.
 
@@ -139,7 +139,7 @@ def _marked(
         inner = (*where, f.name)
         marks = (*around, *(a for a in f.annotations if a.name == "field_list"))
         match f.type:
-            case types.Struct():
+            case types.Struct() | types.Tuple():
                 yield from _marked(f.type, inner, marks)
             case types.Header() | types.Union():
                 marks = (*marks, *(mark for _, mark in _marked(f.type, inner, ())))
