@@ -10,7 +10,7 @@ from p4compiler.check.keys import key_values
 from p4compiler.check.scopes import Scopes, no_such
 from p4compiler.check.statements import StatementChecker
 from p4compiler.check.tables import TableChecker
-from p4compiler.source import CompileError, error
+from p4compiler.source import CompileError, Span, error
 
 
 class BlockChecker:
@@ -167,10 +167,33 @@ class BlockChecker:
         """One case of a select."""
         if node.state not in targets:
             raise no_such("state", node.state, node.state_span, targets)
-        if len(node.keys) == 1 and isinstance(node.keys[0], nodes.Name):
-            symbol = self.scopes.lookup(node.keys[0].name, node.keys[0].span)
-            if isinstance(symbol, ir.ValueSet):
-                return ir.SelectCase((ir.KeyValue(value_set=symbol),), node.state, node.span)
-        return ir.SelectCase(
-            key_values(self.constants, node.keys, subjects, node.span), node.state, node.span
+        sets = [self._value_set_named(key) for key in node.keys]
+        if len(sets) == 1 and sets[0] is not None:  # it stands for all subjects
+            _check_matches(sets[0], subjects, node.keys[0].span)
+            return ir.SelectCase((ir.KeyValue(value_set=sets[0]),), node.state, node.span)
+        others = tuple(
+            key if value_set is None else nodes.Anything(key.span)
+            for key, value_set in zip(node.keys, sets, strict=True)
         )
+        keys = list(key_values(self.constants, others, subjects, node.span))
+        for place, value_set in enumerate(sets):
+            if value_set is not None:
+                _check_matches(value_set, subjects[place : place + 1], node.keys[place].span)
+                keys[place] = ir.KeyValue(value_set=value_set)
+        return ir.SelectCase(tuple(keys), node.state, node.span)
+
+    def _value_set_named(self, node: nodes.Expr) -> ir.ValueSet | None:
+        """The value set, if a key is the name of one."""
+        if isinstance(node, nodes.Name):
+            symbol = self.scopes.lookup(node.name, node.span, node.rooted)
+            return symbol if isinstance(symbol, ir.ValueSet) else None
+        return None
+
+
+def _check_matches(value_set: ir.ValueSet, subjects: list[ir.Expr], span: Span) -> None:
+    """Check that a value set has the widths of what it is compared with."""
+    of = value_set.type
+    parts = [f.type for f in of.fields] if isinstance(of, types.Struct) else [of]
+    if [types.width(part) for part in parts] != [types.width(subject.type) for subject in subjects]:
+        wanted = ", ".join(str(subject.type) for subject in subjects)
+        raise error(span, f"a value set of {of} cannot match {wanted}", other=value_set.span)

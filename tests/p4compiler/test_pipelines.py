@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from p4compiler import Compiled
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import EntryKey, Exact
 from tests.p4compiler.conftest import HEADERS
 
 Complain = Callable[..., str]
@@ -512,6 +514,49 @@ def test_a_value_set_that_no_select_names_is_left_out(build: Build) -> None:
     compiled = build(parser=parser)
     assert [v["name"] for v in compiled.json["parse_vsets"]] == ["P.kinds"]
     assert [v.preamble.name for v in compiled.p4info.value_sets] == ["P.kinds"]
+
+
+SETS = """value_set<bit<8>>(4) kinds; value_set<bit<16>>(4) ports;
+    state start {{ packet.extract(hdr.h); meta.y = 9; transition select(hdr.h.a, hdr.h.b) {{ {cases} }} }}
+    state one {{ meta.y = 1; transition accept; }}
+    state two {{ meta.y = 2; transition accept; }}
+    state three {{ meta.y = 3; transition accept; }}"""
+
+
+@pytest.mark.parametrize(
+    ("cases", "ways"),
+    [
+        ("(kinds, 5): one; (1, _): two; _: three;", {(7, 5): 1, (7, 6): 3, (1, 5): 2, (2, 5): 3}),
+        (
+            "(1, 5): one; (kinds, ports): two; (kinds, _): three;",
+            {(1, 5): 1, (7, 4): 2, (7, 5): 3, (1, 4): 9},
+        ),
+        ("(kinds, ports): one;", {(7, 4): 1, (7, 5): 9, (1, 4): 9}),
+        ("(_, ports): one; (kinds, 8 .. 9): two; _: three;", {(1, 4): 1, (7, 8): 2, (1, 8): 3, (7, 10): 3}),
+    ],
+)
+def test_a_value_set_beside_other_keys(build: Build, cases: str, ways: dict[tuple[int, int], int]) -> None:
+    apply = "hdr.h.s = (int<8>)meta.y; standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(parser=SETS.format(cases=cases), apply=apply).device_config())
+    engine.value_set("P.kinds").write([EntryKey((Exact(7),), 1)])
+    if "ports" in cases:
+        engine.value_set("P.ports").write([EntryKey((Exact(4),), 1)])
+    for (a, b), way in ways.items():
+        packet = bytes([a, 0, b, 0, 0, 0, 0, 0])
+        assert engine.process(0, packet) == [(1, packet[:3] + bytes([way]) + packet[4:])], (a, b)
+
+
+@pytest.mark.parametrize(
+    ("cases", "message"),
+    [
+        ("(ports, 5): one;", "a value set of bit<16> cannot match bit<8>"),
+        ("kinds: one;", "a value set of bit<8> cannot match bit<8>, bit<16>"),
+    ],
+)
+def test_a_value_set_of_another_width(complain: Complain, cases: str, message: str) -> None:
+    found = complain(parser=SETS.format(cases=cases))
+    assert message in found
+    assert "note: the other is here" in found
 
 
 def test_errors_have_numbers_in_the_order_of_their_declaration(build: Build) -> None:
