@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, nodes, types
+from p4compiler import fold, ir, nodes, types
 from p4compiler.check.conversions import check_assignable, is_constant
 from p4compiler.check.expressions import ExpressionChecker
 from p4compiler.check.instances import InstanceChecker
@@ -112,6 +112,10 @@ class StatementChecker:
 
     def assignment(self, node: nodes.Assignment) -> list[ir.Stmt]:
         """An assignment; the place that one with an operator reads and writes is found once."""
+        if isinstance(node.target, nodes.PlusSlice):
+            base, low, width = self.expressions.plus_slice_parts(node.target)
+            if not isinstance(low, ir.Constant):
+                return self._assign_computed_slice(node, base, low, width)
         left = self.expressions.expr(node.target)
         check_assignable(left)
         right = self.expressions.expr(node.value)
@@ -120,6 +124,31 @@ class StatementChecker:
             left = self._found_once(left, before)
             right = self.expressions.operation(node.span, node.op, left, right)
         return [*before, ir.Assign(node.span, left, self.conversions.coerce(right, left.type))]
+
+    def _assign_computed_slice(
+        self, node: nodes.Assignment, base: ir.Expr, low: ir.Expr, width: int
+    ) -> list[ir.Stmt]:
+        """`x[n +: w] = v` as `x = x & ~(mask << n) | v << n`; bits above the highest of x are lost."""
+        check_assignable(base)
+        span, before = node.span, list[ir.Stmt]()
+        right = self.expressions.expr(node.value)
+        base = self._found_once(base, before)
+        if has_effects(low) or has_effects(right):
+            low = self._kept("low", low, before)
+        whole, of = types.Bits(types.width(base.type) or 0), types.Bits(width)
+        bits = fold.cast(span, whole, base)
+        if node.op:
+            part = fold.cast(span, of, fold.binary(span, whole, ">>", bits, low))
+            right = self.expressions.operation(span, node.op, part, right)
+        value = self.conversions.coerce(right, of)
+        if has_effects(value):
+            value = self._kept("value", value, before)
+        mask = ir.Constant(whole, span, (1 << width) - 1, 16)
+        others = fold.unary(span, "~", fold.binary(span, whole, "<<", mask, low))
+        kept = fold.binary(span, whole, "&", bits, others)
+        moved = fold.binary(span, whole, "<<", fold.cast(span, whole, value), low)
+        joined = fold.binary(span, whole, "|", kept, moved)
+        return [*before, ir.Assign(span, base, fold.cast(span, base.type, joined))]
 
     def _found_once(self, place: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """The place with indices that call something put into variables."""

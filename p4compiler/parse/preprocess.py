@@ -320,7 +320,9 @@ class _Preprocessor:
         result: list[_Item] = []
         body = macro.body
         at = 0
-        operand = False  # whether there is a token on the left of a ## that follows (an argument may be empty)
+        operand = (
+            False  # whether there is a token on the left of a ## that follows (an argument may be empty)
+        )
         while at < len(body):
             token = body[at]
             at += 1
