@@ -130,6 +130,9 @@ class BlockChecker:
                     states.append(self.state(state, names))
             except CompileError as failure:
                 self.scopes.reporter.add(failure)
+        if len(states) == len(node.states) and not _may_end(states):
+            hint = "write transition accept; where the parser is done"
+            raise error(node.name_span, f"parser '{node.name}' never comes to accept or reject", hint)
         return tuple(states)
 
     def state(self, node: nodes.State, names: list[str]) -> ir.State:
@@ -190,10 +193,31 @@ class BlockChecker:
         return None
 
 
+def _may_end(states: list[ir.State]) -> bool:
+    """Whether some way from `start` leads out of the parser; where no case of a select matches, it is left."""
+    by_name = {state.name: state for state in states}
+    seen: set[str] = set()
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        state = by_name.get(name)
+        if state is None or not any(all(k.anything for k in case.keys) for case in state.cases):
+            return True
+        if name not in seen:
+            seen.add(name)
+            todo += [case.target for case in state.cases]
+    return False
+
+
 def _check_matches(value_set: ir.ValueSet, subjects: list[ir.Expr], span: Span) -> None:
     """Check that a value set has the widths of what it is compared with."""
-    of = value_set.type
-    parts = [f.type for f in of.fields] if isinstance(of, types.Struct) else [of]
-    if [types.width(part) for part in parts] != [types.width(subject.type) for subject in subjects]:
+    if _widths(value_set.type) != [types.width(subject.type) for subject in subjects]:
         wanted = ", ".join(str(subject.type) for subject in subjects)
-        raise error(span, f"a value set of {of} cannot match {wanted}", other=value_set.span)
+        raise error(span, f"a value set of {value_set.type} cannot match {wanted}", other=value_set.span)
+
+
+def _widths(of: types.Type) -> list[int | None]:
+    """The widths of a type's numbers, those of structs inside included."""
+    if isinstance(of, types.Struct):
+        return [width for field in of.fields for width in _widths(field.type)]
+    return [types.width(of)]

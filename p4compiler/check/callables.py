@@ -37,6 +37,9 @@ class CallableChecker:
                 self.types.resolve(p.type),
                 self.constants.annotations(p.annotations),
             )
+            if isinstance(of, types.Int) and p.direction:
+                hint = "leave the direction out, or give it a width: bit<32>"
+                raise error(p.type.span, f"'{p.name}': a parameter of type int has no direction", hint)
             default = None
             if p.default is not None:
                 value = self.conversions.coerce(self.expressions.expr(p.default), of)

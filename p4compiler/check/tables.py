@@ -117,12 +117,18 @@ class TableChecker:
                 call = ir.ActionCall(symbol, (), node.name_span, (only,))
                 calls.append(call)
             return ir.ActionCall(symbol, (), node.name_span)
-        return self.bound_action(node.default, calls)
+        return self.bound_action(node.default, calls, "tableonly")
 
     def bound_action(
-        self, ref: nodes.ActionRef, calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...]
+        self,
+        ref: nodes.ActionRef,
+        calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...],
+        excluded: str,
     ) -> ir.ActionCall:
-        """An action with the values of its parameters without direction (those of the others are the list's)."""
+        """An action with the values of its parameters without direction (those of the others are the list's).
+
+        `excluded` is the annotation in the list that keeps an action from this use.
+        """
         action = self._find_action(ref)
         listed = next((c for c in calls if c.action is action), None)
         if listed is None:
@@ -131,6 +137,11 @@ class TableChecker:
                 or f"add {ref.name} to the table's actions"
             )
             raise error(ref.span, f"'{ref.name}' is not in the table's list of actions", hint)
+        if any(a.name == excluded for a in listed.annotations):
+            what = "the default action" if excluded == "tableonly" else "an entry's action"
+            hint = f"leave out @{excluded}, or choose another action"
+            message = f"'{ref.name}' is marked @{excluded}: it cannot be {what}"
+            raise error(ref.span, message, hint, other=listed.span)
         data = tuple(p for p in action.parameters if not p.direction)
         parameters = data if len(ref.arguments or ()) <= len(data) else action.parameters
         values = self.calls.block_arguments(ref, action.name, parameters)
@@ -258,7 +269,9 @@ class TableChecker:
             _check_kind(value, element, written.span)
         given = [a for a in node.annotations if a.name == "priority" and a.arguments]
         priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
-        return ir.Entry(keys, self.bound_action(node.action, table.actions), node.span, priority)
+        return ir.Entry(
+            keys, self.bound_action(node.action, table.actions, "defaultonly"), node.span, priority
+        )
 
 
 def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:

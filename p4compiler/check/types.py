@@ -99,7 +99,9 @@ class TypeChecker:
                 if node.new:
                     if not isinstance(base, types.Bits | types.Bool | types.Enum | types.NewType):
                         raise error(node.type.span, f"a new type cannot be made of {base}")
-                    base = types.NewType(node.name, base, self.constants.annotations(node.annotations))
+                    annotations = self.constants.annotations(node.annotations)
+                    _check_translation(annotations)
+                    base = types.NewType(node.name, base, annotations)
                 self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
                 self.scopes.declare(node.name, node.name_span, self.composite(node))
@@ -213,6 +215,22 @@ class TypeChecker:
 def _block_type(block: ir.Block) -> types.Block:
     parameters = tuple(types.Parameter(v.name, v.type, v.direction) for v in block.parameters)
     return types.Block(block.name, block.kind, (), parameters)
+
+
+def _check_translation(annotations: nodes.Annotations) -> None:
+    """Check what @p4runtime_translation says of the control plane's values."""
+    for annotation in annotations:
+        if annotation.name == "p4runtime_translation":
+            match annotation.arguments:
+                case nodes.String(), nodes.Integer():
+                    continue
+                case nodes.String(), nodes.TypeExpr(type=nodes.BitsType(kind="bit", width=nodes.Integer())):
+                    continue
+                case nodes.String(), nodes.TypeExpr(type=nodes.NamedType(name="string")):
+                    continue
+            message = "@p4runtime_translation needs a URI and the type that the control plane uses"
+            hint = 'write ("...", bit<32>) or ("...", string)'
+            raise error(annotation.span, message, hint)
 
 
 def _is_storable(of: types.Type) -> bool:
