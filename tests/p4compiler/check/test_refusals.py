@@ -93,3 +93,42 @@ def test_a_version_of_v1model_that_does_not_exist(tmp_path: Path, version: str) 
     program.write_text(source())
     with pytest.raises(CompileError, match="V1MODEL_VERSION is between 20180101 and 20200408"):
         compile_file(program, defines={"V1MODEL_VERSION": version})
+
+
+# What programs of other versions of v1model call
+
+
+@pytest.mark.parametrize(
+    ("apply", "message", "hint"),
+    [
+        (
+            "mark_to_drop();",
+            "mark_to_drop() takes 1 argument, not 0",
+            "write mark_to_drop(standard_metadata)",
+        ),
+        (
+            "clone3(CloneType.I2E, 5, { meta.x });",
+            "v1model has no clone3() any more",
+            "write clone_preserving_field_list(CloneType.I2E, session, 1), "
+            "and mark each metadata field that is to be kept with @field_list(1)",
+        ),
+        (
+            "resubmit({ meta.x });",
+            "v1model has no resubmit() any more",
+            "write resubmit_preserving_field_list(1), "
+            "and mark each metadata field that is to be kept with @field_list(1)",
+        ),
+        ("hash(meta.x);", "hash() takes 5 arguments, not 1", "write hash(result, algo, base, data, max)"),
+        ("meta.x = random();", "random() takes 3 arguments, not 0", "write random(result, lo, hi)"),
+    ],
+)
+def test_calls_of_former_versions(complain: Complain, apply: str, message: str, hint: str) -> None:
+    found = complain(apply=apply)
+    assert f"error: {message}\n" in found
+    assert f"hint: {hint}" in found
+
+
+def test_a_hint_names_the_variable_of_the_program(complain: Complain) -> None:
+    declarations = f"""{HEADERS}
+        control C(inout standard_metadata_t stdmeta) {{ apply {{ mark_to_drop(); }} }}"""
+    assert "hint: write mark_to_drop(stdmeta)" in complain(declarations=declarations)
