@@ -507,6 +507,24 @@ def test_unions_are_assigned_member_by_member(build: Build, assignment: str, cop
     assert [" = ".join(x["value"] for x in p["parameters"]) for p in done] == copies
 
 
+@pytest.mark.parametrize(
+    "apply",
+    [
+        "hdr.s[hdr.h.a].x.a = 5;",
+        "hdr.h.a = hdr.s[hdr.h.a].x.a;",
+        "hdr.s[hdr.h.a].x.setInvalid();",
+        "if (hdr.s[hdr.h.a].isValid()) { hdr.h.a = 1; }",
+        "if (hdr.s[hdr.h.a].x.isValid()) { hdr.h.a = 1; }",
+        "hdr.s[hdr.h.a] = hdr.s[1];",
+        "u_t u = hdr.s[hdr.h.a]; hdr.s[1] = u;",
+    ],
+)
+def test_a_union_at_a_computed_index_is_an_error(complain: Complain, apply: str) -> None:
+    declared = "header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }"
+    found = complain(declarations=f"{declared} struct headers {{ x_t h; u_t[2] s; }}", apply=apply)
+    assert "error: BMv2 cannot find a header union in a stack by a computed index\n" in found
+
+
 def test_a_value_set_that_no_select_names_is_left_out(build: Build) -> None:
     parser = """value_set<bit<8>>(4) forgotten; value_set<bit<8>>(4) unreached; value_set<bit<8>>(2) kinds;
         state start { packet.extract(hdr.h); transition select(hdr.h.a) { kinds: accept; } }
