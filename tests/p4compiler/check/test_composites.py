@@ -126,3 +126,15 @@ def test_an_element_that_is_read_before_it_has_a_value_is_a_warning(build: Build
     compiled = build(declarations=PAIR, apply="pair_t p; p.t[0] = 1; meta.x = p.t[1];")
     [warning] = compiled.warnings
     assert warning.message == "'p.t.1' may be read before it has a value"
+
+
+@pytest.mark.parametrize("other", ["hdr.u.x.setInvalid();", "hdr.u.x = {#};", "hdr.u.x = gone;"])
+def test_a_member_of_a_union_that_becomes_invalid_leaves_the_other_one(build: Build, other: str) -> None:
+    """As in p4c's programs on BMv2 (docs/compiler.md); the specification would have the whole union invalid."""
+    compiled = build(
+        declarations="""header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }
+            struct headers { x_t h; u_t u; }""",
+        locals="x_t gone;",
+        apply=f"hdr.u.y.setValid(); hdr.u.y.b = 7; {other} standard_metadata.egress_spec = 1;",
+    )
+    assert Engine.load(compiled.device_config()).process(0, b"\1") == [(1, b"\1\0\7")]
