@@ -218,7 +218,7 @@ class StatementChecker:
             return [*before, self._loop(node.span, test, node.body, update, begin)]
 
     def _kept(self, name: str, value: ir.Expr, before: list[ir.Stmt], *, always: bool = False) -> ir.Expr:
-        """The value in a variable of its own (a constant only if `always`), which a loop reads in each round."""
+        """The value in a variable of its own, so that it is computed once; a constant stays one unless `always`."""
         if isinstance(value, ir.Constant) and not always:
             return value
         kept = self._new_variable(name, value.type, value.span)
