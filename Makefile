@@ -2,6 +2,7 @@
 # make test-fast: all but live networks and what takes long.
 # make test-long: in full size what make test runs in small.
 # make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
+# make test-bmv2: the demo on BMv2, and the tests that need BMv2 or p4c (docs/bmv2.md).
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
 # make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
 # make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
@@ -28,7 +29,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
 
-.PHONY: demo test test-fast test-long test-torch test-vm test-arm64 test-vagrant lint setup clean
+.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -46,6 +47,11 @@ test-long: setup
 test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch
 	$(VENV)-torch/bin/pytest -m torch
+
+# The demo comes first: without BMv2 it says what to install.
+test-bmv2: setup
+	$(VENV)/bin/fanin demo --switch bmv2
+	$(PYTEST) -m 'p4c or bmv2' -rs
 
 test-vm: setup
 	vm/test-vm.sh $(DISTRIBUTION) $(KERNEL) $(abspath $(VENV))/bin/pip $(VM)

@@ -7,7 +7,7 @@
 # for newer releases. Both packages are taken from one of them, as they are built for one another, or from neither.
 set -eu
 repositories=${1:-https://download.opensuse.org/repositories}
-export DEBIAN_FRONTEND=noninteractive
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 list=/etc/apt/sources.list.d/p4lang.list
 key=/usr/share/keyrings/p4lang.asc
 # shellcheck source=/dev/null
@@ -17,14 +17,25 @@ case $ID in
     *) release=Debian_${VERSION_ID:-unstable} ;;
 esac
 
+unreached=
+fetch() { # fetch COMMAND...: with what it says; a failure in which no server says that there is no such file is the network's
+    status=0
+    said=$("$@" 2>&1) || status=$?
+    printf '%s\n' "$said"
+    case $status,$said in
+        0,* | *'404 '* | *'File not found'*) ;;
+        *) unreached=yes ;;
+    esac
+    return "$status"
+}
 works() { # they start, which takes the libraries that they were built with
     simple_switch_grpc --version >/dev/null 2>&1 && p4c-bm2-ss --version >/dev/null 2>&1
 }
 install_from() { # install_from ADDRESS
-    /usr/lib/apt/apt-helper -o Acquire::http::Timeout=60 download-file "$1/Release.key" "$key" || return
+    fetch /usr/lib/apt/apt-helper -o Acquire::http::Timeout=60 download-file "$1/Release.key" "$key" || return
     chmod 644 "$key" # apt reads it as a user of its own
     echo "deb [signed-by=$key] $1/ /" >"$list"
-    apt-get update -q -o Dir::Etc::sourcelist="$list" -o Dir::Etc::sourceparts=- \
+    fetch apt-get update -q -o Dir::Etc::sourcelist="$list" -o Dir::Etc::sourceparts=- \
         -o APT::Get::List-Cleanup=0 || return
     apt-get install -q -y p4lang-bmv2 p4lang-p4c || return
     works && return
@@ -43,6 +54,12 @@ for repository in home:/p4lang:/latest home:/p4lang; do
     fi
     rm -f "$list" "$key" # a repository without packages would break the next apt-get update
 done
-echo "BMv2 and p4c are not installed: p4lang has no packages that work for ${PRETTY_NAME:-this release} on" \
-    "$(dpkg --print-architecture). fanin has a switch and a compiler of its own; only fanin demo --switch bmv2," \
-    "--compiler p4c and fanin diff need them. What helps: Ubuntu 22.04 (vagrant up), or docs/bmv2.md with a build."
+if [ -n "$unreached" ]; then
+    why="$repositories cannot be reached"
+    fix="./p4lang-packages.sh again, with a network"
+else
+    why="p4lang has no packages that work for ${PRETTY_NAME:-this release} on $(dpkg --print-architecture)"
+    fix="Ubuntu 22.04 (vagrant up), or docs/bmv2.md with a build"
+fi
+echo "BMv2 and p4c are not installed: $why. fanin has a switch and a compiler of its own; only fanin demo" \
+    "--switch bmv2, --compiler p4c and fanin diff need them. What helps: $fix."

@@ -34,7 +34,8 @@ fi
 for module in veth sch_htb cls_bpf; do
     if command -v modprobe >/dev/null && ! modprobe -q "$module"; then
         apt-get install -q -y --no-install-recommends "linux-modules-extra-$(uname -r)" ||
-            echo "no package with the kernel's module $module; fanin doctor will tell whether it is missed"
+            echo "the package with the kernel's module $module was not installed, for the reason above; fanin doctor" \
+                "tells whether it is needed"
         break
     fi
 done

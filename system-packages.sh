@@ -43,4 +43,9 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 apt-get update -q
 # shellcheck disable=SC2086  # a list of packages
-DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing
+DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing || {
+    # Without a network apt-get update only warns, and then no package is known.
+    echo "fanin needs these packages, which apt-get has not installed:$missing. If apt-get could not reach its" \
+        "archive (\"Failed to fetch\" above), run this again with a network" >&2
+    exit 1
+}

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,8 +49,10 @@ def examine() -> Iterator[Finding]:
     yield _mininet()
     yield from _commands()
     yield _c_compiler()
-    yield _tool(BMV2, "the switch is the embedded one only; fanin demo --switch bmv2 and fanin diff need it")
-    yield _tool(P4C, "programs are compiled by the embedded compiler only; --compiler p4c needs it")
+    yield _tool(
+        BMV2, "--switch bmv2 cannot run, and fanin diff compares compilers on the embedded switch only"
+    )
+    yield _tool(P4C, "--compiler p4c cannot run, and fanin diff compares switches with our compiler only")
     yield _shell()
     yield _tshark()
     yield _leftovers()
@@ -124,6 +127,7 @@ if opened < 0:
     sys.exit(os.strerror(-opened))
 print(socket.socket(fileno=opened).getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
 """
+_START_SECONDS = 30.0  # until a program that does not print its version is given up
 _ENOUGH_BUFFER = 8 << 20
 _ENOUGH_MEMORY = 1.9e9  # what the kernel leaves of 2 GiB
 
@@ -229,7 +233,7 @@ def _c_compiler() -> Finding:
         compile_folder(RUNTIME)
     except ToolchainError as error:
         return Finding("C compiler", "missing", "", "the embedded switch does not start", str(error))
-    return Finding("C compiler", "ok", _first_line([os.environ.get("CC", "cc"), "--version"]))
+    return Finding("C compiler", "ok", _version([os.environ.get("CC", "cc")]) or "version unknown")
 
 
 def _tool(tool: Tool, costs: str) -> Finding:
@@ -237,12 +241,23 @@ def _tool(tool: Tool, costs: str) -> Finding:
         command = tool.find()
     except ToolError as error:
         return Finding(tool.name, "optional", "not here", costs, str(error))
-    return Finding(tool.name, "ok", f"{_first_line([command[0], '--version'])} ({command[0]})")
+    version = _version(command)
+    if version is None:
+        fix = f"find out why {shlex.join(command)} --version fails, or set {tool.variable} to another command"
+        return Finding(tool.name, "optional", f"{command[0]} does not start", costs, fix)
+    return Finding(tool.name, "ok", f"{version} ({command[0]})")
 
 
-def _first_line(command: list[str]) -> str:
-    """Of what a command says, the first line with a version."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _version(command: Sequence[str]) -> str | None:
+    """The first line with a version that a command prints; None if it does not start."""
+    try:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, check=False, timeout=_START_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode:
+        return None
     lines = (done.stdout + done.stderr).strip().splitlines()
     return next((line for line in lines if re.search(r"\d\.\d", line)), "version unknown")
 
@@ -262,10 +277,11 @@ def _shell() -> Finding:
 
 
 def _tshark() -> Finding:
-    if place := shutil.which("tshark"):
-        return Finding("tshark", "ok", place)
+    if (place := shutil.which("tshark")) and (version := _version([place])):
+        return Finding("tshark", "ok", f"{version} ({place})")
     fix = "sudo apt-get install tshark, or open captures in Wireshark elsewhere"
-    return Finding("tshark", "optional", "not here", "the dissector's tests are skipped", fix)
+    detail = f"{place} does not start" if place else "not here"
+    return Finding("tshark", "optional", detail, "the dissector's tests are skipped", fix)
 
 
 def _leftovers() -> Finding:

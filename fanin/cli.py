@@ -72,7 +72,7 @@ VERBS = {
     ),
     "diff": Verb(
         "programs.diff:diff",
-        "Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.",
+        "Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print where they differ.",
     ),
     "doctor": Verb(
         "doctor:doctor",

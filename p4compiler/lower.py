@@ -31,12 +31,9 @@ def lower(program: ir.FlatProgram) -> ir.FlatProgram:
 def leaves(e: ir.Expr) -> list[ir.Expr]:
     """A struct's fields, down to what is stored as one thing: scalars, headers, stacks."""
     match e.type:
-        case types.Struct(fields=fields):
+        case types.Struct(fields=fields) | types.Tuple(fields=fields):
             inner = [leaves(field_of(e, f.name, f.type, position)) for position, f in enumerate(fields)]
             return [leaf for found in inner for leaf in found]
-        case types.Tuple(elements=elements) if isinstance(e, ir.Aggregate):
-            found = [leaves(element) for element in e.elements]
-            return [leaf for group in found for leaf in group] if elements else []
     return [e]
 
 
@@ -48,6 +45,15 @@ def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
         chosen, other = (field_of(branch, name, of, position) for branch in (e.chosen, e.other))
         return fold.mux(e.span, e.condition, chosen, other)
     return ir.Field(of, e.span, e, name)
+
+
+def _element(stack: ir.Expr, index: int) -> ir.Expr:
+    """An element of a stack, taken out of it where it is written out."""
+    if isinstance(stack, ir.Aggregate):
+        return stack.elements[index]
+    assert isinstance(stack.type, types.Stack)
+    place = ir.Constant(types.Bits(32), stack.span, index)
+    return ir.Element(stack.type.element, stack.span, stack, place)
 
 
 class _Lowerer:
@@ -141,11 +147,8 @@ class _Lowerer:
                 second = ir.IsValid(boolean, span, right)
                 none = _all(span, [fold.unary(span, "!", valid) for valid in (first, second)])
                 return fold.binary(span, boolean, "||", none, _all(span, [first, second, *parts]))
-            case types.Stack(element=element, size=size):
-                index = [ir.Constant(types.Bits(32), span, i) for i in range(size)]
-                pairs: list[tuple[ir.Expr, ir.Expr]] = [
-                    (ir.Element(element, span, left, i), ir.Element(element, span, right, i)) for i in index
-                ]
+            case types.Stack(size=size):
+                pairs = [(_element(left, i), _element(right, i)) for i in range(size)]
             case types.Struct() | types.Tuple():
                 pairs = list(zip(leaves(left), leaves(right), strict=True))
             case _ if _is_scalar(left.type):
@@ -233,26 +236,22 @@ class _Lowerer:
             out.append(ir.CallHeader(span, "setInvalid", target))
         elif isinstance(of, types.Header) and not isinstance(value, ir.Aggregate | ir.Mux):
             out.append(ir.Assign(span, target, value))
-        elif isinstance(of, types.Struct | types.Tuple | types.Header):
+        elif isinstance(of, types.Struct | types.Tuple | types.Header) or (
+            isinstance(of, types.Stack) and isinstance(value, ir.Aggregate)
+        ):
             self.assign_parts(span, target, value, out)
-        elif isinstance(of, types.Stack) and isinstance(value, ir.Aggregate):
-            for position, element in enumerate(value.elements):
-                index = ir.Constant(types.Bits(32), span, position)
-                self.assign(span, ir.Element(of.element, span, target, index), element, out)
         elif isinstance(of, types.Union) and is_fixed(target) and is_fixed(value):
             for f in of.fields:  # BMv2's assign_union loses the values
                 to, member = (ir.Field(f.type, e.span, e, f.name) for e in (target, value))
                 self.assign(span, to, member, out)
         elif isinstance(of, types.Stack) and isinstance(of.element, types.Union):
-            for position in range(of.size):
-                index = ir.Constant(types.Bits(32), span, position)
-                place, element = (ir.Element(of.element, e.span, e, index) for e in (target, value))
-                self.assign(span, place, element, out)
+            for i in range(of.size):
+                self.assign(span, _element(target, i), _element(value, i), out)
         else:
             out.append(ir.Assign(span, target, value))
 
     def assign_parts(self, span: Span, target: ir.Expr, value: ir.Expr, out: list[ir.Stmt]) -> None:
-        """A struct, or a header of written-out fields, part by part."""
+        """A struct, or a header or stack whose parts are written out, part by part."""
         of = target.type
         if isinstance(of, types.Header) and isinstance(value, ir.Mux):
             branches = []
@@ -262,11 +261,14 @@ class _Lowerer:
                 branches.append(tuple(body))
             out.append(ir.If(span, value.condition, branches[0], branches[1]))
             return
-        fields = _fields(of)
-        parts = [
-            (ir.Field(f.type, target.span, target, f.name), field_of(value, f.name, f.type, i))
-            for i, f in enumerate(fields)
-        ]
+        parts: list[tuple[ir.Expr, ir.Expr]]
+        if isinstance(of, types.Stack):
+            parts = [(_element(target, i), _element(value, i)) for i in range(of.size)]
+        else:
+            parts = [
+                (ir.Field(f.type, target.span, target, f.name), field_of(value, f.name, f.type, i))
+                for i, f in enumerate(_fields(of))
+            ]
         where = path(target)
         if not isinstance(value, ir.Field | ir.Ref) and where is not None:
             # `{ a, b } = { b, a }` reads everything before it writes anything.
@@ -395,19 +397,15 @@ def _is_scalar(of: types.Type) -> bool:
 
 
 def _fields(of: types.Type) -> tuple[types.Field, ...]:
-    match of:
-        case types.Fields(fields=fields):
-            return fields
-        case types.Tuple(elements=elements):
-            return tuple(types.Field(str(i), e) for i, e in enumerate(elements))
-    raise AssertionError(of)
+    assert isinstance(of, types.Fields | types.Tuple)
+    return of.fields
 
 
 def _total_width(of: types.Type) -> int | None:
     if isinstance(of, types.Stack):
         element = _total_width(of.element)
         return None if element is None else of.size * element
-    if isinstance(of, types.Header | types.Struct):
+    if isinstance(of, types.Header | types.Struct | types.Tuple):
         widths = [_total_width(f.type) for f in of.fields]
         return None if None in widths else sum(w for w in widths if w is not None)
     return types.width(of)
@@ -415,7 +413,7 @@ def _total_width(of: types.Type) -> int | None:
 
 def _cut(span: Span, of: types.Type, bits: ir.Expr, remaining: list[int]) -> ir.Expr:
     """A value of type `of` from the first of the bits that remain."""
-    if isinstance(of, types.Header | types.Struct | types.Stack):
+    if isinstance(of, types.Header | types.Struct | types.Tuple | types.Stack):
         parts = (of.element,) * of.size if isinstance(of, types.Stack) else (f.type for f in of.fields)
         return ir.Aggregate(of, span, tuple(_cut(span, part, bits, remaining) for part in parts))
     width = types.width(of) or 0

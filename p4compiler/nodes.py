@@ -76,6 +76,15 @@ class Slice(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class PlusSlice(Node):
+    """`base[low +: width]`: the bits from `low` upward, which only here may be computed."""
+
+    base: Expr
+    low: Expr
+    width: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class Unary(Node):
     """One of `- ~ ! +` before an operand."""
 
@@ -160,8 +169,8 @@ class TypeExpr(Node):
 
 
 Expr = (
-    Integer | Boolean | String | Name | Member | Index | Slice | Unary | Binary | Ternary | Cast | Call | Tuple | Record
-    | Invalid | Anything | TypeExpr
+    Integer | Boolean | String | Name | Member | Index | Slice | PlusSlice | Unary | Binary | Ternary | Cast | Call
+    | Tuple | Record | Invalid | Anything | TypeExpr
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from p4compiler.dump.graph import dump_graphs
 from p4compiler.dump.syntax import dump_syntax
 from p4compiler.dump.typed import dump_checked, dump_flat
 from p4compiler.graph import build_graphs
+from p4compiler.inline.control_names import check_control_names
 from p4compiler.inline.program import inline
 from p4compiler.lower import lower
 from p4compiler.parse.program import parse
@@ -35,6 +36,7 @@ class Phase:
 
 def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
     flat = inline(program)
+    check_control_names(flat, reporter)
     warn(flat, reporter)
     return flat
 

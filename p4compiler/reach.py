@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from p4compiler import ir
-from p4compiler.rewrite import bodies, expressions, walk
+from p4compiler.rewrite import bodies, expressions, table_expressions, walk
 
 
 def calls(statements: Iterable[ir.Stmt]) -> Iterator[ir.Action | ir.Function]:
@@ -48,7 +48,7 @@ def _reach(instance: ir.Instance, found: dict[ir.Function | ir.Action | ir.Block
     scopes = [block.prologue, block.body, *(s.body for s in block.states), *(a.body for a in block.actions)]
     used = [callee for body in scopes for callee in calls(body)]
     for table in block.tables:
-        used += (callee for element in table.key for callee in called_functions(element.expr))
+        used += (callee for e in table_expressions(table) for callee in called_functions(e))
         for call in table.actions:
             used += (*calls(call.action.body), call.action)
     found |= dict.fromkeys(u for u in used if isinstance(u, ir.Function) or u.top_level)

@@ -202,6 +202,13 @@ def expressions(s: ir.Stmt) -> tuple[ir.Expr, ...]:
     return ()
 
 
+def table_expressions(table: ir.Table) -> Iterator[ir.Expr]:
+    """The expressions that applying a table evaluates: its key, and arguments of its actions."""
+    yield from (element.expr for element in table.key)
+    for call in table.actions:
+        yield from call.arguments
+
+
 def writes(statements: Iterable[ir.Stmt]) -> Iterator[Path]:
     """Places that statements may write, those in called actions and functions included."""
     for s in statements:

@@ -75,6 +75,7 @@ class Diagnostic:
     """One error or warning about a place in the source; its string is what the user reads.
 
     `option` is p4c's name for such warnings, as its options --Wwarn and --Werror take it; None where it has none.
+    `other` is where something else is that this collides with.
     """
 
     span: Span
@@ -82,6 +83,7 @@ class Diagnostic:
     hint: str | None = None
     severity: str = "error"
     option: str | None = None
+    other: Span | None = None
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
@@ -102,6 +104,10 @@ class Diagnostic:
             macro, file, line, column = span.expansion
             lines.append(f"{_place(file, line, column)}: note: in the expansion of macro '{macro}'")
             lines += _excerpt(file, line, column, 1)
+        if self.other is not None:
+            file, line, column, _, end, _ = self.other
+            lines.append(f"{_place(file, line, column)}: note: the other is here")
+            lines += _excerpt(file, line, column, end - column)
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
@@ -118,9 +124,9 @@ class CompileError(Exception):
 TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep them in variables or actions")
 
 
-def error(span: Span, message: str, hint: str | None = None) -> CompileError:
+def error(span: Span, message: str, hint: str | None = None, *, other: Span | None = None) -> CompileError:
     """A CompileError of one diagnostic, to be raised."""
-    return CompileError([Diagnostic(span, message, hint)])
+    return CompileError([Diagnostic(span, message, hint, other=other)])
 
 
 @dataclass(slots=True)
@@ -135,9 +141,17 @@ class Reporter:
         known = {d.identity for d in self.errors}
         self.errors += [d for d in failure.diagnostics if d.identity not in known]
 
-    def warn(self, span: Span, message: str, hint: str | None = None, *, option: str | None = None) -> None:
-        """Keep a warning; `option` is p4c's name for it."""
-        warning = Diagnostic(span, message, hint, "warning", option)
+    def warn(
+        self,
+        span: Span,
+        message: str,
+        hint: str | None = None,
+        *,
+        option: str | None = None,
+        other: Span | None = None,
+    ) -> None:
+        """Keep a warning; `option` is p4c's name for it, `other` is where something else is that this collides with."""
+        warning = Diagnostic(span, message, hint, "warning", option, other)
         if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)
 

@@ -79,6 +79,11 @@ class Tuple(Type):
     elements: tuple[Type, ...]
     rest: bool = False  # of `{ a, ... }`: more are to follow
 
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The elements as the fields of a struct are, each named by its number."""
+        return tuple(Field(str(number), element) for number, element in enumerate(self.elements))
+
     def __str__(self) -> str:
         return f"tuple<{', '.join([*map(str, self.elements), *['...'] * self.rest])}>"
 

@@ -14,8 +14,15 @@ fail() {
     exit 1
 }
 
-image=$("$here/image.sh" "$distribution" "$pip")
-[ -f "$image/vmlinuz-$kernel" ] || fail "there is no kernel $kernel for $distribution"
+# Before the image, which takes half an hour to make: root makes that and the box, others only find them.
+key=$(find /usr/share -path '*vagrant*/keys/vagrant.pub' | head -n 1)
+if [ "$(id -u)" -eq 0 ]; then
+    for command in extlinux qemu-img sfdisk; do
+        command -v "$command" >/dev/null || fail "$command is not installed: apt-get install extlinux qemu-utils fdisk"
+    done
+    [ -n "$key" ] || fail "Vagrant's public key was not found: apt-get install vagrant vagrant-libvirt"
+fi
+image=$("$here/image.sh" "$distribution" "$kernel" "$pip")
 box=$image/$kernel-$(sha256sum "$0" | cut -c 1-12).box
 if [ -f "$box" ]; then
     echo "$box"
@@ -23,9 +30,6 @@ if [ -f "$box" ]; then
 fi
 
 [ "$(id -u)" -eq 0 ] || fail "making the box needs root, once: sudo vm/box.sh $distribution $kernel $pip"
-for command in extlinux qemu-img sfdisk; do
-    command -v "$command" >/dev/null || fail "$command is not installed: apt-get install extlinux qemu-utils fdisk"
-done
 umask 022
 work=$(mktemp -d "$image/making-XXXXXX")
 trap '! mountpoint -q "$work/root" || umount "$work/root"; rm -rf "$work"' EXIT
@@ -73,8 +77,6 @@ systemctl -q disable fanin-test
 rm -rf /opt/fanin
 INSIDE
 install -d -m 700 "$work/root/home/vagrant/.ssh"
-key=$(find /usr/share -path '*vagrant*/keys/vagrant.pub' | head -n 1)
-[ -n "$key" ] || fail "Vagrant's public key was not found: apt-get install vagrant vagrant-libvirt"
 install -m 600 "$key" "$work/root/home/vagrant/.ssh/authorized_keys"
 chroot "$work/root" chown -R vagrant: /home/vagrant/.ssh
 umount "$work/root"

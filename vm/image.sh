@@ -3,13 +3,13 @@
 # and for each VERSION a kernel and its initial RAM disk, vmlinuz-VERSION and initrd.img-VERSION, and the same version as
 # a program, user-mode Linux, in uml-VERSION.
 # Made once, it is kept in ${XDG_CACHE_HOME:-~/.cache}/fanin/vm.
-# usage: image.sh DISTRIBUTION PIP     PIP: a pip that reaches the package index, with whatever settings it needs
+# usage: image.sh DISTRIBUTION KERNEL PIP     KERNEL: one that is wanted   PIP: a pip that reaches the package index, with whatever settings it needs
 #
 # What takes only processor time is done here, at full speed: the system packages that system-packages.sh asks for
 # and the virtual environment. In the virtual machine provision.sh finds both; and, in /wheels, what pip needs, for there is
 # no network.
 set -eu
-distribution=$1 pip=$2
+distribution=$1 kernel=$2 pip=$3
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(dirname "$here")
 
@@ -23,10 +23,17 @@ mirror=$("$here/mirror.sh")
 # The suites whose kernels it gets. Debian 11's runs under Debian 12's programs: its own Python is too old for fanin.
 # Backports have no user-mode Linux.
 case $distribution in
-    bookworm) python=3.11 suites="bullseye bookworm bookworm-backports" uml_suites="bullseye bookworm trixie" ;;
-    trixie) python=3.13 suites=trixie uml_suites=trixie ;;
+    bookworm)
+        python=3.11 kernels="5.10 6.1 6.12"
+        suites="bullseye bookworm bookworm-backports" uml_suites="bullseye bookworm trixie"
+        ;;
+    trixie) python=3.13 kernels=6.12 suites=trixie uml_suites=trixie ;;
     bullseye) fail "bullseye's Python is 3.9, and fanin needs 3.11; its kernel: KERNEL=5.10 DISTRIBUTION=bookworm" ;;
     *) fail "there is no image of $distribution; take DISTRIBUTION=bookworm or trixie" ;;
+esac
+case " $kernels " in
+    *" $kernel "*) ;;
+    *) fail "no kernel $kernel for $distribution; there is $kernels" ;;
 esac
 
 key=$(cat "$0" "$here/fanin-test.service" "$tree/pyproject.toml" "$tree/system-packages.sh" | sha256sum | cut -c 1-12)
@@ -36,7 +43,7 @@ if [ -d "$image" ]; then
     exit 0
 fi
 
-[ "$(id -u)" -eq 0 ] || fail "making the image of $distribution needs root, once: sudo vm/image.sh $distribution $pip"
+[ "$(id -u)" -eq 0 ] || fail "making the image of $distribution needs root, once: sudo vm/image.sh $distribution $kernel $pip"
 for command in mmdebstrap mke2fs; do
     command -v "$command" >/dev/null || fail "$command is not installed: apt-get install mmdebstrap e2fsprogs"
 done

@@ -27,6 +27,7 @@ trap 'umount -R "$work/root/proc" "$work/root/dev" 2>/dev/null; rm -rf --one-fil
 trap 'exit 130' INT TERM
 
 if [ ! -f "$image" ]; then
+    mirror=$("$here/mirror.sh")
     mkdir -p "$(dirname "$image")"
     echo "test-arm64: fetching Python packages" >&2
     platforms=
@@ -44,7 +45,7 @@ if [ ! -f "$image" ]; then
         --customize-hook='chroot "$1" python3 -m venv /venv' \
         --customize-hook='chroot "$1" sh -c "/venv/bin/pip install --quiet --no-index --disable-pip-version-check --no-deps /wheels/*.whl"' \
         --customize-hook='rm -r "$1/wheels"' \
-        bookworm "$image.new" "deb $("$here/mirror.sh") bookworm main" >&2
+        bookworm "$image.new" "deb $mirror bookworm main" >&2
     mv "$image.new" "$image"
 fi
 

@@ -18,15 +18,8 @@ case $vm in
 esac
 here=$(cd "$(dirname "$0")" && pwd)
 tree=$(dirname "$here")
-image=$("$here/image.sh" "$distribution" "$pip")
-[ -f "$image/vmlinuz-$kernel" ] || {
-    echo "test-vm: no kernel $kernel for $distribution; there is $(cd "$image" && echo vmlinuz-* | sed 's/vmlinuz-//g')" >&2
-    exit 1
-}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
 
+# Everything that can be missing is looked for before the image, which takes half an hour to make.
 if [ -z "$vm" ]; then
     if "$here/kvm.sh"; then
         vm=kvm
@@ -40,6 +33,24 @@ if [ "$vm" = uml ] && [ "$(cat /proc/sys/vm/max_map_count)" -lt "$maps" ]; then
     echo "test-vm: user-mode Linux needs more mappings than this machine allows: sudo sysctl vm.max_map_count=$maps" >&2
     exit 1
 fi
+# Its memory is a file there; containers often have 64 MB.
+if [ "$vm" = uml ] && [ "$(df --output=avail -k /dev/shm | tail -n 1)" -lt 3145728 ]; then
+    echo "test-vm: user-mode Linux needs 3 GB of /dev/shm: sudo mount -o remount,size=4G /dev/shm" >&2
+    exit 1
+fi
+if [ "$vm" != uml ] && ! command -v qemu-system-x86_64 >/dev/null; then
+    echo "test-vm: VM=$vm needs qemu-system-x86_64, which is not installed: apt-get install qemu-system-x86" >&2
+    exit 1
+fi
+if [ "$vm" = kvm ] && ! "$here/kvm.sh"; then
+    echo "test-vm: KVM runs no machine here (/dev/kvm); VM=uml and VM=emulated do without" >&2
+    exit 1
+fi
+image=$("$here/image.sh" "$distribution" "$kernel" "$pip")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
 # Emulation knows newer vector instructions only in part: with them numpy's own library died under QEMU 7.2 (general
 # protection faults). Nehalem is x86-64-v2 (SSE4.2, no AVX), the least that numpy 2 and pyarrow take.
 processor="-accel kvm -cpu host"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum, auto
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from experiments.differential.client import SwitchError
 from experiments.differential.entries import Entries
@@ -30,31 +33,44 @@ class Pair:
 _NAMES = {"embedded": "ours", "p4c": "p4c", "bmv2": "BMv2"}
 # The reference first.
 PAIRS = (Pair("p4c", "bmv2"), Pair("embedded", "bmv2"), Pair("p4c", "embedded"), Pair("embedded", "embedded"))
+_REPEATS = 3  # of the reference: a random bit is the same again in half of the runs
+
+
+class Kind(IntEnum):
+    """Kinds of things that can differ, in the order in which their differences are listed."""
+
+    ENTRIES = auto()
+    PACKETS = auto()
+    COUNTERS = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first thing that two pairs did otherwise; for a packet, both traces of it.
+    """An entry, a packet or a counter for which a pair's outcome is not the reference's.
 
-    undefined: so did the reference when it ran again. The program reads the clock, a random number or the fields of
-    an invalid header, in which BMv2 leaves what earlier packets had there, or has a register in both pipelines.
+    undefined: the reference itself does it differently in another run. The program then reads the clock, a random
+    number or fields of an invalid header, or it has a register in both pipelines.
     """
 
+    kind: Kind
     what: str
     reference: str
     other: str
-    traces: Sequence[str] = ()
-    undefined: bool = False
+    undefined: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of one pair: it cannot run, it is the reference, or it agrees or differs."""
+    """The result of one pair: it cannot run, it is the reference, or it agrees or differs.
+
+    traces: what both did with the first packet that differs, if any packet does.
+    """
 
     pair: Pair
     cannot: Exception | None = None
     outcome: Outcome | None = None
-    difference: Difference | None = None
+    differences: Sequence[Difference] = ()
+    traces: Sequence[str] = ()
 
 
 # What a compiler made of a program, or why it made nothing.
@@ -73,67 +89,87 @@ def compile_both(program: Path) -> Compiled:
     return compiled
 
 
+# What can differ: the place of an entry (groups first), the place of a packet, the name of a counter's cell.
+_Thing = tuple[Kind, int | str]
+
+
 def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> Iterator[Verdict]:
-    """A verdict on each pair."""
-    reference: tuple[Pair, Outcome] | None = None
-    for pair in PAIRS:
+    """Run each pair and compare it with the reference, which is the first pair that runs."""
+
+    def run_pair(pair: Pair, count: int | None = None, *, traced: bool = False) -> Outcome:
         program = compiled[pair.compiler]
         if isinstance(program, Exception):
-            yield Verdict(pair, cannot=program)
-            continue
+            raise program
+        return run(pair.engine, program, entries, packets[:count], traced=traced)
+
+    reference: Pair | None = None
+    expected: Mapping[_Thing, object] = {}
+
+    @cache
+    def repeated() -> list[Mapping[_Thing, object]]:
+        assert reference is not None
+        return [_observed(run_pair(reference)) for _ in range(_REPEATS)]
+
+    def is_undefined(thing: _Thing) -> bool:
+        return any(again.get(thing) != expected.get(thing) for again in repeated())
+
+    for pair in PAIRS:
         try:
-            outcome = run(pair.engine, program, entries, packets)
-        except (SwitchError, ToolError, ValueError) as error:
+            outcome = run_pair(pair)
+        except (SwitchError, ToolError, CompileError, ValueError) as error:
             yield Verdict(pair, cannot=error)
             continue
+        found = _observed(outcome)
         if reference is None:
-            reference = pair, outcome
-            yield Verdict(pair, outcome=outcome)
-            continue
+            reference, expected = pair, found
+        differing = sorted(t for t in expected.keys() | found.keys() if expected.get(t) != found.get(t))
+        differences = [
+            Difference(
+                thing[0],
+                _name(thing, entries, packets),
+                _text(thing, expected, found),
+                _text(thing, found, expected),
+                is_undefined(thing),
+            )
+            for thing in differing
+        ]
+        traces = []
+        if places := [place for kind, place in differing if kind is Kind.PACKETS]:
+            first = min(places, key=lambda place: (is_undefined((Kind.PACKETS, place)), place))
+            assert isinstance(first, int)
+            for of in (reference, pair):
+                trace = run_pair(of, first + 1, traced=True).trace
+                traces.append(f"{of} on packet {first + 1}:\n{trace}")
+        yield Verdict(pair, outcome=outcome, differences=differences, traces=traces)
 
-        def traced(of: Pair, count: int) -> str:
-            said = run(of.engine, _usable(compiled, of), entries, packets[:count], traced=True).trace
-            return f"{of} on packet {count}:\n{said}"
 
-        found = _first_difference(reference, (pair, outcome), entries, packets, traced)
-        if found is not None:
-            again = run(reference[0].engine, _usable(compiled, reference[0]), entries, packets)
-            undefined = (again.outputs, again.counts) != (reference[1].outputs, reference[1].counts)
-            found = replace(found, undefined=undefined)
-        yield Verdict(pair, outcome=outcome, difference=found)
+def _observed(outcome: Outcome) -> Mapping[_Thing, object]:
+    """Everything that can differ; entries that were taken and counters at 0 are left out."""
+    observed: dict[_Thing, object] = {(Kind.ENTRIES, place): "refused" for place in outcome.refused}
+    observed |= {(Kind.PACKETS, place): outputs for place, outputs in enumerate(outcome.outputs)}
+    observed |= {(Kind.COUNTERS, name): counted for name, counted in outcome.counts.items()}
+    return observed
 
 
-def _usable(compiled: Compiled, pair: Pair) -> CompiledProgram:
-    program = compiled[pair.compiler]
-    assert isinstance(program, CompiledProgram)
-    return program
+def _name(thing: _Thing, entries: Entries, packets: Sequence[Packet]) -> str:
+    match thing:
+        case Kind.ENTRIES, int(place):
+            groups = [f"multicast group {group} -> {ports}" for group, ports in entries.groups.items()]
+            return groups[place] if place < len(groups) else f"{entries.entries[place - len(groups)]}"
+        case Kind.PACKETS, int(place):
+            port, packet = packets[place]
+            return f"packet {place + 1}, {len(packet)} bytes on port {port}: {packet.hex()}"
+    return f"counter {thing[1]}"
 
 
-def _first_difference(
-    one: tuple[Pair, Outcome],
-    two: tuple[Pair, Outcome],
-    entries: Entries,
-    packets: Sequence[Packet],
-    traced: Callable[[Pair, int], str],
-) -> Difference | None:
-    (first, a), (second, b) = one, two
-    if differing := set(a.refused) ^ set(b.refused):
-        written = [*(f"multicast group {g} -> {r}" for g, r in entries.groups.items()), *entries.entries]
-        place = min(differing)
-        verbs = ["refused" if place in outcome.refused else "taken" for outcome in (a, b)]
-        return Difference(f"{written[place]}", verbs[0], verbs[1])
-    for number, (left, right) in enumerate(zip(a.outputs, b.outputs, strict=True), start=1):
-        if left != right:
-            port, packet = packets[number - 1]
-            what = f"packet {number}, {len(packet)} bytes on port {port}: {packet.hex()}"
-            traces = tuple(traced(pair, number) for pair in (first, second))
-            return Difference(what, _show(left, right), _show(right, left), traces)
-    for name in sorted(a.counts.keys() | b.counts.keys()):
-        if a.counts.get(name) != b.counts.get(name):
-            values = [outcome.counts.get(name, (0, 0)) for outcome in (a, b)]
-            said = [f"{packets} packets, {octets} bytes" for packets, octets in values]
-            return Difference(f"counter {name}", said[0], said[1])
-    return None
+def _text(thing: _Thing, of: Mapping[_Thing, Any], beside: Mapping[_Thing, Any]) -> str:
+    match thing[0]:
+        case Kind.ENTRIES:
+            return str(of.get(thing, "taken"))
+        case Kind.PACKETS:
+            return _show(of[thing], beside[thing])
+    packets, octets = of.get(thing, (0, 0))
+    return f"{packets} packets, {octets} bytes"
 
 
 def _show(outputs: Sequence[Packet], beside: Sequence[Packet]) -> str:

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 _MARKS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 
+_COSTS = {BMV2.name: "--switch bmv2 cannot run", P4C.name: "--compiler p4c cannot run"}
+
 
 def doctor() -> None:
     """Check the machine. The exit status is 1 if something is missing without which fanin does not run."""
     from fanin.checks import examine  # which imports of all that it looks at
 
     missing = 0
-    without = []
+    without: list[str] = []
     for finding in examine():
         missing += finding.state == "missing"
-        if finding.name in (BMV2.name, P4C.name) and finding.state != "ok":
+        if finding.name in _COSTS and finding.state != "ok":
             without.append(finding.name)
         _show(finding)
     if missing:
@@ -33,9 +35,11 @@ def doctor() -> None:
     if not without:
         console.print("\nfanin runs here.")
         return
+    costs = [_COSTS[name] for name in without]
+    if len(costs) == len(_COSTS):
+        costs.append("fanin diff has nothing to compare")
     console.print(
-        f"\nfanin runs here, without {' and '.join(without)}: fanin demo --switch bmv2, --compiler p4c and fanin diff "
-        f"need them; {escape(packages())}.",
+        f"\nfanin runs here, without {' and '.join(without)}: {', '.join(costs)}; {escape(packages())}.",
         highlight=False,
         soft_wrap=True,
     )

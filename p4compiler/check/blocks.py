@@ -10,7 +10,7 @@ from p4compiler.check.keys import key_values
 from p4compiler.check.scopes import Scopes, no_such
 from p4compiler.check.statements import StatementChecker
 from p4compiler.check.tables import TableChecker
-from p4compiler.source import CompileError, error
+from p4compiler.source import CompileError, Span, error
 
 
 class BlockChecker:
@@ -130,6 +130,9 @@ class BlockChecker:
                     states.append(self.state(state, names))
             except CompileError as failure:
                 self.scopes.reporter.add(failure)
+        if len(states) == len(node.states) and not _may_end(states):
+            hint = "write transition accept; where the parser is done"
+            raise error(node.name_span, f"parser '{node.name}' never comes to accept or reject", hint)
         return tuple(states)
 
     def state(self, node: nodes.State, names: list[str]) -> ir.State:
@@ -167,10 +170,54 @@ class BlockChecker:
         """One case of a select."""
         if node.state not in targets:
             raise no_such("state", node.state, node.state_span, targets)
-        if len(node.keys) == 1 and isinstance(node.keys[0], nodes.Name):
-            symbol = self.scopes.lookup(node.keys[0].name, node.keys[0].span)
-            if isinstance(symbol, ir.ValueSet):
-                return ir.SelectCase((ir.KeyValue(value_set=symbol),), node.state, node.span)
-        return ir.SelectCase(
-            key_values(self.constants, node.keys, subjects, node.span), node.state, node.span
+        sets = [self._value_set_named(key) for key in node.keys]
+        if len(sets) == 1 and sets[0] is not None:  # it stands for all subjects
+            _check_matches(sets[0], subjects, node.keys[0].span)
+            return ir.SelectCase((ir.KeyValue(value_set=sets[0]),), node.state, node.span)
+        others = tuple(
+            key if value_set is None else nodes.Anything(key.span)
+            for key, value_set in zip(node.keys, sets, strict=True)
         )
+        keys = list(key_values(self.constants, others, subjects, node.span))
+        for place, value_set in enumerate(sets):
+            if value_set is not None:
+                _check_matches(value_set, subjects[place : place + 1], node.keys[place].span)
+                keys[place] = ir.KeyValue(value_set=value_set)
+        return ir.SelectCase(tuple(keys), node.state, node.span)
+
+    def _value_set_named(self, node: nodes.Expr) -> ir.ValueSet | None:
+        """The value set, if a key is the name of one."""
+        if isinstance(node, nodes.Name):
+            symbol = self.scopes.lookup(node.name, node.span, node.rooted)
+            return symbol if isinstance(symbol, ir.ValueSet) else None
+        return None
+
+
+def _may_end(states: list[ir.State]) -> bool:
+    """Whether some way from `start` leads out of the parser; where no case of a select matches, it is left."""
+    by_name = {state.name: state for state in states}
+    seen: set[str] = set()
+    todo = ["start"]
+    while todo:
+        name = todo.pop()
+        state = by_name.get(name)
+        if state is None or not any(all(k.anything for k in case.keys) for case in state.cases):
+            return True
+        if name not in seen:
+            seen.add(name)
+            todo += [case.target for case in state.cases]
+    return False
+
+
+def _check_matches(value_set: ir.ValueSet, subjects: list[ir.Expr], span: Span) -> None:
+    """Check that a value set has the widths of what it is compared with."""
+    if _widths(value_set.type) != [types.width(subject.type) for subject in subjects]:
+        wanted = ", ".join(str(subject.type) for subject in subjects)
+        raise error(span, f"a value set of {value_set.type} cannot match {wanted}", other=value_set.span)
+
+
+def _widths(of: types.Type) -> list[int | None]:
+    """The widths of a type's numbers, those of structs inside included."""
+    if isinstance(of, types.Struct):
+        return [width for field in of.fields for width in _widths(field.type)]
+    return [types.width(of)]

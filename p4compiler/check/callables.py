@@ -9,6 +9,7 @@ from p4compiler.check.conversions import is_constant
 from p4compiler.check.expressions import ExpressionChecker
 from p4compiler.check.scopes import Scopes
 from p4compiler.check.statements import StatementChecker
+from p4compiler.nodes import annotation_text
 from p4compiler.source import error
 
 
@@ -36,6 +37,9 @@ class CallableChecker:
                 self.types.resolve(p.type),
                 self.constants.annotations(p.annotations),
             )
+            if isinstance(of, types.Int) and p.direction:
+                hint = "leave the direction out, or give it a width: bit<32>"
+                raise error(p.type.span, f"'{p.name}': a parameter of type int has no direction", hint)
             default = None
             if p.default is not None:
                 value = self.conversions.coerce(self.expressions.expr(p.default), of)
@@ -71,6 +75,7 @@ class CallableChecker:
                 if not before.direction and after.direction:
                     hint = "parameters without a direction (the control plane's) come last"
                     raise error(after.span, "a parameter with a direction after one without", hint)
+            _check_data_names(parameters)
             body = self.statements.action_body(node.body.statements)
         return ir.Action(
             node.name,
@@ -80,6 +85,17 @@ class CallableChecker:
             self.constants.annotations(node.annotations),
             top_level=top_level,
         )
+
+
+def _check_data_names(parameters: tuple[ir.Variable, ...]) -> None:
+    """Check that the control plane can tell an action's data apart."""
+    seen: dict[str, ir.Variable] = {}
+    for parameter in (p for p in parameters if not p.direction):
+        name = annotation_text(parameter.annotations, "name") or parameter.name
+        first = seen.setdefault(name, parameter)
+        if first is not parameter:
+            message = f"two parameters are called '{name}' in the control plane"
+            raise error(parameter.span, message, "give one of them another @name", other=first.span)
 
 
 def _returns(body: tuple[ir.Stmt, ...]) -> bool:

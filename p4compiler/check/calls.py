@@ -13,6 +13,13 @@ from p4compiler.source import Span, error
 
 _HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")
+_LISTS = "and mark each metadata field that is to be kept with @field_list(1)"
+# Functions that v1model had once, and what stands for them now.
+_FORMER = {
+    "clone3": f"write clone_preserving_field_list(CloneType.I2E, session, 1), {_LISTS}",
+    "resubmit": f"write resubmit_preserving_field_list(1), {_LISTS}",
+    "recirculate": f"write recirculate_preserving_field_list(1), {_LISTS}",
+}
 
 
 class CallChecker:
@@ -81,6 +88,9 @@ class CallChecker:
     def called(self, function: nodes.Expr) -> object:
         """What a call calls, if it is called by its name."""
         if isinstance(function, nodes.Name):
+            if function.name in _FORMER and self.scopes.current.find(function.name) is None:
+                message = f"v1model has no {function.name}() any more"
+                raise error(function.span, message, _FORMER[function.name])
             return self.scopes.lookup(function.name, function.span, function.rooted, "function or action")
         if isinstance(function, nodes.TypeExpr):
             raise error(function.span, "constructor calls stand only in declarations of instances")
@@ -164,8 +174,11 @@ class CallChecker:
         """A call of one of the signatures that fits by its number of arguments; and the type of its result."""
         fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
         if not fitting:
-            wanted = " or ".join(str(len(s.parameters)) for s in signatures)
-            raise error(node.span, f"{name}() takes {wanted} arguments, not {len(node.arguments)}")
+            counts = [len(s.parameters) for s in signatures]
+            wanted = f"{' or '.join(map(str, counts))} argument{'s' * (counts != [1])}"
+            likely = ", ".join(self._likely(p) for p in signatures[0].parameters)
+            hint = f"write {name.rpartition('.')[2]}({likely})"
+            raise error(node.span, f"{name}() takes {wanted}, not {len(node.arguments)}", hint)
         signature = fitting[0]
         bindings = dict(bindings)
         if node.types:
@@ -184,6 +197,17 @@ class CallChecker:
         given = tuple(free[p] for p in signature.type_parameters)
         call = ir.CallExtern(node.span, name, instance, values, directions, given)
         return call, types.substitute(signature.result, bindings)
+
+    def _likely(self, parameter: types.Parameter) -> str:
+        """What is most likely meant for a parameter: the only variable of its type, if that is a declared one."""
+        if not isinstance(parameter.type, types.Named):
+            return parameter.name
+        scope = self.scopes.current
+        symbols = {name: scope.find(name) for name in scope.all_names()}
+        same = [
+            name for name, s in symbols.items() if isinstance(s, ir.Variable) and s.type == parameter.type
+        ]
+        return same[0] if len(same) == 1 else parameter.name
 
     # Arguments
 

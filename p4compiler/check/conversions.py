@@ -49,14 +49,12 @@ class Conversions:
                 return fold.cast(value.span, target, self.coerce(value, base))
             case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
                 return fold.cast(value.span, target, value)
-            case types.Tuple() | types.Record(), types.Fields() | types.Tuple() if isinstance(
+            case types.Tuple() | types.Record(), types.Fields() | types.Tuple() | types.Stack() if isinstance(
                 value, ir.Aggregate
             ):
                 return self._initializer(value, target)
             case types.InvalidHeader(), types.Header():
                 return ir.Invalid(target, value.span)
-            case types.Tuple(elements=(), rest=True), types.Stack():
-                return self.default(value.span, target)
             case _, types.TypeVariable(name="_"):
                 return value
         message = f"a value of type {source} stands where {target} is needed"
@@ -81,10 +79,8 @@ class Conversions:
         match of:
             case types.Header():
                 return ir.Invalid(of, span)
-            case types.Struct(fields=fields):
+            case types.Struct(fields=fields) | types.Tuple(fields=fields):
                 return ir.Aggregate(of, span, tuple(self.default(span, f.type) for f in fields))
-            case types.Tuple(elements=elements):
-                return ir.Aggregate(of, span, tuple(self.default(span, e) for e in elements))
             case types.Stack(element=element, size=size):
                 return ir.Aggregate(of, span, tuple(self.default(span, element) for _ in range(size)))
             case _ if types.width(of) is not None:
@@ -99,12 +95,14 @@ class Conversions:
         match target:
             case types.Tuple(elements=wanted):
                 fields: tuple[tuple[str | None, types.Type], ...] = tuple((None, t) for t in wanted)
+            case types.Stack(element=element, size=size):
+                fields = ((None, element),) * size
             case types.Fields(fields=declared):
                 fields = tuple((f.name, f.type) for f in declared)
             case _:
                 fields = ()
         if isinstance(target, types.Union) or (
-            isinstance(value.type, types.Record) and isinstance(target, types.Tuple)
+            isinstance(value.type, types.Record) and isinstance(target, types.Tuple | types.Stack)
         ):
             raise error(value.span, f"{target} cannot be initialized like this")
         elements = value.elements

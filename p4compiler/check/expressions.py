@@ -55,6 +55,8 @@ class ExpressionChecker:
                 return ir.Constant(types.Bool(), span, int(truth))
             case nodes.Slice():
                 return self._slice(node)
+            case nodes.PlusSlice():
+                return self._plus_slice(node)
             case nodes.Index():
                 return self._index(node)
             case nodes.Ternary():
@@ -131,25 +133,27 @@ class ExpressionChecker:
 
     def _index(self, node: nodes.Index) -> ir.Expr:
         base, index = self.expr(node.base), self.expr(node.index)
-        if (
-            isinstance(base.type, types.Tuple)
-            and isinstance(base, ir.Aggregate)
-            and isinstance(index, ir.Constant)
-        ):
-            if 0 <= index.value < len(base.elements):
-                return base.elements[index.value]
-            raise error(
-                node.index.span, f"a tuple of {len(base.elements)} elements has no element {index.value}"
-            )
+        if isinstance(base.type, types.Tuple):
+            return self._tuple_element(node, base, base.type)
         if not isinstance(base.type, types.Stack):
             raise error(node.span, f"a value of type {base.type} cannot be indexed")
         if isinstance(index, ir.Constant) and not 0 <= index.value < base.type.size:
             raise error(node.index.span, f"{base.type} has no element {index.value}")
+        if isinstance(base, ir.Aggregate) and isinstance(index, ir.Constant):
+            return base.elements[index.value]
         if not isinstance(types.scalar(index.type), types.Bits | types.Int):
             raise error(node.index.span, f"an index is a number, not {index.type}")
         if isinstance(index.type, types.Int):
             index = self.conversions.coerce(index, types.Bits(32))
         return ir.Element(base.type.element, node.span, base, index)
+
+    def _tuple_element(self, node: nodes.Index, base: ir.Expr, of: types.Tuple) -> ir.Expr:
+        number = self.constants.compile_time(node.index, "a tuple's index")
+        if not 0 <= number < len(of.elements):
+            raise error(node.index.span, f"a tuple of {len(of.elements)} elements has no element {number}")
+        if isinstance(base, ir.Aggregate):
+            return base.elements[number]
+        return ir.Field(of.elements[number], node.span, base, str(number))
 
     def _slice(self, node: nodes.Slice) -> ir.Expr:
         base = self.expr(node.base)
@@ -165,6 +169,32 @@ class ExpressionChecker:
                 node.span, f"[{high}:{low}] is not a slice of {base.type}", "write [high:low], both included"
             )
         return fold.slice_(node.span, base, high, low)
+
+    def _plus_slice(self, node: nodes.PlusSlice) -> ir.Expr:
+        base, low, width = self.plus_slice_parts(node)
+        if isinstance(low, ir.Constant):
+            return fold.slice_(node.span, base, low.value + width - 1, low.value)
+        whole = types.Bits(types.width(base.type) or 0)
+        moved = fold.binary(node.span, whole, ">>", fold.cast(node.base.span, whole, base), low)
+        return fold.cast(node.span, types.Bits(width), moved)
+
+    def plus_slice_parts(self, node: nodes.PlusSlice) -> tuple[ir.Expr, ir.Expr, int]:
+        """The base of a slice `[low +: width]`, its lowest bit, and its width."""
+        base, low = self.expr(node.base), self.expr(node.low)
+        width = self.constants.compile_time(node.width, "the width of a slice")
+        of = types.scalar(base.type)
+        if not isinstance(of, types.Bits):
+            raise error(node.base.span, f"a slice of {base.type}", "only bit<> and int<> values have slices")
+        if not 1 <= width <= of.width:
+            raise error(node.width.span, f"a slice of {base.type} has 1 to {of.width} bits, not {width}")
+        if isinstance(low, ir.Constant):
+            if not 0 <= low.value <= of.width - width:
+                text = f"[{low.value} +: {width}] is not a slice of {base.type}"
+                raise error(node.span, text, f"the lowest bit is at most {of.width - width}")
+        elif not isinstance(types.scalar(low.type), types.Bits) or _is_signed(low.type):
+            hint = "cast it to bit<>" if isinstance(low.type, types.Bits) else None
+            raise error(node.low.span, f"the lowest bit of a slice is unsigned, not {low.type}", hint)
+        return base, arithmetic_operand(low), width
 
     def unary(self, node: nodes.Unary) -> ir.Expr:
         """An operator before an operand."""
@@ -275,6 +305,11 @@ class ExpressionChecker:
         if isinstance(chosen.type, types.Int) and not isinstance(condition, ir.Constant):
             raise error(node.span, "the branches of ?: need a width", "give the literals a width, like 8w1")
         return fold.mux(node.span, condition, chosen, other)
+
+
+def _is_signed(of: types.Type) -> bool:
+    bits = types.scalar(of)
+    return isinstance(bits, types.Bits) and bits.signed
 
 
 def _mix_hint(left: ir.Expr, right: ir.Expr) -> str | None:

@@ -56,6 +56,9 @@ def key_name(e: ir.Expr) -> str | None:
             return variable.name
         case ir.Constant(value=number, base=base):
             return f"0x{number:x}" if base == 16 else f"0b{number:b}" if base == 2 else str(number)
+        case ir.Field(base=ir.Expression(type=types.Tuple()) as base, name=number):
+            inner = key_name(base)
+            return f"{inner}[{number}]" if inner is not None else None
         case ir.Field(base=base, name=name):
             given = _field_name(base.type, name)
             inner = key_name(base)

@@ -96,6 +96,10 @@ class _ProgramChecker:
         )
         if isinstance(symbol, types.Block) and symbol.kind == "package":
             self.package(node, symbol)
+        elif isinstance(symbol, ir.Block):
+            hint = f"declare it in the {symbol.kind} that applies it"
+            message = f"a {symbol.kind} cannot be instantiated at the top level"
+            raise error(node.name_span, message, hint)
         else:
             self.scopes.declare(node.name, node.name_span, self.instances.instance(node))
 
@@ -127,13 +131,11 @@ class _ProgramChecker:
 
     def package_argument(self, node: nodes.Argument) -> ir.Instance:
         value = node.value
-        if isinstance(value, nodes.Name):
-            symbol = self.scopes.lookup(value.name, value.span)
-            if isinstance(symbol, ir.Instance) and symbol.block is not None:
-                return symbol
         if isinstance(value, nodes.Call) and isinstance(value.function, nodes.TypeExpr):
             named = value.function.type
-            if isinstance(named, nodes.NamedType) and isinstance(self.scopes.top.find(named.name), ir.Block):
+            if isinstance(named, nodes.NamedType) and isinstance(
+                self.scopes.lookup(named.name, named.span), ir.Block
+            ):
                 made = nodes.Instance(value.span, named.name, named.span, (), named, value.arguments)
                 return self.instances.construct(made)
         raise error(node.span, "a parser or control is needed here", "write its name and (): MyIngress()")

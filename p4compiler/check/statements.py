@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from p4compiler import ir, nodes, types
+from p4compiler import fold, ir, nodes, types
 from p4compiler.check.conversions import check_assignable, is_constant
 from p4compiler.check.expressions import ExpressionChecker
 from p4compiler.check.instances import InstanceChecker
@@ -114,6 +112,10 @@ class StatementChecker:
 
     def assignment(self, node: nodes.Assignment) -> list[ir.Stmt]:
         """An assignment; the place that one with an operator reads and writes is found once."""
+        if isinstance(node.target, nodes.PlusSlice):
+            base, low, width = self.expressions.plus_slice_parts(node.target)
+            if not isinstance(low, ir.Constant):
+                return self._assign_computed_slice(node, base, low, width)
         left = self.expressions.expr(node.target)
         check_assignable(left)
         right = self.expressions.expr(node.value)
@@ -122,6 +124,31 @@ class StatementChecker:
             left = self._found_once(left, before)
             right = self.expressions.operation(node.span, node.op, left, right)
         return [*before, ir.Assign(node.span, left, self.conversions.coerce(right, left.type))]
+
+    def _assign_computed_slice(
+        self, node: nodes.Assignment, base: ir.Expr, low: ir.Expr, width: int
+    ) -> list[ir.Stmt]:
+        """`x[n +: w] = v` as `x = x & ~(mask << n) | v << n`; bits above the highest of x are lost."""
+        check_assignable(base)
+        span, before = node.span, list[ir.Stmt]()
+        right = self.expressions.expr(node.value)
+        base = self._found_once(base, before)
+        if has_effects(low) or has_effects(right):
+            low = self._kept("low", low, before)
+        whole, of = types.Bits(types.width(base.type) or 0), types.Bits(width)
+        bits = fold.cast(span, whole, base)
+        if node.op:
+            part = fold.cast(span, of, fold.binary(span, whole, ">>", bits, low))
+            right = self.expressions.operation(span, node.op, part, right)
+        value = self.conversions.coerce(right, of)
+        if has_effects(value):
+            value = self._kept("value", value, before)
+        mask = ir.Constant(whole, span, (1 << width) - 1, 16)
+        others = fold.unary(span, "~", fold.binary(span, whole, "<<", mask, low))
+        kept = fold.binary(span, whole, "&", bits, others)
+        moved = fold.binary(span, whole, "<<", fold.cast(span, whole, value), low)
+        joined = fold.binary(span, whole, "|", kept, moved)
+        return [*before, ir.Assign(span, base, fold.cast(span, base.type, joined))]
 
     def _found_once(self, place: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """The place with indices that call something put into variables."""
@@ -154,34 +181,66 @@ class StatementChecker:
             return [*first, self._loop(node.span, test, node.body, update)]
 
     def for_in(self, node: nodes.ForIn) -> list[ir.Stmt]:
-        """`for (... in low .. high)`: both ends are computed once, and the last number is never exceeded."""
-        if not (isinstance(node.values, nodes.Binary) and node.values.op == ".."):
-            hint = "loop over its indices: for (bit<32> i in 0 .. 3)"
-            raise error(node.values.span, "only loops over a range are supported", hint)
-        span = node.variable.name_span
-        with self.scopes.nested():
-            high_value = self.expressions.expr(node.values.right)
-            declared = self.variable(replace(node.variable, initial=node.values.left))
-            of = declared.variable.type
-            if not isinstance(of, types.Bits):
-                raise error(node.variable.type.span, f"a range is of bit<> or int<>, not of {of}")
-            high = self._new_variable("last", of, node.values.right.span)
-            last = ir.Declare(high.span, high.variable, self.conversions.coerce(high_value, of))
-            counter = ir.Ref(of, span, declared.variable)
-            test = ir.Binary(types.Bool(), node.values.span, "<=", counter, high)
-            done = ir.Binary(types.Bool(), node.values.span, "==", counter, high)
-            following = ir.Binary(of, span, "+", counter, ir.Constant(of, span, 1))
-            update = (ir.If(span, done, (ir.Break(span),), ()), ir.Assign(span, counter, following))
-            return [declared, last, self._loop(node.span, test, node.body, update)]
+        """`for (... in values)`: the values are computed once, and each round sets the variable to the next.
 
-    def _loop(self, span: Span, test: ir.Expr, body: nodes.Statement, update: tuple[ir.Stmt, ...]) -> ir.Loop:
+        A counter that no program can name keeps the rounds apart from what the body does to the variable.
+        """
+        span, values = node.variable.name_span, node.values
+        with self.scopes.nested():
+            before: list[ir.Stmt] = []
+            if isinstance(values, nodes.Binary) and values.op == "..":
+                low, high = self.expressions.expr(values.left), self.expressions.expr(values.right)
+                variable = self.variable(node.variable).variable
+                if not isinstance(variable.type, types.Bits):
+                    message = f"a range is of bit<> or int<>, not of {variable.type}"
+                    raise error(node.variable.type.span, message)
+                first = self.conversions.coerce(low, variable.type)
+                last = self._kept("last", self.conversions.coerce(high, variable.type), before)
+                value = counter = self._kept("round", first, before, always=True)
+            else:
+                stack = self.expressions.expr(values)
+                variable = self.variable(node.variable).variable
+                if not isinstance(stack.type, types.Stack) or not isinstance(
+                    stack.type.element, types.Header
+                ):
+                    hint = "loop over numbers (1 .. 4) or over a header stack"
+                    raise error(values.span, f"a loop over {stack.type} is not supported", hint)
+                copy = self._kept("stack", stack, before)
+                first, last = (ir.Constant(types.Bits(32), span, n) for n in (0, stack.type.size - 1))
+                counter = self._kept("round", first, before, always=True)
+                element = ir.Element(stack.type.element, values.span, copy, counter)
+                value = self.conversions.coerce(element, variable.type)
+            test = ir.Binary(types.Bool(), values.span, "<=", counter, last)
+            done = ir.Binary(types.Bool(), values.span, "==", counter, last)
+            following = ir.Binary(counter.type, span, "+", counter, ir.Constant(counter.type, span, 1))
+            update = (ir.If(span, done, (ir.Break(span),), ()), ir.Assign(span, counter, following))
+            begin = (ir.Declare(span, variable, value),)
+            return [*before, self._loop(node.span, test, node.body, update, begin)]
+
+    def _kept(self, name: str, value: ir.Expr, before: list[ir.Stmt], *, always: bool = False) -> ir.Expr:
+        """The value in a variable of its own, so that it is computed once; a constant stays one unless `always`."""
+        if isinstance(value, ir.Constant) and not always:
+            return value
+        kept = self._new_variable(name, value.type, value.span)
+        before.append(ir.Declare(value.span, kept.variable, value))
+        return kept
+
+    def _loop(
+        self,
+        span: Span,
+        test: ir.Expr,
+        body: nodes.Statement,
+        update: tuple[ir.Stmt, ...],
+        begin: tuple[ir.Stmt, ...] = (),
+    ) -> ir.Loop:
+        """A loop that ends when `test` fails; `begin` is what each round does before its body."""
         inside = self.calls.inside
         if self.result is None:
             self.calls.inside = inside or "a loop"
         self.loops += 1
         try:
             leave = ir.If(test.span, test, (), (ir.Break(test.span),))
-            return ir.Loop(span, (leave, *self.body(body)), update)
+            return ir.Loop(span, (leave, *begin, *self.body(body)), update)
         finally:
             self.loops -= 1
             self.calls.inside = inside

@@ -40,6 +40,7 @@ class TableChecker:
     def table(self, node: nodes.Table) -> ir.Table:
         """A table with its key, actions, entries and properties."""
         key = tuple(self._key_element(k) for k in node.key)
+        _check_key_names(key)
         calls = [self._listed_action(ref) for ref in node.actions]
         names = [call.action.name for call in calls]
         for ref, name in zip(node.actions, names, strict=True):
@@ -116,12 +117,18 @@ class TableChecker:
                 call = ir.ActionCall(symbol, (), node.name_span, (only,))
                 calls.append(call)
             return ir.ActionCall(symbol, (), node.name_span)
-        return self.bound_action(node.default, calls)
+        return self.bound_action(node.default, calls, "tableonly")
 
     def bound_action(
-        self, ref: nodes.ActionRef, calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...]
+        self,
+        ref: nodes.ActionRef,
+        calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...],
+        excluded: str,
     ) -> ir.ActionCall:
-        """An action with the values of its parameters without direction (those of the others are the list's)."""
+        """An action with the values of its parameters without direction (those of the others are the list's).
+
+        `excluded` is the annotation in the list that keeps an action from this use.
+        """
         action = self._find_action(ref)
         listed = next((c for c in calls if c.action is action), None)
         if listed is None:
@@ -130,6 +137,11 @@ class TableChecker:
                 or f"add {ref.name} to the table's actions"
             )
             raise error(ref.span, f"'{ref.name}' is not in the table's list of actions", hint)
+        if any(a.name == excluded for a in listed.annotations):
+            what = "the default action" if excluded == "tableonly" else "an entry's action"
+            hint = f"leave out @{excluded}, or choose another action"
+            message = f"'{ref.name}' is marked @{excluded}: it cannot be {what}"
+            raise error(ref.span, message, hint, other=listed.span)
         data = tuple(p for p in action.parameters if not p.direction)
         parameters = data if len(ref.arguments or ()) <= len(data) else action.parameters
         values = self.calls.block_arguments(ref, action.name, parameters)
@@ -211,23 +223,39 @@ class TableChecker:
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
         """The entries with their priorities (P4_16 specification, 14.2.1.4), turned so that the smallest wins."""
         written = node.entries or ()
+        _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
-        delta = (
-            self.constants.compile_time(given["priority_delta"], "priority_delta")
-            if "priority_delta" in given
-            else 1
-        )
+        delta = 1
+        if "priority_delta" in given:
+            delta = self.constants.compile_time(given["priority_delta"], "priority_delta")
+            if delta <= 0:
+                raise error(given["priority_delta"].span, f"priority_delta is {delta}: it must be positive")
         largest = given.get("largest_priority_wins")
         largest_wins = largest is None or bool(
             self.constants.constant(largest, types.Bool(), "largest_priority_wins").value
         )
         priority = (len(written) - 1) * delta + 1 if largest_wins else 1
-        priorities = []
+        priorities: list[int] = []
         for place, entry in enumerate(written):
             if entry.priority is not None:
                 priority = self.constants.compile_time(entry.priority, "a priority")
             elif place:
                 priority += -delta if largest_wins else delta
+            if priority < 0:
+                hint = "give the first entry a larger one" if entry.priority is None else None
+                raise error(
+                    entry.span, f"the priority of this entry is {priority}: it cannot be negative", hint
+                )
+            if priority in priorities:
+                message = f"two entries have the priority {priority}: where both match, either may win"
+                first = written[priorities.index(priority)].span
+                self.scopes.reporter.warn(
+                    entry.span,
+                    message,
+                    "give one of them another",
+                    option="duplicate-priorities",
+                    other=first,
+                )
             priorities.append(priority)
         highest = max(priorities, default=0)
         if largest_wins:
@@ -241,7 +269,38 @@ class TableChecker:
             _check_kind(value, element, written.span)
         given = [a for a in node.annotations if a.name == "priority" and a.arguments]
         priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
-        return ir.Entry(keys, self.bound_action(node.action, table.actions), node.span, priority)
+        return ir.Entry(
+            keys, self.bound_action(node.action, table.actions, "defaultonly"), node.span, priority
+        )
+
+
+def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
+    """Check that the control plane can tell the elements of a key apart; it does not see those of selectors."""
+    seen: dict[str, ir.KeyElement] = {}
+    for element in key:
+        first = seen.setdefault(element.name, element) if element.match_kind != "selector" else element
+        if first is not element:
+            hint = f'write ...: {element.match_kind} @name("...");'
+            message = f"two elements of the key are called '{element.name}' in the control plane"
+            raise error(element.span, message, hint, other=first.span)
+
+
+def _check_priorities_allowed(node: nodes.Table, table: ir.Table) -> None:
+    """Check that entries have priorities only where the specification allows them, and then the first one has."""
+    written = node.entries or ()
+    first = next((e for e in written if e.priority is not None), None)
+    if first is None or first.priority is None:
+        return
+    if node.entries_constant:
+        hint = "leave the priority out: of const entries the first that matches wins; or leave out const"
+        raise error(first.priority.span, "const entries cannot have priorities", hint)
+    if all(k.match_kind in ("exact", "lpm", "selector") for k in table.key):
+        hint = "leave the priority out: only one entry can match, or the longest prefix wins"
+        message = f"entries of table '{node.name}' cannot have priorities: its keys are exact or lpm"
+        raise error(first.priority.span, message, hint)
+    if first is not written[0]:
+        message = "the first entry has no priority, though a later one does"
+        raise error(written[0].span, message, "write priority = ...: before its keys", other=first.span)
 
 
 def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:

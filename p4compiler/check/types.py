@@ -99,7 +99,9 @@ class TypeChecker:
                 if node.new:
                     if not isinstance(base, types.Bits | types.Bool | types.Enum | types.NewType):
                         raise error(node.type.span, f"a new type cannot be made of {base}")
-                    base = types.NewType(node.name, base, self.constants.annotations(node.annotations))
+                    annotations = self.constants.annotations(node.annotations)
+                    _check_translation(annotations)
+                    base = types.NewType(node.name, base, annotations)
                 self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
                 self.scopes.declare(node.name, node.name_span, self.composite(node))
@@ -159,9 +161,7 @@ class TypeChecker:
         elif node.kind == "header_union":
             allowed = isinstance(inner, types.Header)
         else:
-            allowed = types.width(inner) is not None or isinstance(
-                inner, types.Fields | types.Stack | types.Varbit
-            )
+            allowed = _is_storable(inner)
         if not allowed:
             raise error(field.type.span, f"a {node.kind.replace('_', ' ')} cannot have a field of type {of}")
 
@@ -215,6 +215,29 @@ class TypeChecker:
 def _block_type(block: ir.Block) -> types.Block:
     parameters = tuple(types.Parameter(v.name, v.type, v.direction) for v in block.parameters)
     return types.Block(block.name, block.kind, (), parameters)
+
+
+def _check_translation(annotations: nodes.Annotations) -> None:
+    """Check what @p4runtime_translation says of the control plane's values."""
+    for annotation in annotations:
+        if annotation.name == "p4runtime_translation":
+            match annotation.arguments:
+                case nodes.String(), nodes.Integer():
+                    continue
+                case nodes.String(), nodes.TypeExpr(type=nodes.BitsType(kind="bit", width=nodes.Integer())):
+                    continue
+                case nodes.String(), nodes.TypeExpr(type=nodes.NamedType(name="string")):
+                    continue
+            message = "@p4runtime_translation needs a URI and the type that the control plane uses"
+            hint = 'write ("...", bit<32>) or ("...", string)'
+            raise error(annotation.span, message, hint)
+
+
+def _is_storable(of: types.Type) -> bool:
+    """Whether a struct can have a field of this type."""
+    if isinstance(of, types.Tuple):
+        return all(map(_is_storable, of.elements))
+    return types.width(of) is not None or isinstance(of, types.Fields | types.Stack | types.Varbit)
 
 
 def _is_flat(of: types.Type) -> bool:

@@ -266,7 +266,7 @@ class ActionWriter:
 def _elements(data: ir.Expr) -> list[ir.Expr]:
     if isinstance(data, ir.Aggregate):
         return list(data.elements)
-    if isinstance(data.type, types.Struct):
+    if isinstance(data.type, types.Struct | types.Tuple):
         return [field_of(data, f.name, f.type, n) for n, f in enumerate(data.type.fields)]
     return [data]
 

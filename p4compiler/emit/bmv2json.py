@@ -12,6 +12,7 @@ from p4compiler.emit.parser import ParserWriter
 from p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
 from p4compiler.emit.uses import CHECKSUMS, extern_calls
 from p4compiler.graph import GraphProgram
+from p4compiler.lower import field_of
 from p4compiler.names import Names
 from p4compiler.nodes import annotation_text
 from p4compiler.source import Reporter, error
@@ -36,7 +37,7 @@ class _Writer:
         self.expressions = ExpressionWriter(
             self.layout, program.flat.roots.standard_metadata, self.numbers.data
         )
-        self.field_lists, self.lists_of_calls = field_lists(program, self.layout)
+        self.field_lists, self.lists_of_calls = field_lists(program, self.layout, reporter)
         self.attached = attached_tables(program)
 
     def actions_of(self, role: ir.Role) -> ActionWriter:
@@ -97,8 +98,16 @@ class _Writer:
         seen: dict[str, types.Header] = {}
         for header in self.layout.headers.values():
             name = type_name(header)
-            if seen.setdefault(name, header) is header and all(name != known for known, _, _ in made):
+            first = seen.get(name)
+            if first is None:
+                seen[name] = header
+                if any(name == known for known, _, _ in made):
+                    message = f"'{name}' is the name of another type in BMv2's JSON"
+                    raise error(header.span, message, "choose another name, or another @name")
                 made.append((name, *_header_fields(header)))
+            elif first is not header:
+                message = f"two types of headers have the name '{name}'"
+                raise error(header.span, message, "give one of them another @name", other=first.span)
         for width in dict.fromkeys(v.width for v in self.layout.varbits.values()):
             made.append((f"$varbit{width}", [["field", "*"]], width // 8))
         result = []
@@ -195,10 +204,8 @@ class _Writer:
         match e.type:
             case types.Header():
                 return [str(self.expressions.left(e)["value"])]
-            case types.Struct(fields=fields) | types.Union(fields=fields):
-                parts: list[ir.Expr] = [ir.Field(f.type, e.span, e, f.name) for f in fields]
-            case types.Tuple() if isinstance(e, ir.Aggregate):
-                parts = list(e.elements)
+            case types.Struct(fields=fields) | types.Tuple(fields=fields) | types.Union(fields=fields):
+                parts = [field_of(e, f.name, f.type, i) for i, f in enumerate(fields)]
             case types.Stack(element=element, size=size):
                 index = [ir.Constant(types.Bits(32), e.span, i) for i in range(size)]
                 parts = [ir.Element(element, e.span, e, i) for i in index]

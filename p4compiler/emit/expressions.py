@@ -11,13 +11,17 @@ from typing import Any
 from p4compiler import ir, types
 from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
 from p4compiler.emit.uses import header_of, is_zero
-from p4compiler.rewrite import path
+from p4compiler.rewrite import is_fixed, path
 from p4compiler.source import TOO_DEEP, Span, error
 
 Json = dict[str, Any]
 MAX_SHIFT_WIDTH = 8  # bits of a computed shift's amount
 DEEPEST = 200  # operators inside each other: those who write and read the JSON recurse too
 
+_COMPUTED_UNION = (
+    "BMv2 cannot find a header union in a stack by a computed index",
+    "test the index, and write a number: if (i == 0) { ... hdr.s[0] ... }",
+)
 _PLAIN = ("==", "!=", "<", "<=", ">", ">=", "&", "|", "^")
 
 
@@ -233,17 +237,21 @@ class ExpressionWriter:
                     f"'{e.part}' of a stack is only supported in a parser, to extract or to read a field",
                 )
             case ir.Element(base=base, index=index) if not isinstance(index, ir.Constant):
+                if isinstance(of, types.Union):
+                    raise error(e.span, *_COMPUTED_UNION)
                 return operation("dereference_header_stack", self.left(base), self.value(index))
             case ir.Field():
                 header, names = header_of(e)
                 if header is not None:
                     return self._header_field(header, names)
+                if isinstance(e.base.type, types.Union) and not is_fixed(e):
+                    raise error(e.span, *_COMPUTED_UNION)
         where = path(e)
         if of == types.Bits(1, signed=True):
             raise error(e.span, "BMv2 has no fields of type int<1>", "use bit<1>, or int<2>")
         if where is None:
             raise error(e.span, "this expression is not supported here")
-        if isinstance(of, types.Struct):
+        if isinstance(of, types.Struct | types.Tuple):
             raise error(e.span, f"a whole struct ({of}) is not supported here", "name its fields")
         name = self.layout.places[where]
         match of:

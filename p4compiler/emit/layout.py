@@ -8,6 +8,7 @@ from functools import lru_cache
 from p4compiler import ir, types
 from p4compiler.emit.uses import used_places
 from p4compiler.graph import GraphProgram
+from p4compiler.names import Names
 from p4compiler.nodes import Annotations, annotation_text
 from p4compiler.rewrite import Path
 from p4compiler.source import error
@@ -76,16 +77,20 @@ def lay_out(program: GraphProgram) -> Layout:
     for name in standard.type.by_name:
         layout.places[(standard, name)] = name
     layout.metadata = standard.type
+    names = Names((*layout.headers, *layout.stacks, *layout.unions))
+    variables: dict[ir.Variable, str] = {}
     for used, of in used_places(program):
         if used not in layout.places:
-            layout.add(used, _name(used), of)
+            variable = used[0]
+            assert isinstance(variable, ir.Variable)
+            if variable not in variables:
+                variables[variable] = names.unique(variable.name)
+            layout.add(used, _name(variables[variable], used[1:]), of)
     return layout
 
 
-def _name(where: Path) -> str:
-    first, *rest = where
-    assert isinstance(first, ir.Variable)
-    return first.name + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+def _name(variable: str, rest: Path) -> str:
+    return variable + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,19 +105,39 @@ class FlatField:
 
 @lru_cache(maxsize=256)
 def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
-    """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them."""
-    nested = any(isinstance(f.type, types.Struct) for f in of.fields)
+    """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them.
+
+    Raises:
+        CompileError: @name gives two the same name.
+    """
+    nested = any(isinstance(f.type, types.Struct | types.Tuple) for f in of.fields)
     result = []
     for number, (path, f) in enumerate(_members((), of)):
         name = f"_{'_'.join(path)}{number}" if nested else annotation_text(f.annotations, "name") or f.name
         result.append(FlatField(path, name, f.type, f.annotations))
+    _check_names(of, result)
     return tuple(result)
 
 
-def _members(path: tuple[str, ...], of: types.Fields) -> list[tuple[tuple[str, ...], types.Field]]:
+def _check_names(of: types.Fields, fields: list[FlatField]) -> None:
+    """Check that no @name gives a field the name of another."""
+    seen: dict[str, FlatField] = {}
+    for field_ in fields:
+        first = seen.setdefault(field_.name, field_)
+        if first is not field_:
+            place = next(a.span for f in (field_, first) for a in f.annotations if a.name == "name")
+            message = (
+                f"two fields of {of} have the name '{field_.name}': {first.path[0]} and {field_.path[0]}"
+            )
+            raise error(place, message, "leave out @name, or give another one")
+
+
+def _members(
+    path: tuple[str, ...], of: types.Fields | types.Tuple
+) -> list[tuple[tuple[str, ...], types.Field]]:
     result = []
     for f in of.fields:
-        if isinstance(f.type, types.Struct):
+        if isinstance(f.type, types.Struct | types.Tuple):
             result += _members((*path, f.name), f.type)
         else:
             result.append(((*path, f.name), f))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from p4compiler import ir, nodes, types
 from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
-from p4compiler.emit.layout import SCALARS, Layout, flat_fields
+from p4compiler.emit.layout import SCALARS, Layout
 from p4compiler.emit.numbers import Numbers
 from p4compiler.emit.uses import extern_calls
 from p4compiler.graph import GraphProgram
 from p4compiler.lower import leaves
-from p4compiler.source import error
+from p4compiler.rewrite import Path
+from p4compiler.source import Reporter, error
 
 _HASHES = (
     "crc32",
@@ -78,7 +81,9 @@ def _input(e: ir.Expr, expressions: ExpressionWriter) -> Json:
     raise error(e.span, "only fields, headers and constants can be in a list of fields", "use a variable")
 
 
-def field_lists(program: GraphProgram, layout: Layout) -> tuple[list[Json], dict[ir.CallExtern, int]]:
+def field_lists(
+    program: GraphProgram, layout: Layout, reporter: Reporter
+) -> tuple[list[Json], dict[ir.CallExtern, int]]:
     """The lists that calls preserve: those that @field_list marks, then an empty one for each call that names none.
 
     With them the number of each call's list.
@@ -91,6 +96,11 @@ def field_lists(program: GraphProgram, layout: Layout) -> tuple[list[Json], dict
             continue
         index = call.arguments[-1]
         name = f"field_list{index.value}" if call.name != "clone" and isinstance(index, ir.Constant) else ""
+        if name and name not in by_name:
+            assert isinstance(index, ir.Constant)
+            message = f"no metadata field is marked @field_list({index.value}): nothing is preserved"
+            hint = f"write @field_list({index.value}) before the fields to preserve"
+            reporter.warn(index.span, message, hint, option="invalid")
         if name not in by_name:
             number = len(lists) + 1
             lists.append({"id": number, "name": f"fl_{number}", "elements": []})
@@ -103,26 +113,49 @@ def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
     metadata = program.flat.roots.meta
     made: dict[int, Json] = {}
     assert isinstance(metadata.type, types.Struct)
-    for f in metadata.type.fields:
-        for annotation in f.annotations:
-            if annotation.name != "field_list":
-                continue
-            for argument in annotation.arguments:
-                if not isinstance(argument, nodes.Integer):
-                    raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
-                number = argument.value
-                entry = made.setdefault(
-                    number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
-                )
-                for member in flat_fields(metadata.type):
-                    if member.path[0] != f.name:
-                        continue
-                    if isinstance(member.type, types.Header | types.Stack | types.Union):
-                        raise error(
-                            annotation.span,
-                            f"'{'.'.join(member.path)}' in a field list: headers are not preserved",
-                            "mark metadata fields that have their values",
-                        )
-                    name = layout.places[(metadata, *member.path)]
-                    entry["elements"].append({"type": "field", "value": [SCALARS, name]})
+    for where, annotation in _marked(metadata.type, (metadata,), ()):
+        for argument in annotation.arguments:
+            if not isinstance(argument, nodes.Integer):
+                raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
+            number = argument.value
+            entry = made.setdefault(
+                number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
+            )
+            element = {"type": "field", "value": [SCALARS, layout.places[where]]}
+            if element not in entry["elements"]:
+                entry["elements"].append(element)
     return list(made.values())
+
+
+def _marked(
+    of: types.Fields | types.Tuple, where: Path, around: nodes.Annotations
+) -> Iterator[tuple[Path, nodes.Annotation]]:
+    """The scalar fields that @field_list marks, each with its mark or that of a struct around it.
+
+    Raises:
+        CompileError: a header, or a field of one, is marked.
+    """
+    for f in of.fields:
+        inner = (*where, f.name)
+        marks = (*around, *(a for a in f.annotations if a.name == "field_list"))
+        match f.type:
+            case types.Struct() | types.Tuple():
+                yield from _marked(f.type, inner, marks)
+            case types.Header() | types.Union():
+                marks = (*marks, *(mark for _, mark in _marked(f.type, inner, ())))
+                _check_unmarked(inner, marks)
+            case types.Stack(element=types.Fields() as element):
+                marks = (*marks, *(mark for _, mark in _marked(element, inner, ())))
+                _check_unmarked(inner, marks)
+            case _:
+                yield from ((inner, mark) for mark in marks)
+
+
+def _check_unmarked(where: Path, marks: nodes.Annotations) -> None:
+    if marks:
+        name = ".".join(map(str, where[1:]))
+        raise error(
+            marks[0].span,
+            f"'{name}' in a field list: headers are not preserved",
+            "copy the value to a metadata field outside of headers, and mark that one",
+        )

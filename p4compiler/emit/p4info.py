@@ -264,10 +264,11 @@ class _Writer:
                 p4i.MatchField.EXACT,
             )
             return
-        fields = value_set.type.fields
+        fields = flat_fields(value_set.type)
         for field, number in zip(fields, field_ids([f.annotations for f in fields]), strict=True):
             match = made.match.add()
-            match.id, match.name, match.bitwidth = number, field.name, types.width(field.type) or 0
+            match.id, match.name = number, ".".join(field.path)
+            match.bitwidth = types.width(field.type) or 0
             given = next((a for a in field.annotations if a.name == "match"), None)
             match.match_type = _MATCHES[given.text if given is not None else "exact"]
 

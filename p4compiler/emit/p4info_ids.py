@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from p4compiler import nodes
-from p4compiler.source import error
+from p4compiler.source import Span, error
 
 _MASK = 0xFFFFFFFF
 
@@ -33,13 +33,18 @@ class Symbols:
 
     def __init__(self) -> None:
         self.given: dict[tuple[int, str], int | None] = {}
+        self.places: dict[int, Span] = {}  # of @id, by the identifier it gives
         self.ids: dict[tuple[int, str], int] = {}
         self.endings: Counter[str] = Counter()
 
     def add(self, kind: int, name: str, annotations: nodes.Annotations = ()) -> None:
         """Add an object; @id among its annotations decides its identifier."""
-        if (kind, name) not in self.given:
-            self.given[kind, name] = _given_id(kind, annotations)
+        if (kind, name) in self.given:
+            return
+        number = self.given[kind, name] = _given_id(kind, annotations)
+        if number is not None:
+            place = next(a.span for a in annotations if a.name == "id")
+            _check_new(self.places, number, place)
 
     def assign(self) -> None:
         """Decide all identifiers."""
@@ -96,10 +101,25 @@ def annotation_number(annotations: nodes.Annotations, name: str) -> int | None:
     return None
 
 
+def _check_new(places: dict[int, Span], number: int, place: Span) -> None:
+    """Check that no other @id has given this identifier, and keep where this one does."""
+    first = places.setdefault(number, place)
+    if first is not place:
+        raise error(place, f"@id 0x{number:x} is taken", "give one of them another number", other=first)
+
+
 def field_ids(annotated: list[nodes.Annotations]) -> list[int]:
-    """Numbers of match fields, action parameters or metadata: those given by @id, else their places from 1 on."""
+    """Numbers of match fields, action parameters or metadata: those given by @id, else their places from 1 on.
+
+    Raises:
+        CompileError: Two have the same.
+    """
     given = [annotation_number(a, "id") for a in annotated]
-    taken = {number for number in given if number is not None}
+    places: dict[int, Span] = {}
+    for number, around in zip(given, annotated, strict=True):
+        if number is not None:
+            _check_new(places, number, next(a.span for a in around if a.name == "id"))
+    taken = set(places)
     result = []
     index = 1
     for number in given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from p4compiler import ir, types
 from p4compiler.emit.actions import ActionWriter, assignment
 from p4compiler.emit.expressions import Json, hexadecimal
+from p4compiler.emit.layout import flat_fields
 from p4compiler.source import Reporter, error
 
 MAX_RANGE_CASES = 1024  # cases of a select that ranges may become
@@ -34,7 +35,7 @@ class ParserWriter:
         """A value set."""
         of = value_set.type
         widths = (
-            [types.width(f.type) or 0 for f in of.fields]
+            [types.width(f.type) or 0 for f in flat_fields(of)]
             if isinstance(of, types.Struct)
             else [types.width(of) or 0]
         )

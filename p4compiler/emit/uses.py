@@ -100,7 +100,7 @@ def _places(e: ir.Expr) -> Iterator[ir.Expr]:
     elif not is_fixed(e):
         for child in children(e):
             yield from _places(child)
-    elif isinstance(e.type, types.Struct):
+    elif isinstance(e.type, types.Struct | types.Tuple):
         for leaf in leaves(e):
             yield from _places(leaf)
     elif not (isinstance(e, ir.Ref) and e.variable.parameter):  # those of actions are not stored

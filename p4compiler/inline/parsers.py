@@ -82,7 +82,35 @@ class ParserInliner:
             if isinstance(s, ir.Scope | ir.Return):
                 hint = "end it with its only return"
                 raise error(s.span, "a function with more than one return is not supported in a parser", hint)
-        self.states.append(replace(end, body=statements))
+        self._select(replace(end, body=statements))
+
+    def _select(self, state: ir.State) -> None:
+        """A state, or several where a case has a value set beside other keys: BMv2 matches such a set alone."""
+        place = next((i for i, c in enumerate(state.cases) if len(c.keys) > 1 and _sets(c)), None)
+        if place is None:
+            self.states.append(state)
+            return
+        case, later = state.cases[place], state.cases[place + 1 :]
+        anything = (ir.KeyValue(0, 0),)
+        rest = self.names.unique(f"{state.name}_rest") if later else None
+        checks: list[tuple[tuple[ir.Expr, ...], tuple[ir.KeyValue, ...]]] = [
+            ((subject,), (key,))
+            for subject, key in zip(state.subjects, case.keys, strict=True)
+            if key.value_set is not None
+        ]
+        others = [i for i, key in enumerate(case.keys) if key.value_set is None]
+        if others:
+            checks.append((tuple(state.subjects[i] for i in others), tuple(case.keys[i] for i in others)))
+        names = [self.names.unique(f"{state.name}_match") for _ in checks]
+        first = ir.SelectCase(anything * len(state.subjects), names[0], case.span)
+        self.states.append(replace(state, cases=(*state.cases[:place], first)))
+        for name, target, (subjects, keys) in zip(names, [*names[1:], case.target], checks, strict=True):
+            cases = [ir.SelectCase(keys, target, case.span)]
+            if rest is not None:
+                cases.append(ir.SelectCase(anything * len(subjects), rest, case.span))
+            self.states.append(ir.State(name, (), subjects, tuple(cases), case.span))
+        if rest is not None:
+            self._select(ir.State(rest, (), state.subjects, later, state.span))
 
     def branch(self, s: ir.If, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
         """`if` as a select over its condition."""
@@ -112,6 +140,11 @@ class ParserInliner:
         start = (ir.SelectCase((), states["start"], s.span),)
         self.states.append(ir.State(end.name, before, (), start, end.span))
         self.enter(instance, instance.name, inner.bindings, states | {"accept": target})
+
+
+def _sets(case: ir.SelectCase) -> bool:
+    """Whether a case has a value set among its keys."""
+    return any(key.value_set is not None for key in case.keys)
 
 
 def _key(key: ir.KeyValue, context: Context) -> ir.KeyValue:

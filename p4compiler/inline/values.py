@@ -238,7 +238,7 @@ class ValueInliner:
         match target.type:
             case types.Header():
                 return [ir.CallHeader(target.span, "setInvalid", target)]
-            case types.Struct(fields=fields) | types.Union(fields=fields):
+            case types.Struct(fields=fields) | types.Tuple(fields=fields) | types.Union(fields=fields):
                 inner = [self.reset(ir.Field(f.type, target.span, target, f.name)) for f in fields]
                 return [s for statements in inner for s in statements]
             case types.Stack(element=element, size=size):

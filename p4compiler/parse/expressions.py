@@ -300,6 +300,10 @@ class ExpressionParser:
                         low = self.expression()
                         self.expect("]")
                         base = nodes.Slice(start.to(self.last()), base, first, low)
+                    elif self.accept("+:"):
+                        width = self.expression()
+                        self.expect("]")
+                        base = nodes.PlusSlice(start.to(self.last()), base, first, width)
                     else:
                         self.expect("]")
                         base = nodes.Index(start.to(self.last()), base, first)

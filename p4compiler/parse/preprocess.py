@@ -320,9 +320,13 @@ class _Preprocessor:
         result: list[_Item] = []
         body = macro.body
         at = 0
+        operand = (
+            False  # whether there is a token on the left of a ## that follows (an argument may be empty)
+        )
         while at < len(body):
             token = body[at]
             at += 1
+            before = operand
             pasting = at < len(body) and body[at].text == "##"
             pasted = at >= 2 and body[at - 2].text == "##"
             if token.text == "##":
@@ -345,9 +349,10 @@ class _Preprocessor:
                 pieces = [
                     (Token(token.kind, token.text, call.span._replace(expansion=place), token.glued), hidden)
                 ]
-            if pasted and result and pieces:
-                result[-1] = (_paste(result[-1][0], pieces[0][0]), hidden)
-                pieces = pieces[1:]
+            operand = bool(pieces) or (pasted and operand)
+            if pasted and before and pieces:
+                joined = _paste(result.pop()[0], pieces[0][0])
+                pieces = [*((token, hidden) for token in joined), *pieces[1:]]
             result += pieces
         result.reverse()
         return result
@@ -399,10 +404,11 @@ def _macro_name(directive: Token, rest: list[Token]) -> Token:
     return rest[0]
 
 
-def _paste(left: Token, right: Token) -> Token:
+def _paste(left: Token, right: Token) -> tuple[Token, ...]:
+    """Both as one token; where they make none, one after the other, as `cpp -x assembler-with-cpp` leaves them."""
     text = left.text + right.text
     try:
         (token, _) = tokenize(SourceFile("", (text,)))
     except (CompileError, ValueError):
-        raise error(left.span, f"'##' makes '{text}', which is not one token") from None
-    return Token(token.kind, text, left.span)
+        return left, right._replace(glued=True)
+    return (Token(token.kind, text, left.span, left.glued),)

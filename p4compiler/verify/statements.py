@@ -104,6 +104,6 @@ def verify_states(states: tuple[ir.State, ...]) -> Iterator[str]:
         for case in state.cases:
             if case.target not in (*names, "accept", "reject"):
                 yield f"{at(case.span)}: a transition to '{case.target}', which does not exist"
-            keys = 1 if any(key.value_set is not None for key in case.keys) else len(state.subjects)
-            if case.keys and len(case.keys) != keys:
-                yield f"{at(case.span)}: {len(case.keys)} keys for {keys}"
+            whole = len(case.keys) == 1 and case.keys[0].value_set is not None
+            if case.keys and not whole and len(case.keys) != len(state.subjects):
+                yield f"{at(case.span)}: {len(case.keys)} keys for {len(state.subjects)}"

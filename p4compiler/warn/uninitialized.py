@@ -80,7 +80,7 @@ class _Uninitialized(Flow):
 def _numbers(of: types.Type, where: Path) -> Iterator[Path]:
     """The places of the numbers in a value of this type."""
     match of:
-        case types.Struct(fields=fields):
+        case types.Struct(fields=fields) | types.Tuple(fields=fields):
             for field in fields:
                 yield from _numbers(field.type, (*where, field.name))
         case _ if types.width(of) is not None:

@@ -8,14 +8,14 @@ from itertools import chain
 from p4compiler import ir
 from p4compiler.nodes import Annotations, annotation_text
 from p4compiler.reach import calls
-from p4compiler.rewrite import bodies, expressions, walk
+from p4compiler.rewrite import bodies, expressions, table_expressions, walk
 from p4compiler.source import Reporter
 
 
 def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
     """Warn of what a parser or control declares and never comes to."""
-    keys = chain.from_iterable(walk(k.expr) for table in block.tables for k in table.key)
-    applied = {*_applied(block.body), *_hits(keys)}
+    of_tables = (e for table in block.tables for e in table_expressions(table))
+    applied = {*_applied(block.body), *_hits(chain.from_iterable(map(walk, of_tables)))}
     called = {*calls(block.body), *(call.action for table in block.tables for call in table.actions)}
     for action in block.actions:
         called |= set(calls(action.body))

@@ -115,7 +115,7 @@ def _headers(of: types.Type, where: Path) -> Iterator[Path]:
     match of:
         case types.Header():
             yield where
-        case types.Struct(fields=fields) | types.Union(fields=fields):
+        case types.Struct(fields=fields) | types.Tuple(fields=fields) | types.Union(fields=fields):
             for field in fields:
                 yield from _headers(field.type, (*where, field.name))
         case types.Stack(element=element, size=size):

@@ -192,6 +192,9 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
+        if layout.goes_again:
+            out.line("if (p->request.recirculate)")
+            out.line("    undo_truncate(p);")
         out.line("uint8_t *checksum = kept_checksum(p, first, s->base.checksum_offset);")
         with out.block("if (length > p->truncate_to)"):
             out.line("length = p->truncate_to;")
@@ -330,6 +333,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
                 _set(out, layout, "instance_type", str(INSTANCE_REPLICATION))
                 if layout.goes_again:
                     out.line("p->request.recirculate = 0;")
+                out.line("undo_truncate(p);")
                 members = f"s->base.multicast[{group} % MULTICAST_GROUPS]"
                 out.trace(RecordKind.MULTICAST, group, f"{members} ? {members}->count : 0")
                 out.line(f"replicate(s, p, s->base.multicast[{group} % MULTICAST_GROUPS]);")

@@ -285,7 +285,10 @@ class Layout:
             out.line("uint8_t *first;", "where the packet begins that leaves, if that is known before egress")
             out.line("uint8_t *checksum;", "a partial checksum, see emit_function")
             out.line("uint16_t partial_sum;", "what it was on arrival, or what an update has made of it")
-            out.line("uint32_t length, ingress_length, truncate_to;")
+            out.line("uint32_t length, ingress_length;")
+            out.line(
+                "uint32_t longest, truncate_to;", "a clone has at most so many bytes; leaves with so many"
+            )
             out.line("uint64_t now;")
             if self.families:
                 out.line("struct family *family;", "of a packet that waits")

@@ -26,6 +26,11 @@ OURS = re.compile(
     r"|HEADERS|HEADROOM|REQUESTS|TABLES|UNIONS|VALUE_SETS|VARBITS|WIDE_WORDS|egress_(uses|writes)|union_of|varbit_at"
     r"|deparser_order|program_(open|meters|counters|registers|traced)"
 )
+# What the C library's headers may define as macros, whichever library it is: a test asks the compiler for its own.
+LIBRARY = re.compile(
+    r"[A-Z][A-Z0-9_]*|[LP]_\w+|atomic_\w+|[bl]e\d+toh|hto[bl]e\d+|pthread_cleanup_\w+|sched_priority|kill_dependency"
+    r"|offsetof|alloca|stdin|stdout|stderr|assert|static_assert|i386"
+)
 MAX_COMMENT = 400  # characters
 
 _STRING = r'"(?:[^"\\]|\\[0-7]{3}|\\n)*"'
@@ -54,7 +59,7 @@ class Names:
         if known is not None:
             return known
         plain = space + sanitized(name)
-        if plain in KEYWORDS or plain in taken or OURS.fullmatch(plain):
+        if plain in KEYWORDS or plain in taken or OURS.fullmatch(plain) or LIBRARY.fullmatch(plain):
             plain += "_"
         identifier, number = plain, 2
         while identifier in self._used:

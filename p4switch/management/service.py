@@ -116,7 +116,9 @@ class ManagementClient:
             case grpc.StatusCode.INVALID_ARGUMENT:
                 return ManagementError(error.details())
             case grpc.StatusCode.UNIMPLEMENTED:
-                return ManagementError(f"the switch at {self._address} has no {method}: is it BMv2?")
+                return ManagementError(
+                    f"the switch at {self._address} has no {method}; BMv2 has no management calls"
+                )
             case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.DEADLINE_EXCEEDED:
                 return ManagementError(f"no switch answers at {self._address}")
             case _:

@@ -27,8 +27,9 @@ static void run(struct state *s, struct packet *p, uint32_t error);
 /* What a session says of its clones. */
 static void follow(struct packet *p, const struct replicas *session)
 {
-    if (session->longest < p->truncate_to)
-        p->truncate_to = session->longest;
+    if (session->longest < p->longest)
+        p->longest = session->longest;
+    undo_truncate(p);
     if (session->service_class)
         set_priority(p, session->service_class);
 }

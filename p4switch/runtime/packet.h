@@ -279,7 +279,7 @@ static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uin
     p->checksum = checksum;
     p->partial_sum = checksum ? load_be16(checksum) : 0;
     p->length = p->ingress_length = length;
-    p->truncate_to = UINT32_MAX;
+    p->longest = p->truncate_to = UINT32_MAX;
     p->first = NULL;
     p->now = now;
     p->exit = p->checksum_error = p->failed = false;
@@ -347,6 +347,10 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
     memcpy(at - size, scratch, size);
     return at - size;
 }
+
+/* The primitive truncate concerns only the packet that it is called for: its copies and its next pass are whole, as in
+ * simple_switch. */
+UNUSED_STATIC void undo_truncate(struct packet *p) { p->truncate_to = p->longest; }
 
 /* How many of a packet's bytes, from the first on, egress may change that does nothing to headers but write to fields of
  * some; all of them if it may change anything else but metadata. */

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import Table, TableKey
+from p4switch.bmv2json.program import LONGEST_PACKET, Table, TableKey
 from p4switch.engine.engine import Engine
 from p4switch.engine.entries import (
     ActionCall,
@@ -110,6 +110,9 @@ class StfRunner:
 
     def _do_packet(self, command: Command) -> None:
         port, data = command.words
+        if len(data) // 2 > LONGEST_PACKET:
+            length = f"{len(data) // 2} bytes, at most {LONGEST_PACKET} are possible"
+            raise StfError(f"line {command.line}: this packet has {length}")
         self._ports.add(int(port))
         self._now += BETWEEN_PACKETS
         for to, packet in self.engine.process(int(port), bytes.fromhex(data), self._now):

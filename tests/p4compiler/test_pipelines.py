@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 from p4compiler import Compiled
+from p4switch.engine.engine import Engine
+from p4switch.engine.entries import EntryKey, Exact
+from tests.p4compiler.conftest import HEADERS
 
 Complain = Callable[..., str]
 Build = Callable[..., Compiled]
@@ -188,6 +191,55 @@ def test_entries_with_priorities_of_their_own(build: Build, wins: str, prioritie
     assert not info.is_const_table
 
 
+PRIORITIES = """action a(bit<16> v) {{ meta.x = v; }}
+    table t {{ key = {{ hdr.h.a: {kind}; }} actions = {{ a; }} {properties} {const} entries = {{ {entries} }} }}"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"entries": "1: a(1); priority=9: 2: a(2);"},
+            "the first entry has no priority, though a later one does",
+        ),
+        ({"entries": "priority=-1: 1: a(1);"}, "the priority of this entry is -1: it cannot be negative"),
+        (
+            {"entries": "priority=12: 1: a(1); 2: a(2); 3: a(3);", "properties": "priority_delta = 10;"},
+            "the priority of this entry is -8: it cannot be negative",
+        ),
+        (
+            {"properties": "priority_delta = 0;", "entries": "1: a(1);"},
+            "priority_delta is 0: it must be positive",
+        ),
+        ({"const": "const", "entries": "priority=1: 1: a(1);"}, "const entries cannot have priorities"),
+        (
+            {"kind": "exact", "entries": "priority=1: 1: a(1);"},
+            "entries of table 't' cannot have priorities: its keys are exact or lpm",
+        ),
+        (
+            {"kind": "lpm", "entries": "1: a(1); priority=1: 2: a(1);"},
+            "entries of table 't' cannot have priorities: its keys are exact or lpm",
+        ),
+    ],
+)
+def test_priorities_that_entries_cannot_have(complain: Complain, parts: dict[str, str], message: str) -> None:
+    usual = {"kind": "ternary", "properties": "", "const": ""}
+    found = complain(locals=PRIORITIES.format(**(usual | parts)), apply="t.apply();")
+    assert f"error: {message}\n" in found
+
+
+@pytest.mark.parametrize(
+    "entries",
+    ["priority=9: 1 &&& 1: a(1); priority=9: 3: a(2);", "priority=9: 1: a(1); 2: a(2); priority=8: _: a(3);"],
+)
+def test_equal_priorities_are_a_warning(build: Build, entries: str) -> None:
+    locals_ = PRIORITIES.format(kind="ternary", properties="", const="", entries=entries)
+    [warning] = build(locals=locals_, apply="t.apply();").warnings
+    assert warning.option == "duplicate-priorities"
+    assert "two entries have the priority" in warning.message
+    assert "note: the other is here" in str(warning)
+
+
 def test_the_default_action(build: Build) -> None:
     locals_ = ACTIONS.replace(
         "actions = { a; b; }", "actions = { a; b; } const default_action = a(7); size = 12;"
@@ -321,11 +373,48 @@ def test_a_struct_in_a_field_list_is_its_fields(build: Build) -> None:
     ]
 
 
-def test_a_header_cannot_be_in_a_field_list(complain: Complain) -> None:
-    found = complain(
-        metadata="@field_list(1) h_t g;", apply="clone_preserving_field_list(CloneType.I2E, 5, 1);"
+def test_a_field_list_has_the_fields_marked_inside_structs(build: Build) -> None:
+    compiled = build(
+        declarations=HEADERS
+        + """
+            struct inner_t { @field_list(2) bit<8> a; bit<8> b; }
+            struct outer_t { @field_list(1) inner_t i; @field_list(1, 2) bit<16> c; }""",
+        metadata="outer_t o; @field_list(1) bit<8> z;",
+        apply="clone_preserving_field_list(CloneType.I2E, 5, 1);",
     )
-    assert "'g' in a field list: headers are not preserved" in found
+    lists = {f["name"]: [e["value"][1] for e in f["elements"]] for f in compiled.json["field_lists"]}
+    assert lists == {
+        "field_list1": ["metadata._o_i_a0", "metadata._o_i_b1", "metadata._o_c2", "metadata._z3"],
+        "field_list2": ["metadata._o_i_a0", "metadata._o_c2"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("declarations", "metadata", "where"),
+    [
+        ("", "@field_list(1) h_t g;", "g"),
+        ("", "@field_list(1) h_t[2] g;", "g"),
+        ("header m_t { @field_list(1) bit<8> r; }", "m_t g;", "g"),
+        ("header m_t { @field_list(1) bit<8> r; }", "m_t[2] g;", "g"),
+        ("struct s_t { @field_list(1) h_t g; }", "s_t s;", "s.g"),
+        ("struct s_t { h_t g; }", "@field_list(1) s_t s;", "s.g"),
+    ],
+)
+def test_a_header_cannot_be_in_a_field_list(
+    complain: Complain, declarations: str, metadata: str, where: str
+) -> None:
+    found = complain(
+        declarations=f"{HEADERS}\n{declarations}",
+        metadata=metadata,
+        apply="clone_preserving_field_list(CloneType.I2E, 5, 1);",
+    )
+    assert f"'{where}' in a field list: headers are not preserved" in found
+
+
+def test_a_list_that_no_field_is_marked_for_is_a_warning(build: Build) -> None:
+    apply = "clone_preserving_field_list(CloneType.I2E, 5, 3);"
+    [warning] = build(metadata="@field_list(1) bit<8> z;", apply=apply).warnings
+    assert warning.message == "no metadata field is marked @field_list(3): nothing is preserved"
 
 
 def test_field_lists_come_from_annotations(build: Build) -> None:
@@ -418,6 +507,24 @@ def test_unions_are_assigned_member_by_member(build: Build, assignment: str, cop
     assert [" = ".join(x["value"] for x in p["parameters"]) for p in done] == copies
 
 
+@pytest.mark.parametrize(
+    "apply",
+    [
+        "hdr.s[hdr.h.a].x.a = 5;",
+        "hdr.h.a = hdr.s[hdr.h.a].x.a;",
+        "hdr.s[hdr.h.a].x.setInvalid();",
+        "if (hdr.s[hdr.h.a].isValid()) { hdr.h.a = 1; }",
+        "if (hdr.s[hdr.h.a].x.isValid()) { hdr.h.a = 1; }",
+        "hdr.s[hdr.h.a] = hdr.s[1];",
+        "u_t u = hdr.s[hdr.h.a]; hdr.s[1] = u;",
+    ],
+)
+def test_a_union_at_a_computed_index_is_an_error(complain: Complain, apply: str) -> None:
+    declared = "header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }"
+    found = complain(declarations=f"{declared} struct headers {{ x_t h; u_t[2] s; }}", apply=apply)
+    assert "error: BMv2 cannot find a header union in a stack by a computed index\n" in found
+
+
 def test_a_value_set_that_no_select_names_is_left_out(build: Build) -> None:
     parser = """value_set<bit<8>>(4) forgotten; value_set<bit<8>>(4) unreached; value_set<bit<8>>(2) kinds;
         state start { packet.extract(hdr.h); transition select(hdr.h.a) { kinds: accept; } }
@@ -425,6 +532,49 @@ def test_a_value_set_that_no_select_names_is_left_out(build: Build) -> None:
     compiled = build(parser=parser)
     assert [v["name"] for v in compiled.json["parse_vsets"]] == ["P.kinds"]
     assert [v.preamble.name for v in compiled.p4info.value_sets] == ["P.kinds"]
+
+
+SETS = """value_set<bit<8>>(4) kinds; value_set<bit<16>>(4) ports;
+    state start {{ packet.extract(hdr.h); meta.y = 9; transition select(hdr.h.a, hdr.h.b) {{ {cases} }} }}
+    state one {{ meta.y = 1; transition accept; }}
+    state two {{ meta.y = 2; transition accept; }}
+    state three {{ meta.y = 3; transition accept; }}"""
+
+
+@pytest.mark.parametrize(
+    ("cases", "ways"),
+    [
+        ("(kinds, 5): one; (1, _): two; _: three;", {(7, 5): 1, (7, 6): 3, (1, 5): 2, (2, 5): 3}),
+        (
+            "(1, 5): one; (kinds, ports): two; (kinds, _): three;",
+            {(1, 5): 1, (7, 4): 2, (7, 5): 3, (1, 4): 9},
+        ),
+        ("(kinds, ports): one;", {(7, 4): 1, (7, 5): 9, (1, 4): 9}),
+        ("(_, ports): one; (kinds, 8 .. 9): two; _: three;", {(1, 4): 1, (7, 8): 2, (1, 8): 3, (7, 10): 3}),
+    ],
+)
+def test_a_value_set_beside_other_keys(build: Build, cases: str, ways: dict[tuple[int, int], int]) -> None:
+    apply = "hdr.h.s = (int<8>)meta.y; standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(parser=SETS.format(cases=cases), apply=apply).device_config())
+    engine.value_set("P.kinds").write([EntryKey((Exact(7),), 1)])
+    if "ports" in cases:
+        engine.value_set("P.ports").write([EntryKey((Exact(4),), 1)])
+    for (a, b), way in ways.items():
+        packet = bytes([a, 0, b, 0, 0, 0, 0, 0])
+        assert engine.process(0, packet) == [(1, packet[:3] + bytes([way]) + packet[4:])], (a, b)
+
+
+@pytest.mark.parametrize(
+    ("cases", "message"),
+    [
+        ("(ports, 5): one;", "a value set of bit<16> cannot match bit<8>"),
+        ("kinds: one;", "a value set of bit<8> cannot match bit<8>, bit<16>"),
+    ],
+)
+def test_a_value_set_of_another_width(complain: Complain, cases: str, message: str) -> None:
+    found = complain(parser=SETS.format(cases=cases))
+    assert message in found
+    assert "note: the other is here" in found
 
 
 def test_errors_have_numbers_in_the_order_of_their_declaration(build: Build) -> None:

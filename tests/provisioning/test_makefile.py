@@ -31,8 +31,8 @@ def pip(environment: Path, script: str) -> Path:
     return environment
 
 
-def setup(environment: Path, output: int) -> subprocess.CompletedProcess[str]:
-    command = ["make", "--silent", "setup", f"VENV={environment}", "PYTHON=python3"]
+def setup(environment: Path, output: int, target: str = "setup") -> subprocess.CompletedProcess[str]:
+    command = ["make", "--silent", target, f"VENV={environment}", "PYTHON=python3"]
     # Another make's options, as of `make test`, are not meant for this one.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
     return subprocess.run(
@@ -68,3 +68,20 @@ def test_when_pip_fails_it_says_why_and_nothing_counts_as_installed(environment:
     assert not set(LINES) & set(done.stdout.splitlines())
     assert "ERROR: no index" in done.stderr
     assert not (environment / "installed").exists()
+
+
+@pytest.mark.parametrize("status", [0, 1], ids=["with BMv2", "without"])
+def test_the_tests_on_bmv2_begin_with_its_demo(environment: Path, status: int) -> None:
+    """Which says what to install, where BMv2 is not."""
+    (environment / "installed").touch()
+    for program in ("fanin", "pytest"):
+        (environment / "bin" / program).write_text(f'#!/bin/sh\necho "{program} $*"\nexit {status}\n')
+        (environment / "bin" / program).chmod(0o755)
+    done = setup(environment, subprocess.PIPE, "test-bmv2")
+    demo, *tests = done.stdout.splitlines()
+    assert demo == "fanin demo --switch bmv2"
+    if status:
+        assert done.returncode
+        assert not tests
+    else:
+        assert "-m p4c or bmv2" in tests[0]

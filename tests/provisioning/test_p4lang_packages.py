@@ -95,12 +95,15 @@ def install(tmp_path: Path, key: Path) -> Install:
     """Publishes, runs the script (and what follows) on a release, and gives the lines of its output."""
 
     def run(
-        repositories: Mapping[str, Mapping[str, str]], *after: str, release: str = "ubuntu 22.04"
+        repositories: Mapping[str, Mapping[str, str]],
+        *after: str,
+        release: str = "ubuntu 22.04",
+        address: str = "file:///mnt",
     ) -> list[str]:
         tmp_path.chmod(0o755)  # apt reads as a user of its own
         for name, packages in repositories.items():
             publish(tmp_path / name / "xUbuntu_22.04", key, packages)
-        script = "; ".join(["cd /tmp; ./p4lang-packages.sh file:///mnt", *after])
+        script = "; ".join([f"cd /tmp; ./p4lang-packages.sh {address}", *after])
         command = ["unshare", "--mount", "sh", "-c", COPY, "sh", str(tmp_path), release, script]
         done = subprocess.run(
             [*command, str(ROOT / "p4lang-packages.sh")],
@@ -143,7 +146,7 @@ def test_what_does_not_start_is_removed_and_the_next_is_taken(install: Install) 
         ({LATEST: BOTH, STABLE: BOTH}, "debian 12"),
         ({LATEST: {"p4lang-p4c": WORKS}, STABLE: BOTH | {"p4lang-p4c": FAILS}}, "ubuntu 22.04"),
     ],
-    ids=["unreachable", "Ubuntu 24.04", "Debian", "broken"],
+    ids=["empty", "Ubuntu 24.04", "Debian", "broken"],
 )
 def test_where_there_are_none_one_line_says_what_that_costs_and_nothing_is_left(
     install: Install, repositories: Mapping[str, Mapping[str, str]], release: str
@@ -161,6 +164,14 @@ def test_where_there_are_none_one_line_says_what_that_costs_and_nothing_is_left(
         for line in said[at + 1 :]
         if "p4lang" in line or "install ok" in line or line[:2] in ("E:", "W:")
     ]
+
+
+def test_a_network_that_is_not_there_is_not_taken_for_a_repository_without_packages(install: Install) -> None:
+    said = install({}, "ls /etc/apt/sources.list.d", address="http://127.0.0.1:1")
+    [line] = [line for line in said if line.startswith("BMv2 and p4c are not installed")]
+    assert "http://127.0.0.1:1 cannot be reached" in line
+    assert "no packages" not in line
+    assert said[-1] == line  # and nothing is left
 
 
 def test_a_second_run_changes_nothing(install: Install) -> None:

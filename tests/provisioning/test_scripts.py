@@ -24,16 +24,17 @@ def test_shellcheck_has_no_complaint(script: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("distribution", "says"),
+    ("distribution", "kernel", "says"),
     [
-        ("bullseye", "its kernel: KERNEL=5.10 DISTRIBUTION=bookworm"),
-        ("sarge", "take DISTRIBUTION=bookworm or trixie"),
+        ("bullseye", "5.10", "its kernel: KERNEL=5.10 DISTRIBUTION=bookworm"),
+        ("sarge", "2.6", "take DISTRIBUTION=bookworm or trixie"),
+        ("bookworm", "6.5", "no kernel 6.5 for bookworm; there is 5.10 6.1 6.12"),
     ],
 )
 def test_a_machine_that_cannot_be_made_is_refused_with_one_that_can(
-    tmp_path: Path, distribution: str, says: str
+    tmp_path: Path, distribution: str, kernel: str, says: str
 ) -> None:
-    command = ["vm/image.sh", distribution, "pip"]
+    command = ["vm/image.sh", distribution, kernel, "pip"]
     environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
@@ -48,3 +49,43 @@ def test_a_kind_of_machine_that_there_is_not_is_refused_with_those_that_there_ar
     assert done.returncode == 1
     assert done.stderr == "test-vm: VM=xen is none of kvm, uml, emulated\n"
     assert not list(tmp_path.iterdir())
+
+
+LIMITS = """#!/bin/sh
+case "$*" in
+    /proc/sys/vm/max_map_count) echo 65530 ;;
+    *) exec /bin/cat "$@" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        ("", "user-mode Linux needs more mappings than this machine allows: sudo sysctl vm.max_map_count="),
+        (
+            "uml",
+            "user-mode Linux needs more mappings than this machine allows: sudo sysctl vm.max_map_count=",
+        ),
+        ("kvm", "KVM runs no machine here"),
+    ],
+    ids=["chosen", "uml", "kvm"],
+)
+def test_what_a_machine_needs_is_looked_for_before_its_image_is_made(
+    tmp_path: Path, kind: str, says: str
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name, script in (("cat", LIMITS), ("qemu-system-x86_64", "#!/bin/sh\nexit 1\n")):
+        (programs / name).write_text(script)
+        (programs / name).chmod(0o755)
+    command = ["vm/test-vm.sh", "bookworm", "6.1", "pip", kind]
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+    }
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "cache").exists()

@@ -91,7 +91,9 @@ class MininetNetwork:
             self.patience = patience.proved(time.monotonic() - begun)
             running.announce(
                 {
-                    s.name: RunningSwitch(s.device_id, s.grpc_port, self.topology.neighbours(s.name))
+                    s.name: RunningSwitch(
+                        s.device_id, s.grpc_port, self._launcher.engine, self.topology.neighbours(s.name)
+                    )
                     for s in self.topology.switches
                 },
                 {

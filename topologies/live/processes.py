@@ -29,6 +29,7 @@ _LOG_LINES = 20
 class SwitchLauncher(Protocol):
     """What program is run as a switch."""
 
+    engine: str  # which one, as the option --switch calls it
     offload: bool  # it handles frames whose checksum or segmentation the kernel has left for later
 
     def command(
@@ -44,6 +45,7 @@ class SwitchLauncher(Protocol):
 class P4Switch:
     """Runs `p4switch`, without a program: the controller pushes it."""
 
+    engine = "embedded"
     offload = True
 
     def command(
@@ -57,6 +59,7 @@ class P4Switch:
 class Bmv2:
     """Runs BMv2's `simple_switch_grpc`, or the command given, in p4switch's place."""
 
+    engine = "bmv2"
     offload = False
 
     def __init__(self, command: Sequence[str] = ("simple_switch_grpc",)) -> None:

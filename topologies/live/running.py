@@ -24,13 +24,26 @@ _MANAGEMENT, _OBSERVER = (
 JOB_SERVICE = "workers.sock"
 JOB_SERVICE_GRPC = "jobs.sock"
 
+# What a user of BMv2 can do instead, by the management call that it does not have.
+_NO_LINKS = "emulates no links: fanin up --rate sets the rate of all; without --switch bmv2 each has its own properties"
+_NO_TRACES = (
+    "keeps no traces: fanin trace --on {switch} --packet HEX traces a packet of yours with its program and entries; "
+    "for BMv2's own log start fanin up with FANIN_BMV2='simple_switch_grpc --log-console -L trace', and read --logs"
+)
+_NO_INJECTION = "takes no packets but those of its ports: send one from a host with fanin exec HOST COMMAND"
+_ON_BMV2 = {"Links": _NO_LINKS, "SetLink": _NO_LINKS, "Trace": _NO_TRACES, "Inject": _NO_INJECTION}
+
 
 @dataclass(frozen=True, slots=True)
 class RunningSwitch:
-    """Where a switch serves P4Runtime, inside the sandbox, and what is at the far end of each of its ports."""
+    """Where a switch serves P4Runtime, inside the sandbox, and what is at the far end of each of its ports.
+
+    engine: what runs as a switch, as the option --switch calls it: embedded, or bmv2.
+    """
 
     device_id: int
     grpc_port: int
+    engine: str
     neighbours: Mapping[int, str]
 
 
@@ -87,15 +100,17 @@ class RunningNetwork:
         """The command that makes a management call of `switch` and prints what comes back, a line of JSON each.
 
         Raises:
-            NetworkError: it is a host, or the network is gone.
+            NetworkError: it is a host or BMv2, or the network is gone.
         """
+        if self.switch(switch).engine == "bmv2":
+            raise NetworkError(f"{switch} is BMv2, which {_ON_BMV2[method].format(switch=switch)}")
         return self._client(switch, _MANAGEMENT, method, json.dumps(request))
 
     def call(self, switch: str, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
         """What comes back from a management call that has one answer.
 
         Raises:
-            NetworkError: it is a host, the network is gone, or the switch refuses.
+            NetworkError: it is a host or BMv2, the network is gone, or the switch refuses.
         """
         [answer] = _answers(switch, self.management(switch, method, request))
         return answer
@@ -176,8 +191,8 @@ def running_networks() -> list[RunningNetwork]:
     return networks
 
 
-def _running_switch(device_id: int, grpc_port: int, neighbours: Mapping[str, str]) -> RunningSwitch:
-    return RunningSwitch(device_id, grpc_port, {int(port): node for port, node in neighbours.items()})
+def _running_switch(neighbours: Mapping[str, str], **other: Any) -> RunningSwitch:
+    return RunningSwitch(neighbours={int(port): node for port, node in neighbours.items()}, **other)
 
 
 def find_network(node: str | None = None, supervisor: int | None = None) -> RunningNetwork:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,12 +37,15 @@ def diff(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
+    most: Annotated[
+        int, typer.Option("--show", min=0, help="how many differences of a pair are printed")
+    ] = 10,
 ) -> None:
-    """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print the first difference.
+    """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print where they differ.
 
-    Packets out, their ports, and counters are compared. The exit status is 1 if a pair differs or fails, 2 if there
-    are not two to compare, else 0: tools that are not installed are listed. FANIN_BMV2 and FANIN_P4C name them
-    elsewhere.
+    Accepted entries, packets out, their ports, and counters are compared; the first packet that differs is traced.
+    The exit status is 1 if a pair differs or fails, 2 if there are not two to compare, else 0. Tools that are not
+    installed are listed; FANIN_BMV2 and FANIN_P4C name them elsewhere.
     """
     with failing("diff", SandboxError, status=2):
         enter()  # BMv2's ports on loopback are then nobody else's
@@ -73,34 +78,42 @@ def diff(
     verdicts = []
     for verdict in compare(compiled, held, sent):
         verdicts.append(verdict)
-        show(verdict)
+        show(verdict, most)
     failed = [v for v in verdicts if v.cannot and not isinstance(v.cannot, ToolMissingError)]
-    if failed or any(verdict.difference for verdict in verdicts):
+    if failed or any(verdict.differences for verdict in verdicts):
         raise typer.Exit(1)
     if sum(verdict.outcome is not None for verdict in verdicts) < 2:
         raise failure("diff", "nothing was compared: fewer than two pairs can run here", 2)
 
 
-def show(verdict: Verdict) -> None:
-    """One pair's line; the first difference in full."""
+def show(verdict: Verdict, most: int) -> None:
+    """Print one pair's line, and below it at most `most` of its differences in full."""
     if verdict.outcome is None:
         typer.echo(f"{verdict.pair}: cannot run: {verdict.cannot}")
-    elif verdict.difference is None:
+        return
+    if not verdict.differences:
         outputs = sum(map(len, verdict.outcome.outputs))
         refused = len(verdict.outcome.refused)
         typer.echo(
             f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
             + (f", {refused} entries refused" if refused else "")
         )
-    else:
-        found = verdict.difference
-        typer.echo(f"{verdict.pair}: DIFFERS at {found.what}")
-        typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
-        if found.undefined:
-            typer.echo(
-                "  The reference itself gives another result when it runs again: the program reads the clock,"
-                "\n  a random number, fields of an invalid header, in which BMv2 leaves what earlier packets had,"
-                "\n  or has a register in ingress and egress, which BMv2 runs at the same time."
-            )
-        for trace in found.traces:
-            typer.echo(trace)
+        return
+    counted = Counter(found.kind for found in verdict.differences)
+    counts = ", ".join(f"{kind.name.lower()}: {counted[kind]}" for kind in sorted(counted))
+    typer.echo(f"{verdict.pair}: DIFFERS ({counts})")
+    for found in verdict.differences[:most]:
+        typer.echo(f"  {found.what}")
+        varies = " (varies between runs)" if found.undefined else ""
+        for name, text in ((f"the reference{varies}", found.reference), (str(verdict.pair), found.other)):
+            typer.echo(indent(f"{name}: {text}", "    "))
+    if (hidden := len(verdict.differences) - most) > 0:
+        typer.echo(f"  and {hidden} more: --show {len(verdict.differences)} prints all")
+    if undefined := sum(found.undefined for found in verdict.differences):
+        typer.echo(
+            f"  In {undefined} of these the reference varies between runs: the program reads the clock, a random"
+            "\n  number or fields of an invalid header, in which BMv2 leaves what earlier packets had, or it has a"
+            "\n  register in ingress and egress, which BMv2 runs at the same time."
+        )
+    for trace in verdict.traces:
+        typer.echo(trace)

@@ -57,18 +57,50 @@ def test_superframes_are_tried_and_not_asked_for(fanin, old_kernel):
 
 
 @pytest.mark.parametrize(
-    ("name", "variable"),
-    [("BMv2", "FANIN_BMV2"), ("p4c", "FANIN_P4C")],
+    ("name", "variable", "option"),
+    [
+        ("BMv2", "FANIN_BMV2", "--switch bmv2 cannot run"),
+        ("p4c", "FANIN_P4C", "--compiler p4c cannot run"),
+    ],
 )
-def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable):
+def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable, option):
     text = fanin("doctor", **{variable: "/nowhere/tool -x"}).stdout
     said = found(text, name)
     assert said.startswith("–")
     assert "p4lang" in said
     assert name in text.splitlines()[-1]
-    assert "fanin diff need" in text.splitlines()[-1]
+    assert option in text.splitlines()[-1]
     assert variable in said
     assert "/nowhere/tool" in said
+
+
+def stand_in(folder, script):
+    program = folder / "stand in"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return f"'{program}' --option"
+
+
+@pytest.mark.parametrize("name", ["BMv2", "p4c"])
+def test_a_reference_tool_that_cannot_start_gets_no_tick(fanin, tmp_path, name):
+    variable = f"FANIN_{name.upper()}"
+    said = found(fanin("doctor", **{variable: stand_in(tmp_path, "echo 1.2.3; exit 127")}).stdout, name)
+    assert said.startswith("–")
+    assert f"{tmp_path / 'stand in'} does not start" in said
+    assert "--version fails" in said
+
+
+def test_the_options_of_a_reference_tool_belong_to_its_command(fanin, tmp_path):
+    command = stand_in(tmp_path, '[ "$*" = "--option --version" ] && echo 1.2.3')
+    assert found(fanin("doctor", FANIN_BMV2=command).stdout, "BMv2").startswith("✓ BMv2  1.2.3")
+
+
+def test_one_reference_tool_is_enough_for_diff(fanin, tmp_path):
+    here, elsewhere = stand_in(tmp_path, "echo 1.2.3"), "/nowhere/tool"
+    without_p4c = fanin("doctor", FANIN_BMV2=here, FANIN_P4C=elsewhere).stdout.splitlines()[-1]
+    assert "fanin runs here, without p4c: --compiler p4c cannot run; " in without_p4c
+    neither = fanin("doctor", FANIN_BMV2=elsewhere, FANIN_P4C=elsewhere).stdout.splitlines()[-1]
+    assert "--switch bmv2 cannot run, --compiler p4c cannot run, fanin diff has nothing to compare" in neither
 
 
 def test_a_demo_on_a_switch_that_is_not_there_says_how_to_get_it(fanin):

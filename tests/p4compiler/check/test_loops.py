@@ -28,12 +28,42 @@ STACK = HEADERS.replace("h_t h;", "h_t h; h_t[2] s;")
         ("for (bit<8> i in meta.y .. 2) { for (bit<8> j in i .. 2) { hdr.h.a += 1; } }", 6),
         ("for (int<8> i in -2 .. 1) { hdr.h.a += 1; }", 4),
         ("for (bit<8> i in 0 .. hdr.h.a + 2) { hdr.h.a += 1; }", 3),  # its end is computed once
+        # Each round sets the variable, whatever the body has made of it.
+        ("for (bit<8> i in 1 .. 5) { i = i + 1; hdr.h.a += i; }", 20),
+        ("for (bit<8> i in 1 .. 3) { i = 0; hdr.h.a += 1; }", 3),
+        ("for (bit<8> i in 1 .. 4) { i = 255; hdr.h.a += 1; }", 4),
+        ("for (bit<8> i in 1 .. 3) { bump(i); hdr.h.a += i; }", 9),
+        ("for (bit<8> i in 1 .. 3) { i = 9; continue; }", 0),
+        ("for (bit<8> i in 1 .. 3) { hdr.h.a += i; if (i == 2) { i = 0; break; } }", 3),
+        ("meta.y = 3; for (bit<8> i in 1 .. meta.y) { meta.y = 1; hdr.h.a += i; }", 6),
+        ("for (bit<8> i in 1 .. 2) { for (bit<8> i in 1 .. 3) { i = 7; hdr.h.a += 1; } i = 5; }", 6),
         ("for (bit<8> i in 0 .. 9) { if (i == 2) { continue; } if (i == 5) { break; } hdr.h.a += i; }", 8),
     ],
 )
 def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
-    engine = Engine.load(build(apply=f"{loop} standard_metadata.egress_spec = 1;").device_config())
+    declarations = HEADERS + "\nvoid bump(inout bit<8> n) { n = n + 1; }"
+    apply = f"{loop} standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(declarations=declarations, apply=apply).device_config())
     assert engine.process(0, bytes(8)) == [(1, bytes([total, *bytes(7)]))]
+
+
+@pytest.mark.parametrize(
+    ("loop", "total"),
+    [
+        ("for (e_t e in hdr.s) { if (e.isValid()) { hdr.c.n += e.v; } }", 3),
+        ("for (e_t e in hdr.s) { hdr.c.n += 1; e.setInvalid(); }", 3),  # its copy, not the stack's element
+        ("for (e_t e in hdr.s) { hdr.s[1].v = 9; if (e.isValid()) { hdr.c.n += e.v; } }", 3),
+        ("for (e_t e in hdr.s) { if (!e.isValid()) { break; } hdr.c.n += 16; }", 32),
+    ],
+)
+def test_loops_over_a_header_stack(build: Build, loop: str, total: int) -> None:
+    declarations = "header c_t { bit<8> n; } header e_t { bit<8> v; } struct headers { c_t c; e_t[3] s; }"
+    extract = "packet.extract(hdr.s.next);"
+    parser = f"state start {{ packet.extract(hdr.c); {extract} {extract} transition accept; }}"
+    apply = f"{loop} hdr.s.pop_front(3); standard_metadata.egress_spec = 1;"
+    compiled = build(declarations=declarations, parser=parser, apply=apply)
+    engine = Engine.load(compiled.device_config())
+    assert engine.process(0, bytes([0, 1, 2])) == [(1, bytes([total]))]
 
 
 # Mistakes
@@ -49,8 +79,10 @@ def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
         ({"apply": "break;"}, "break outside of a loop"),
         ({"apply": LOOP.format("") + "continue;"}, "continue outside of a loop"),
         ({"apply": "for (; meta.y; ) {}"}, "a condition is a bool, not bit<8>"),
-        ({"apply": "for (bool i in 0 .. 1) {}"}, "a value of type int stands where bool is needed"),
-        ({"apply": "for (h_t i in hdr.s) {}"}, "only loops over a range are supported"),
+        ({"apply": "for (bool i in 0 .. 1) {}"}, "a range is of bit<> or int<>, not of bool"),
+        ({"apply": "for (h_t i in hdr.h) {}"}, "a loop over h_t is not supported"),
+        ({"apply": "for (h_t i in meta.x) {}"}, "a loop over bit<16> is not supported"),
+        ({"apply": "for (bit<8> i in hdr.s) {}"}, "a value of type h_t stands where bit<8> is needed"),
         ({"apply": LOOP.format("") + "meta.y = i;"}, "there is no name 'i'"),
         ({"apply": "meta.y += meta.x;"}, "'+' cannot be applied to bit<8> and bit<16>"),
         ({"apply": "meta.flag += true;"}, "'+' cannot be applied to bool and bool"),

@@ -68,6 +68,12 @@ def test_a_table_applied_for_the_key_of_another(build: Build) -> None:
     assert warned(build(locals=tables + " actions = { NoAction; } }", apply="b.apply();")) == []
 
 
+def test_a_table_applied_in_an_argument(build: Build) -> None:
+    tables = """table a { actions = { NoAction; } } action set(in bit<8> n) { meta.y = n; }
+        table b { actions = { set(a.apply().hit ? 8w1 : 2); } default_action = set; }"""
+    assert warned(build(locals=tables, apply="b.apply();")) == []
+
+
 def test_what_is_unused_on_purpose(build: Build) -> None:
     locals_ = '@noWarn("unused") action a() {} @noWarn("unused") table t { actions = { NoAction; } }'
     assert warned(build(locals=locals_)) == []

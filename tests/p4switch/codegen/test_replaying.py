@@ -85,6 +85,7 @@ EGRESS = {
     "a header that comes": "hdr.absent.setValid(); hdr.absent.address = (bit<32>)standard.egress_rid;",
     "a register": "passed.write(0, (bit<32>)meta.kind);",
     "its length": "if (standard.packet_length > 100) { hdr.first.address = standard.packet_length; }",
+    "fewer bytes": "if (standard.egress_rid == 2) { truncate(7); }",
     "the time": "hdr.first.address = (bit<32>)standard.egress_global_timestamp;",
 }
 REPLICAS = (Replica(1, 1), Replica(2, 2), Replica(2, 3), Replica(3, 4))

@@ -21,10 +21,13 @@ struct headers_t {
     report_t report;
     work_t work;
 }
-struct metadata_t {
+struct pass_t {
     @field_list(1)
     bit<8> kept;
     bit<8> lost;
+}
+struct metadata_t {
+    pass_t pass;
 }
 
 parser P(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
@@ -43,8 +46,8 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         standard_metadata.egress_spec = 2;
         hdr.work.passes = hdr.work.passes + 1;
         if (standard_metadata.instance_type == 0) {
-            meta.kept = 0x11;
-            meta.lost = 0x22;
+            meta.pass.kept = 0x11;
+            meta.pass.lost = 0x22;
             if (hdr.work.what == 1) {
                 resubmit_preserving_field_list(1);
             } else if (hdr.work.what == 2) {
@@ -59,7 +62,7 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
                 mark_to_drop(standard_metadata);
             }
         } else {
-            hdr.work.kept = meta.kept + meta.lost;
+            hdr.work.kept = meta.pass.kept + meta.pass.lost;
         }
     }
 }
@@ -80,8 +83,8 @@ control Send(inout headers_t hdr, inout metadata_t meta, inout standard_metadata
             hdr.report.egress_port = (bit<8>)standard_metadata.egress_port;
             hdr.report.egress_rid = (bit<8>)standard_metadata.egress_rid;
             hdr.report.packet_length = (bit<8>)standard_metadata.packet_length;
-            hdr.report.kept = meta.kept;
-            hdr.report.lost = meta.lost;
+            hdr.report.kept = meta.pass.kept;
+            hdr.report.lost = meta.pass.lost;
         }
     }
 }

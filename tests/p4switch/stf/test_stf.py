@@ -72,6 +72,11 @@ def test_a_failed_assertion_fails_the_test(meters: bytes) -> None:
     [
         ("teleport 1", "line 1: unknown command 'teleport'"),
         ("packet 0 0g", "not the bytes of a packet"),
+        pytest.param(
+            f"packet 0 {'00' * 200_000}",
+            "line 1: this packet has 200000 bytes, at most 65600 are possible",
+            id="too long",
+        ),
         ("packet 0 012", "not the bytes of a packet"),
         ("expect x 01", "needs a port"),
         ("add t a:1", "add TABLE"),

@@ -22,6 +22,7 @@ LOGS = Path(tempfile.mkdtemp())
 class Tiny:
     """Runs tiny_switch.py, which knows the hosts of its leaf only."""
 
+    engine = "tiny"
     offload = False
 
     def __init__(self, topology: Topology) -> None:

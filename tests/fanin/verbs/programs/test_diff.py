@@ -10,12 +10,15 @@ import pytest
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
+import experiments.differential.compare as comparison
 from experiments.differential.client import session
 from experiments.differential.compare import compare
 from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
 from experiments.differential.packets import PacketSource
+from experiments.differential.switches import run
 from experiments.scenario.compilers import compile_program
 from experiments.scenario.tools import ToolMissingError
+from fanin.verbs.programs.diff import show
 from p4switch.p4runtime.device import Device
 from p4switch.p4runtime.server import P4RuntimeService, serve
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
@@ -130,7 +133,7 @@ def test_pairs_that_do_the_same_agree(verdicts, tmp_path):
     program = hub(tmp_path)
     made = verdicts(program, program, Entries([HOST]), [(1, TO_HOST)])
     assert made["p4c on ours"].outcome.outputs == [[(3, TO_HOST)]]
-    assert made["ours on ours"].difference is None
+    assert not made["ours on ours"].differences
     assert isinstance(made["p4c on BMv2"].cannot, ToolMissingError)
 
 
@@ -138,30 +141,96 @@ def test_another_output_is_found_by_its_packet(verdicts, tmp_path):
     one = hub(tmp_path)
     other = hub(tmp_path, extra="hdr.ethernet.type = hdr.ethernet.type | 1;")
     stranger = bytes(14) + b"stranger"
-    found = verdicts(one, other, Entries([HOST]), [(1, stranger), (2, TO_HOST)])["ours on ours"].difference
+    verdict = verdicts(one, other, Entries([HOST]), [(1, stranger), (2, TO_HOST)])["ours on ours"]
+    [found] = verdict.differences
     assert found.what.startswith("packet 2, 21 bytes on port 2")
     assert "differs from byte 13 on" in found.reference
     assert not found.undefined
-    for trace in found.traces:
+    for trace in verdict.traces:
         assert f"entry 0\n      action {HOST.action}(port=3)" in trace
         assert trace.endswith(f"=> 1 packet out: port 3 ({len(TO_HOST)} bytes)")
         assert "does not have" not in trace  # no port is open
-    assert ["ethernet.type = " in trace for trace in found.traces] == [False, True]
+    assert ["ethernet.type = " in trace for trace in verdict.traces] == [False, True]
+
+
+def test_whether_the_reference_varies_is_decided_packet_by_packet(verdicts, tmp_path, monkeypatch):
+    """As where the program puts a random number into one packet and is compiled wrongly for another."""
+    one, other = hub(tmp_path), hub(tmp_path, extra="hdr.ethernet.type = hdr.ethernet.type | 1;")
+    runs = iter(range(100))
+
+    def varying(engine, program, entries, packets, *, traced=False):
+        outcome = run(engine, program, entries, packets, traced=traced)
+        if program is one:
+            outcome.outputs[0][:] = [(3, bytes([next(runs)]))]
+        return outcome
+
+    monkeypatch.setattr(comparison, "run", varying)
+    verdict = verdicts(one, other, Entries([HOST]), [(1, TO_HOST), (2, TO_HOST), (3, bytes(14))])[
+        "ours on ours"
+    ]
+    assert [(found.what[:8], found.undefined) for found in verdict.differences] == [
+        ("packet 1", True),
+        ("packet 2", False),
+    ]
+    assert ["on packet 2:" in trace for trace in verdict.traces] == [True, True]
+
+
+def test_all_that_differs_is_counted_and_some_of_it_shown(verdicts, tmp_path, capsys):
+    one = hub(tmp_path)
+    other = hub(tmp_path, counted="2", extra="hdr.ethernet.type = hdr.ethernet.type | 1;")
+    verdict = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)] * 30)["ours on ours"]
+    show(verdict, most=4)
+    said = capsys.readouterr().out
+    assert said.startswith("ours on ours: DIFFERS (packets: 30, counters: 2)\n")
+    assert [number for number in range(1, 31) if f"\n  packet {number}, 21 bytes" in said] == [1, 2, 3, 4]
+    assert "  and 28 more: --show 32 prints all\n" in said
+    assert "varies between runs" not in said
+
+
+@pytest.mark.bmv2
+@pytest.mark.live
+def test_random_numbers_on_bmv2_do_not_excuse_its_checksums_of_truncated_packets(fanin, tmp_path):
+    """Packets from below port 4 get random numbers. The checksum of the others covers a payload that is cut."""
+    program = tmp_path / "hub.p4"
+    checksum = """
+control update(inout headers_t hdr, inout metadata_t meta) {
+    apply {
+        update_checksum_with_payload(
+            hdr.ethernet.source == 7, { hdr.ethernet.source }, hdr.ethernet.type, HashAlgorithm.csum16);
+    }
+}
+V1Switch("""
+    extra = """
+        standard.egress_spec = 1;
+        if (standard.ingress_port < 4) { random(hdr.ethernet.source, 8, 0xffffffffffff); }
+        else { hdr.ethernet.source = 7; truncate(20); }"""
+    text = HUB.replace("COUNTED", "1").replace("EXTRA", extra)
+    text = text.replace("egress(), none()", "egress(), update()").replace("V1Switch(", checksum)
+    program.write_text(text)
+    capture = tmp_path / "packets.pcap"
+    wrpcap(str(capture), [Ether(bytes(14) + bytes(range(60)))] * 3)
+    for port, said in (("1", "In 3 of these the reference varies"), ("5", "packet 3, 74 bytes on port 5")):
+        done = fanin("diff", str(program), "--packets", str(capture), "--port", port, "--show", "3")
+        assert done.returncode == 1
+        assert "ours on ours: DIFFERS (packets: 3)" in done.stdout
+        assert said in done.stdout
+        assert ("varies between runs" in done.stdout) == (port == "1")
 
 
 def test_another_port_is_found(verdicts, tmp_path):
     one, other = hub(tmp_path), hub(tmp_path, extra="standard.egress_spec = 5;")
-    found = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].difference
+    [found] = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].differences
     assert found.reference.startswith("port 3")
     assert found.other.startswith("port 5")
 
 
 def test_another_count_is_found(verdicts, tmp_path):
     one, other = hub(tmp_path), hub(tmp_path, counted="2")
-    found = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].difference
-    assert found.what == "counter ingress.arrivals[1]"
-    assert found.reference.startswith("1 packets")
-    assert found.other.startswith("0 packets")
+    first, second = verdicts(one, other, Entries([HOST]), [(1, TO_HOST)])["ours on ours"].differences
+    assert first.what == "counter ingress.arrivals[1]"
+    assert first.reference.startswith("1 packets")
+    assert first.other.startswith("0 packets")
+    assert second.what == "counter ingress.arrivals[2]"
 
 
 def test_an_entry_that_only_one_takes_is_found(verdicts, tmp_path):
@@ -172,7 +241,7 @@ def test_an_entry_that_only_one_takes_is_found(verdicts, tmp_path):
     )
     other = compile_program(small, "embedded")
     second = TableEntry(HOST.table, {"hdr.ethernet.destination": 2}, HOST.action, {"port": 4})
-    found = verdicts(one, other, Entries([HOST, second]), [(1, TO_HOST)])["ours on ours"].difference
+    [found] = verdicts(one, other, Entries([HOST, second]), [(1, TO_HOST)])["ours on ours"].differences
     assert "'hdr.ethernet.destination': 2" in found.what
     assert (found.reference, found.other) == ("taken", "refused")
 

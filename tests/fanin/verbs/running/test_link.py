@@ -81,8 +81,8 @@ def test_what_cannot_be_is_said_in_one_line(
 
 def test_each_direction_is_emulated_where_it_is_sent_or_at_the_host_s_leaf(tmp_path: Path) -> None:
     switches = {
-        "leaf1": RunningSwitch(1, 9559, {1: "h1", 2: "spine1"}),
-        "spine1": RunningSwitch(2, 9560, {1: "leaf1"}),
+        "leaf1": RunningSwitch(1, 9559, "embedded", {1: "h1", 2: "spine1"}),
+        "spine1": RunningSwitch(2, 9560, "embedded", {1: "leaf1"}),
     }
     network = RunningNetwork(Run(tmp_path), switches, {"h1": RunningHost(5, "10.1.0.1")})
 

@@ -51,7 +51,12 @@ def test_networks_are_listed_with_what_runs_on_their_hosts(up: Up, fanin: Any, l
     assert 0 < network["seconds"] < 24 * 3600
     assert network["command"][-2:] == ["--logs", str(up.folder / "logs")]
     assert network["switches"] == {
-        "leaf1": {"device_id": 1, "grpc_port": 9559, "neighbours": {"1": "h1", "2": "h2"}}
+        "leaf1": {
+            "device_id": 1,
+            "grpc_port": 9559,
+            "engine": "embedded",
+            "neighbours": {"1": "h1", "2": "h2"},
+        }
     }
     h1, h2 = network["hosts"]["h1"], network["hosts"]["h2"]
     assert (h1["ip"], h2) == ("10.1.0.1", {"ip": "10.1.0.2", "processes": []})

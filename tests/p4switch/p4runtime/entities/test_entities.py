@@ -353,6 +353,13 @@ def test_clones_are_cut_to_the_length_of_their_session(primary, device, what):
     assert leaving() == [(2, 12), (3, 12)]
 
 
+def test_a_clone_that_recirculates_keeps_the_length_of_its_session(primary, device):
+    primary.set_pipeline(compiled(TESTS / "stf/truncation.p4").config)
+    primary.insert(session(5, (3, 0), packet_length_bytes=6))
+    left = device.pipeline.engine.process(1, bytes.fromhex("ffff0600 aabbccdd"))
+    assert sorted(packet.hex() for _, packet in left) == ["ffff0602aabb", "ffff0602aabbccdd"]
+
+
 def test_the_class_of_service_of_clones(entities):
     """It needs a queue of that priority."""
     switch = Device({}, None, 511, priority_queues=4)

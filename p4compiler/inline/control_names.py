@@ -1,0 +1,65 @@
+"""The control plane's names of a flat program: no two objects of one kind may have the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from p4compiler import ir, types
+from p4compiler.dump.typed import of_action
+from p4compiler.source import Reporter, error
+
+# By extern. BMv2 finds direct and indirect ones by name alike, and P4Info gives profiles and selectors one kind.
+_KINDS = {
+    "counter": "counter",
+    "direct_counter": "counter",
+    "meter": "meter",
+    "direct_meter": "meter",
+    "register": "register",
+    "action_profile": "action profile",
+    "action_selector": "action profile",
+}
+
+
+def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
+    """Check that the control plane can tell all objects of a kind apart.
+
+    Actions that do the same are one action to it, wherever they are written: P4_14 programs that p4c translates have
+    such copies in ingress and egress.
+
+    Raises:
+        CompileError: Two have the same name; every such pair is reported, with both places.
+    """
+    found: dict[tuple[str, str], ir.Declared | ir.ValueSet] = {}
+    for kind, declared in _named(program):
+        first = found.setdefault((kind, declared.name), declared)
+        if first is declared or (
+            isinstance(first, ir.Action) and isinstance(declared, ir.Action) and _alike(first, declared)
+        ):
+            continue
+        message = f"two {kind}s are called '{declared.name}' in the control plane"
+        hint = f'give one of them another name: @name("...") before the {kind}'
+        if first.span == declared.span:
+            hint = "its control has several instances: leave out the dot in @name, so that each has its own"
+        reporter.add(error(declared.span, message, hint, other=first.span))
+    reporter.check()
+
+
+def _alike(one: ir.Action, other: ir.Action) -> bool:
+    """Whether both are written out from one declaration, or take and do the same."""
+    texts = ([line.partition("  // ")[0] for line in of_action(action)] for action in (one, other))
+    return one.span == other.span or next(texts) == next(texts)
+
+
+def _named(program: ir.FlatProgram) -> Iterator[tuple[str, ir.Declared | ir.ValueSet]]:
+    """All objects that the control plane sees, with their kinds."""
+    declared = [*program.instances, *(d for block in program.blocks.values() for d in block.declared)]
+    for d in declared:
+        match d:
+            case ir.Table():
+                yield "table", d
+            case ir.Action():
+                yield "action", d
+            case ir.Instance(type=types.ExternInstance(extern=extern)) if extern.name in _KINDS:
+                yield _KINDS[extern.name], d
+    for value_set in program.blocks[ir.Role.PARSER].value_sets:
+        yield "value set", value_set
