@@ -20,7 +20,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
     @name("e0") register<bit<8>>(CELLS) e0_register;
     @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
-    @name("tag") register<bit<7>>(CELLS) tag_register;
+    @name("call") register<bit<32>>(CELLS) call_register;
     @name("congested") register<bit<1>>(CELLS) congested_register;
     ValueBlock() block_0;
     ValueBlock() block_1;
@@ -52,7 +52,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<1> stored_saturated = 0;
     bit<8> stored_e0 = 0;
     bit<1> stored_not_quantizable = 0;
-    bit<7> stored_tag = 0;
+    bit<32> stored_call = 0;
     bit<1> stored_congested = 0;
     bit<32> overflow = 0;
     bit<2> operation = OPERATION_LOAD;
@@ -108,7 +108,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         saturated_register.read(stored_saturated, cell);
         e0_register.read(stored_e0, cell);
         not_quantizable_register.read(stored_not_quantizable, cell);
-        tag_register.read(stored_tag, cell);
+        call_register.read(stored_call, cell);
         congested_register.read(stored_congested, cell);
     }
     action write_cell() {
@@ -120,7 +120,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         saturated_register.write(cell, hdr.switchml.saturated);
         e0_register.write(cell, (bit<8>)hdr.exponents.e0);
         not_quantizable_register.write(cell, hdr.exponents.not_quantizable);
-        tag_register.write(cell, hdr.exponents.tag);
+        call_register.write(cell, hdr.call.call);
         congested_register.write(cell, (bit<1>)(hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED));
     }
 
@@ -192,7 +192,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 // The parent's result replaces this switch's part.
                 if (stored_lease != hdr.switchml.lease || stored_chunk != hdr.switchml.chunk || done == 1) {
                     meta.reason = REASON_STALE_RESULT;
-                } else if (stored_tag != hdr.exponents.tag) {
+                } else if (stored_call != hdr.call.call) {
                     meta.reason = REASON_MISMATCH;
                 } else if (stored_size != hdr.switchml.size) {
                     meta.reason = REASON_BAD_SIZE;
@@ -216,7 +216,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             } else if (stored_chunk > hdr.switchml.chunk) {
                 // Rule 3. Without the chunk number this late duplicate would be added to another chunk's sum.
                 meta.reason = REASON_OLD_CHUNK;
-            } else if (stored_tag != hdr.exponents.tag) {
+            } else if (stored_call != hdr.call.call) {
                 // Rule 4.
                 meta.reason = REASON_MISMATCH;
             } else if (stored_size != hdr.switchml.size) {

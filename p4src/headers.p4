@@ -1,4 +1,4 @@
-// The packet: Ethernet / IPv4 / UDP / SwitchML / exponents / one or four blocks of 64 values.
+// The packet: Ethernet / IPv4 / UDP / SwitchML / exponents / call / one or four blocks of 64 values.
 
 #ifndef FANIN_HEADERS_P4
 #define FANIN_HEADERS_P4
@@ -65,8 +65,8 @@ header udp_t {
 
 // UDP ports 0xBEE0 to 0xBEEF, and the lengths of a datagram with its header.
 #define AGGREGATION_PORTS 0xBEE0 &&& 0xFFF0
-#define UDP_LENGTH_64 274
-#define UDP_LENGTH_256 1042
+#define UDP_LENGTH_64 278
+#define UDP_LENGTH_256 1046
 
 const bit<4> MSG_UPDATE = 0; // from a worker, or from a switch to its parent
 const bit<4> MSG_RESULT = 1; // down the tree
@@ -84,13 +84,17 @@ header switchml_t {
     bit<15> slot;
 }
 
-// Of the block announced (docs/protocol.md). e0: its signed exponent, of which the switch keeps the largest. SwitchML's
-// e1 is spare: its top bit says that some worker cannot quantize the block; the rest tells all-reduces apart, and what
-// differs in it is never added up.
+// The exponents of the block that the packet announces (docs/protocol.md). The switch keeps the largest e0. The top bit of
+// e1 says that some worker cannot quantize the block.
 header exponents_t {
     int<8> e0;
     bit<1> not_quantizable;
-    bit<7> tag;
+    bit<7> unused;
+}
+
+// Which call the packet belongs to. SwitchML's packets have no such field. The switch never adds packets that differ in it.
+header call_t {
+    bit<32> call;
 }
 
 #define VALUE(i) int<32> v##i;
@@ -106,6 +110,7 @@ struct headers_t {
     udp_t udp;
     switchml_t switchml;
     exponents_t exponents;
+    call_t call;
     values_t values_0;
     values_t values_1;
     values_t values_2;

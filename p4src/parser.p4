@@ -55,6 +55,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
     state values_64 {
         packet.extract(hdr.switchml);
         packet.extract(hdr.exponents);
+        packet.extract(hdr.call);
         packet.extract(hdr.values_0);
         transition accept;
     }
@@ -62,6 +63,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
     state values_256 {
         packet.extract(hdr.switchml);
         packet.extract(hdr.exponents);
+        packet.extract(hdr.call);
         packet.extract(hdr.values_0);
         packet.extract(hdr.values_1);
         packet.extract(hdr.values_2);
@@ -79,7 +81,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
                    hdr.udp.source_port, hdr.udp.destination_port, hdr.udp.length, \
                    hdr.switchml.msg_type, hdr.switchml.saturated, hdr.switchml.size, hdr.switchml.lease, \
                    hdr.switchml.chunk, hdr.switchml.version, hdr.switchml.slot, \
-                   hdr.exponents.e0, hdr.exponents.not_quantizable, hdr.exponents.tag
+                   hdr.exponents.e0, hdr.exponents.not_quantizable, hdr.exponents.unused, hdr.call.call
 #define VALUE_0(i) , hdr.values_0.v##i
 #define VALUE_1(i) , hdr.values_1.v##i
 #define VALUE_2(i) , hdr.values_2.v##i
@@ -122,6 +124,7 @@ control deparse(packet_out packet, in headers_t hdr) {
         packet.emit(hdr.udp);
         packet.emit(hdr.switchml);
         packet.emit(hdr.exponents);
+        packet.emit(hdr.call);
         packet.emit(hdr.values_0);
         packet.emit(hdr.values_1);
         packet.emit(hdr.values_2);

@@ -15,12 +15,23 @@ _BITS = 15  # of a digit: the sum over quantization.MAX_WORKERS fits int32
 
 
 class Agreement:
-    """The numbers that one worker has: elements of the vector, what for (`call`), and of its lease the rest.
+    """The numbers that one worker has: of its call, and of its lease.
 
-    digits: int32 [DIGITS], what it sends.
+    Attributes:
+        digits: What it sends, int32 [DIGITS].
+
+    Args:
+        elements: Length of the vector.
+        call: What the vector is summed for, in words.
+        number: How many calls of the lease have come before.
+        workers: Workers of the lease.
+        values: Values in a packet.
+        window: Chunks in flight.
     """
 
-    def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
+    def __init__(
+        self, elements: int, call: str = "", number: int = 0, *, workers: int, values: int, window: int
+    ) -> None:
         self._workers = workers
         self._call = call
         self._numbers = (
@@ -28,6 +39,7 @@ class Agreement:
             ("window", window, 2),
             ("values in a packet", values, 1),
             ("workers", workers, 2),
+            ("calls before", number % (1 << 2 * _BITS), 2),
             (_CALL, crc32(call.encode()) >> 2, 2),
         )
         mask = (1 << _BITS) - 1

@@ -138,7 +138,6 @@ class Worker:
         self._tensors: dict[
             tuple[int, str], Tensor
         ] = {}  # by length and call: those that know what to expect
-        self._cached = 0  # how many that have been so far
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
         self._to_send: list[NDArray[np.int64]] = []
@@ -177,12 +176,19 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
-        self.begin(Buffers(*collective.flat(x, out)), now, call)
+        try:
+            buffers = Buffers(*collective.flat(x, out))
+        except (TypeError, ValueError):
+            self._state.progress.calls += 1  # see begin()
+            raise
+        self.begin(buffers, now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def begin(self, buffers: Buffers, now: float, call: str) -> None:
         """As start(), of what is flat, and has been checked (collective.py)."""
         lease, progress = self.lease, self._state.progress
+        # A call that is refused has its number all the same: what follows it here must not meet what others still do.
+        progress.calls += 1
         if progress.missing:
             raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
         before = self._tensor, self._output, self._result
@@ -233,8 +239,8 @@ class Worker:
         return stage
 
     def _make_tensor(self, elements: int, call: str) -> Tensor:
-        lease = self.lease
-        return Tensor(elements, call, workers=lease.workers, values=lease.values, window=lease.window)
+        lease, number = self.lease, self._state.progress.calls
+        return Tensor(elements, call, number, workers=lease.workers, values=lease.values, window=lease.window)
 
     @property
     def finished(self) -> bool:
@@ -253,8 +259,10 @@ class Worker:
         result, self._result = self._result, None
         if self._tensor:
             self._engine.finish()
-            if not self._tensor.delayed:
-                self._remember(self._tensor)
+            if self._tensor.finish():
+                self._tensors[self._tensor.elements, self._tensor.call] = self._tensor
+                if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
+                    del self._tensors[next(iter(self._tensors))]
         self._statistics.all_reduces += 1
         before, self._saturated_before = self._saturated_before, self._state.totals.saturated
         saturated = self._saturated_before - before
@@ -264,14 +272,6 @@ class Worker:
                 f"{self._statistics.all_reduces} saturated; do all workers count {self.lease.workers} workers?"
             )
         return result
-
-    def _remember(self, tensor: Tensor) -> None:
-        # All workers number the lengths alike; of those remembered together no two have the same tag.
-        if tensor.finish(tag=1 + self._cached % scaling.MAX_CACHED_LENGTHS):
-            self._cached += 1
-            self._tensors[tensor.elements, tensor.call] = tensor
-            if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
-                del self._tensors[next(iter(self._tensors))]
 
     def error_bound(self) -> NDArray[np.float64]:
         """Bound of |result - exact sum| for each element of the last result, flat [elements] (see quantization.py)."""

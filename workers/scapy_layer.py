@@ -12,6 +12,7 @@ from scapy.fields import (
     IntField,
     SignedByteField,
     SignedIntField,
+    XIntField,
 )
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers
@@ -38,7 +39,8 @@ class SwitchML(Packet):
         BitField("slot", 0, 15),
         SignedByteField("e0", 0),
         BitField("not_quantizable", 0, 1),
-        BitField("tag", 0, 7),
+        BitField("unused", 0, 7),
+        XIntField("call", 0),
         FieldListField(
             "values",
             [],

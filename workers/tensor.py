@@ -11,6 +11,7 @@ the sum does not count, and once all are known chunk B + j carries the j-th such
 """
 
 import ctypes
+from hashlib import sha256
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,36 +31,48 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor(ctypes.Structure):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
-    call: what for, in words that all workers must have alike. expected: exponents by block; None where there are more
-    blocks than the window has slots. delayed: whether the first chunks carry values scaled for those. tag: in every
-    packet; each length and call that may be delayed has one of its own. most_chunks: how many a vector has if nothing
-    is as expected. Laid out for native.c.
+    Laid out for native.c.
+
+    Attributes:
+        call: What the vectors are summed for, in words that all workers must have alike.
+        expected: Exponents by block; None where there are more blocks than the window has slots.
+        delayed: Whether the first chunks carry values, scaled for the expected exponents.
+        signature: A hash of all that the workers must have alike. Added to the call's number it is in every packet.
+        most_chunks: How many chunks a vector has if no exponent is as expected.
     """
 
     _fields_ = (
         ("_expected", ctypes.c_void_p),
         ("_agreement", ctypes.c_void_p),
         ("delayed", ctypes.c_int64),
-        ("tag", ctypes.c_int64),
+        ("signature", ctypes.c_int64),
         ("most_chunks", ctypes.c_int64),
     )
     delayed: int
-    tag: int
+    signature: int
     most_chunks: int
 
-    def __init__(self, elements: int, call: str = "", *, workers: int, values: int, window: int) -> None:
+    def __init__(
+        self, elements: int, call: str = "", number: int = 0, *, workers: int, values: int, window: int
+    ) -> None:
         super().__init__()
         self.elements = elements
         self.call = call
         self.workers = workers
         self.values = values
+        self.window = window
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
         self.most_chunks = self.blocks + self.lead
         self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
-        self.agreement = Agreement(elements, call, workers=workers, values=values, window=window)
+        self.agreement = Agreement(elements, call, number, workers=workers, values=values, window=window)
         self._expected = None if self.expected is None else self.expected.ctypes.data
         self._agreement = self.agreement.digits.ctypes.data
+        self._sign()
+
+    def _sign(self) -> None:
+        alike = (self.call, self.elements, self.workers, self.values, self.window, bool(self.delayed))
+        self.signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
 
     @property
     def bare(self) -> int:
@@ -71,14 +84,16 @@ class Tensor(ctypes.Structure):
         """How many chunks the next vector has if all is as expected."""
         return self.blocks + self.bare
 
-    def finish(self, tag: int) -> bool:
-        """Every chunk has been read; the next vector is expected to be like this one.
+    def finish(self) -> bool:
+        """Expect the next vector to be like this one, of which every chunk has been read.
 
-        Whether it can be delayed from now on, under `tag`.
+        Returns:
+            Whether it is delayed from now on.
         """
         if self.delayed or self.expected is None:
             return False
-        self.delayed, self.tag = True, tag
+        self.delayed = True
+        self._sign()
         return True
 
     def error_bound(self, factors: NDArray[np.float64], total: NDArray[np.float32]) -> NDArray[np.float64]:

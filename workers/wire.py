@@ -19,10 +19,12 @@ SIZES = {64: 1, 256: 3}
 _MSG_TYPE_SHIFT = 4
 SATURATED = 0x08
 
-# e1: not_quantizable:1, tag:7. Some worker's block announced here cannot be quantized, so its sum is NaN; what differs
-# in its tag is never added up.
+# e1: not_quantizable:1, unused:7. Some worker cannot quantize the block that is announced here: its sum is NaN.
 NOT_QUANTIZABLE = 0x80
-MAX_TAG = 0x7F
+
+# call: never added to what has another one. The first chunk has NO_CALL where it carries an agreement (agreement.py).
+CALLS = 1 << 32
+NO_CALL = 0
 
 # pool_index: version:1, slot:15.
 VERSION_SHIFT = 15
@@ -39,6 +41,7 @@ _HEADER_FIELDS = (
     ("pool_index", ">u2"),
     ("e0", "i1"),
     ("e1", "u1"),
+    ("call", ">u4"),
 )
 HEADER = np.dtype(list(_HEADER_FIELDS))
 
@@ -55,7 +58,7 @@ def packet_dtype(values: int) -> np.dtype[np.void]:
     return np.dtype([*_HEADER_FIELDS, ("values", ">i4", (values,))])
 
 
-# Number of values by the size of a datagram in bytes: 266 and 1034.
+# Number of values by the size of a datagram in bytes: 270 and 1038.
 VALUES = {packet_dtype(values).itemsize: values for values in SIZES}
 
 
@@ -72,7 +75,7 @@ def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np
 
 
 def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
-    """View [m, 266] or [m, 1034] bytes as m packets, without a copy.
+    """View [m, 270] or [m, 1038] bytes as m packets, without a copy.
 
     Raises:
         ValueError: datagrams of another size, which are no packets.

@@ -53,7 +53,7 @@ SILENCE = 120.0  # seconds
 _BARRIERS = 20
 _BURST = 1.1  # of its rate: more than that a link only takes for a moment, when its bucket is full
 _TCP_PORTS = {"ring": 5001, "gloo": 5101}
-EFFICIENCY = 1024 / 1100  # of a packet's bytes on the wire, the values
+EFFICIENCY = 1024 / 1104  # of a packet's bytes on the wire, the values
 
 
 class BenchError(RuntimeError):

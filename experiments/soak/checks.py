@@ -217,7 +217,8 @@ def _wrong(rank: int, step: int, wrong: NDArray[np.intp]) -> str:
 
 
 def _mismatched(work: Work, step: int, steps: int) -> bool:
-    return bool(work.mismatch) and (work.mismatch != "elements" or step == steps - 1)
+    last = {"elements": 1, "refused": 1, "order": 2}.get(work.mismatch, steps)
+    return bool(work.mismatch) and step >= steps - last
 
 
 def _check_ends(

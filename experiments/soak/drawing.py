@@ -279,9 +279,14 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
         lost = (Restart(draw.randrange(switches), draw.uniform(0, 1e-2)) for _ in range(times))
         scenario = replace(scenario, registers_lost=tuple(lost), restarts=())
     elif kind == "mismatch" and scenario.jobs[0].workers > 1:
-        of = draw.choice(("elements", "window", "values", "workers"))
+        of = draw.choice(("elements", "window", "values", "workers", "refused", "order"))
         # Workers that count only themselves would not notice.
         odd = replace(scenario.jobs[0], mismatch=of, overflow=False)
+        if of in ("refused", "order"):
+            # Of lengths that were summed before, so that the first packets carry values.
+            most = odd.values * draw.randint(1, odd.window)
+            one, other = draw.sample(range(most - odd.values + 1, most + 1), 2)
+            odd = replace(odd, elements=(one, other) * draw.randint(2, 3))
         scenario = replace(scenario, jobs=(odd, *scenario.jobs[1:]), restarts=())
     jobs = scenario.jobs
     if not (scenario.regrants or scenario.restarts):  # which start over with the inputs

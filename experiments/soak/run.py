@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -155,6 +157,8 @@ def _begin(
     given = [[x.copy() for x in of_step] for of_step in vectors]
     if work.mismatch == "elements":
         given[-1][0] = given[-1][0][:-1] if len(given[-1][0]) > 1 else given[-1][0].repeat(2)
+    if work.mismatch == "order":
+        given[-2][0], given[-1][0] = given[-1][0], given[-2][0]
     make = partial(_with_mismatch, work, make_worker) if work.mismatch else make_worker
     fabric.to_come -= 1
     begins = [now + start for start in starts]
@@ -224,13 +228,31 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
 
 
 def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> AnyWorker:
-    """Rank 0 has another window, other packets or another number of workers."""
+    """Make a worker; rank 0 has another window, other packets or another number of workers, or refuses a call."""
     if lease.rank == 0:
         other = {
-            "elements": {},
             "window": {"window": lease.window + 1 if lease.window == 1 else lease.window - 1},
             "values": {"values": 320 - lease.values},
             "workers": {"workers": lease.workers + 1},
-        }[work.mismatch]
+        }.get(work.mismatch, {})
         lease = replace(lease, **other)
-    return make_worker(lease, recovery)
+    worker = make_worker(lease, recovery)
+    if lease.rank == 0 and work.mismatch == "refused":
+        assert isinstance(worker, Worker)
+        worker.start = partial(_start_the_last_after_a_refused_call, worker, worker.start, len(work.elements))  # type: ignore[method-assign]
+    return worker
+
+
+def _start_the_last_after_a_refused_call(
+    worker: Worker,
+    start: Callable[..., None],
+    calls: int,
+    x: Vector,
+    now: float,
+    *others: Any,
+    **options: Any,
+) -> None:
+    if worker.statistics.all_reduces == calls - 1:
+        with suppress(TypeError):
+            start(x.astype(np.int32), now)
+    start(x, now, *others, **options)

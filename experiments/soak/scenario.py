@@ -22,7 +22,7 @@ from workers.values.compression import Compressor
 
 LINKS = LinkProperties(delay=2e-6)
 RECOVERY = Recovery(initial_rto=2e-3, min_rto=5e-4, max_rto=2e-2, give_up=10.0)
-LONGEST_FRAME = 1076
+LONGEST_FRAME = 1080
 
 
 class _Brief:
@@ -100,7 +100,8 @@ class Work(_Brief):
 
     skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
     of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
-    `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers.
+    `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers; "refused": it
+    refuses a call before the last one; "order": it makes the last two in the other order.
     algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
     shards: of a parameter server; None: one on every worker.
     compression: of a ring, which then gathers what it leaves of each vector. priority: of its packets, 0 to 7.

@@ -51,7 +51,7 @@ from workers.tensor import Tensor
 
 _SESSIONS = 1 << 16  # of groups of hosts: more than there are jobs
 
-_LONGEST_FRAME = HEADERS + max(1034, HEADER_BYTES + PAYLOAD)
+_LONGEST_FRAME = HEADERS + max(1038, HEADER_BYTES + PAYLOAD)
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:

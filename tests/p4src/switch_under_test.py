@@ -47,21 +47,22 @@ class Message:
     chunk: int = 1
     version: int = 0
     slot: int = BASE
-    exponents: tuple[int, int] = (0, 0)  # the second: not_quantizable (0x80) and tag
+    exponents: tuple[int, int] = (0, 0)  # the second: not_quantizable (0x80)
+    call: int = 0
 
     def encode(self) -> bytes:
         size = SIZES[len(self.values)] if self.size is None else self.size
         head = (self.type << 4) | (self.saturated << 3) | size
         pool_index = self.version << 15 | self.slot
         return struct.pack(">BBIH", head, self.lease, self.chunk, pool_index) + struct.pack(
-            f">bB{len(self.values)}i", *self.exponents, *self.values
+            f">bBI{len(self.values)}i", *self.exponents, self.call, *self.values
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Message:
         head, lease, chunk, pool_index = struct.unpack_from(">BBIH", data)
-        exponents = struct.unpack_from(">bB", data, 8)
-        values = struct.unpack_from(f">{(len(data) - 10) // 4}i", data, 10)
+        *exponents, call = struct.unpack_from(">bBI", data, 8)
+        values = struct.unpack_from(f">{(len(data) - 14) // 4}i", data, 14)
         return cls(
             values,
             head >> 4,
@@ -71,7 +72,8 @@ class Message:
             chunk,
             pool_index >> 15,
             pool_index & 0x7FFF,
-            exponents,
+            (exponents[0], exponents[1]),
+            call,
         )
 
 

@@ -87,10 +87,10 @@ class TestRoot:
         self, switch: SwitchUnderTest, first: int, second: int
     ) -> None:
         one, two = switch.join(2)
-        switch.send(one, Message(block(0), exponents=(0, first | 5)))
-        result = Message(block(0), RESULT, size=1, exponents=(0, 0x80 | 5))
-        assert {m for _, m in switch.send(two, Message(block(0), exponents=(0, second | 5)))} == {result}
-        assert switch.send(one, Message(block(0), exponents=(0, first | 5))) == [(one.port, result)]
+        switch.send(one, Message(block(0), exponents=(0, first)))
+        result = Message(block(0), RESULT, size=1, exponents=(0, 0x80))
+        assert {m for _, m in switch.send(two, Message(block(0), exponents=(0, second)))} == {result}
+        assert switch.send(one, Message(block(0), exponents=(0, first))) == [(one.port, result)]
 
     def test_one_child_is_answered_at_once(self, switch: SwitchUnderTest) -> None:
         (only,) = switch.join(1)
@@ -308,27 +308,34 @@ class TestLostRegisters:
 
 
 class TestMismatch:
-    """The workers have called with different vectors: their tags differ, and nothing is added up."""
+    """The workers make different calls: what their packets say of the call differs, and nothing is added up."""
 
-    def test_another_tag_is_never_added(self, switch: SwitchUnderTest) -> None:
+    def test_what_is_of_another_call_is_never_added(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)
-        switch.send(one, Message(block(1), exponents=(0, 1)))
-        assert switch.send(two, Message(block(2), exponents=(0, 2))) == []
+        switch.send(one, Message(block(1), call=1))
+        assert switch.send(two, Message(block(2), call=2)) == []
         assert switch.drops() == {"MISMATCH": 1}
-        assert switch.send(two, Message(block(2), exponents=(0, 1)))[0][1].values == block(3)
+        assert switch.send(two, Message(block(2), call=1))[0][1].values == block(3)
+
+    @pytest.mark.parametrize("bit", range(32))
+    def test_every_bit_of_the_call_counts(self, switch: SwitchUnderTest, bit: int) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1), call=0x12345678))
+        assert switch.send(two, Message(block(2), call=0x12345678 ^ 1 << bit)) == []
+        assert switch.drops() == {"MISMATCH": 1}
 
     def test_nor_does_it_get_another_ones_result(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2)
         for child in (one, two):
-            switch.send(child, Message(block(1), exponents=(0, 1)))
-        assert switch.send(two, Message(block(1), exponents=(0, 2))) == []
+            switch.send(child, Message(block(1), call=1))
+        assert switch.send(two, Message(block(1), call=2)) == []
         assert switch.drops() == {"MISMATCH": 1}
 
-    def test_a_result_of_another_tag_is_not_passed_down(self, switch: SwitchUnderTest) -> None:
+    def test_a_result_of_another_call_is_not_passed_down(self, switch: SwitchUnderTest) -> None:
         one, two = switch.join(2, root=False)
         for child in (one, two):
-            switch.send(child, Message(block(1), exponents=(0, 1)))
-        assert switch.send_from_parent(Message(block(2), RESULT, exponents=(0, 2))) == []
+            switch.send(child, Message(block(1), call=1))
+        assert switch.send_from_parent(Message(block(2), RESULT, call=2)) == []
         assert switch.drops() == {"MISMATCH": 1}
 
 
@@ -338,7 +345,7 @@ class TestOrdinaryTraffic:
     NEXT = "02:00:00:00:01:63"
 
     @pytest.mark.parametrize("port", [0xBEE0, 0xBEE7, 0xBEEF])
-    @pytest.mark.parametrize("length", [0, 8, 100, 266, 1034, 1400])
+    @pytest.mark.parametrize("length", [0, 8, 100, 270, 1038, 1400])
     def test_it_passes_unchanged(self, switch: SwitchUnderTest, length: int, port: int) -> None:
         one, _ = switch.join(2)
         switch.route("10.0.0.99", 32, "forward", mac(self.NEXT), 5)

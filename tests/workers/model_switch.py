@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 UPDATE, RESULT = 0, 1
-HEADER = struct.Struct(">BBIHbB")
+HEADER = struct.Struct(">BBIHbBI")
 NOT_QUANTIZABLE = 0x80
 VALUES = {1: 64, 3: 256}
 LIMIT = 2**31
@@ -28,11 +28,12 @@ class Packet:
     slot: int
     e0: int
     e1: int
+    call: int
     values: tuple[int, ...]
 
     @classmethod
     def decode(cls, datagram: bytes) -> "Packet":
-        first, lease, chunk, pool_index, e0, e1 = HEADER.unpack_from(datagram)
+        first, lease, chunk, pool_index, e0, e1, call = HEADER.unpack_from(datagram)
         size = first & 7
         assert len(datagram) == HEADER.size + 4 * VALUES[size]
         values = struct.unpack_from(f">{VALUES[size]}i", datagram, HEADER.size)
@@ -46,12 +47,14 @@ class Packet:
             pool_index & 0x7FFF,
             e0,
             e1,
+            call,
             values,
         )
 
     def encode(self) -> bytes:
         first = self.msg_type << 4 | self.saturated << 3 | self.size
-        header = HEADER.pack(first, self.lease, self.chunk, self.version << 15 | self.slot, self.e0, self.e1)
+        index = self.version << 15 | self.slot
+        header = HEADER.pack(first, self.lease, self.chunk, index, self.e0, self.e1, self.call)
         return header + struct.pack(f">{len(self.values)}i", *self.values)
 
     def plus(self, other: "Packet") -> "Packet":
@@ -105,7 +108,7 @@ class ModelSwitch:
             self.cells[key] = cell = Cell(packet, {port})
         elif cell.packet.chunk > packet.chunk:
             return self.drop("old chunk")
-        elif cell.packet.e1 & ~NOT_QUANTIZABLE != packet.e1 & ~NOT_QUANTIZABLE:
+        elif cell.packet.call != packet.call:
             return self.drop("mismatch")
         elif cell.packet.size != packet.size:
             return self.drop("bad size")
@@ -132,7 +135,7 @@ class ModelSwitch:
         cell = self.cells.get((packet.slot, packet.version))
         if cell is None or cell.packet.chunk != packet.chunk or cell.done:
             return self.drop("stale result")
-        if cell.packet.e1 & ~NOT_QUANTIZABLE != packet.e1 & ~NOT_QUANTIZABLE:
+        if cell.packet.call != packet.call:
             return self.drop("mismatch")
         cell.packet, cell.done = packet, True
         return self.multicast(packet)

@@ -27,7 +27,7 @@ def packets(count: int = 1, values: int = 64, msg_type: int = wire.UPDATE) -> np
     batch["lease"] = 7
     batch["tsi"] = 1000 + np.arange(count)
     batch["pool_index"] = wire.pool_index(np.arange(count) + 3, 16, 2)
-    batch["e0"], batch["e1"] = -126, 0x80 | 127
+    batch["e0"], batch["e1"], batch["call"] = -126, 0x80, 0xC0FFEE
     batch["values"] = np.arange(values) - 5
     return batch
 
@@ -41,7 +41,7 @@ def test_scapy_reads_what_a_worker_sends(values):
     packet = Ether(bytes(frame(packets(values=values).tobytes())))[SwitchML]
     assert (packet.msg_type, packet.saturated, packet.size) == (wire.UPDATE, 1, wire.SIZES[values])
     assert (packet.job_number, packet.tsi, packet.version, packet.slot) == (7, 1000, 1, 17)
-    assert (packet.e0, packet.not_quantizable, packet.tag) == (-126, 1, 127)
+    assert (packet.e0, packet.not_quantizable, packet.call) == (-126, 1, 0xC0FFEE)
     assert packet.values == list(range(-5, values - 5))
 
 
@@ -105,7 +105,11 @@ def test_wireshark_reads_what_a_worker_sends(dissect, values):
         "tsi": "1000",
         "slot": "17",
     }
-    assert [shown[f"switchml.{name}"] for name in ("e0", "not_quantizable", "tag")] == ["-126", "1", "127"]
+    assert [shown[f"switchml.{name}"] for name in ("e0", "not_quantizable", "call")] == [
+        "-126",
+        "1",
+        "0x00c0ffee",
+    ]
     assert shown["switchml.values_tree"]["switchml.value"] == [str(n) for n in range(-5, values - 5)]
 
 

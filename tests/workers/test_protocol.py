@@ -24,6 +24,7 @@ from workers.lease import Lease
 from workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
 from workers.recovery import Recovery
 from workers.values.scaling import MAX_CACHED_LENGTHS
+from workers.wire import NO_CALL
 
 LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
 numpy_worker = partial(Worker, engine=NumpyEngine)
@@ -272,7 +273,7 @@ def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
         ({"size": 3, "values": (0,) * 256}, "malformed"),
         ({"e0": 0}, "impossible"),  # the worker's own is 1
         ({"e0": -128}, "impossible"),
-        ({"e1": 1}, "impossible"),
+        ({"call": 1}, "impossible"),
     ],
 )
 def test_what_is_no_result_awaited_is_counted_and_ignored(changes: dict[str, object], reason: str) -> None:
@@ -398,21 +399,52 @@ def test_vectors_for_different_things_are_not_added_up(
 
 
 @pytest.mark.parametrize("engine", [NumpyEngine, fastest])
-def test_every_length_that_is_remembered_has_a_tag_of_its_own(engine: Callable[[State], Engine]) -> None:
+def test_every_packet_but_that_of_an_agreement_says_which_call_it_belongs_to(
+    engine: Callable[[State], Engine],
+) -> None:
     network = Network([1], window=3, engine=engine)
 
-    def tag(elements: int) -> int:
+    def calls(elements: int) -> list[int]:
         before = len(network.sent)
         network.all_reduce([np.ones(elements, np.float32)])
-        (found,) = {Packet.decode(datagram).e1 for datagram in network.sent[before:]}
-        return found
+        return [Packet.decode(datagram).call for datagram in network.sent[before:]]
 
-    lengths = range(1, MAX_CACHED_LENGTHS + 20)
-    assert {tag(length) for length in lengths} == {0}
-    remembered = lengths[-MAX_CACHED_LENGTHS:]
-    assert {tag(length) for length in remembered} == set(range(1, MAX_CACHED_LENGTHS + 1))
-    assert tag(lengths[0]) == 0  # forgotten, and taken up again
-    assert tag(lengths[0]) == tag(lengths[-1]) % MAX_CACHED_LENGTHS + 1
+    agreement, *first = calls(150)
+    assert agreement == NO_CALL
+    again = calls(150)
+    assert [len(set(found)) for found in (first, again)] == [1, 1]
+    assert len({NO_CALL, *first, *again, *calls(150), *calls(140)[1:]}) == 5
+
+
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
+def test_a_worker_remembers_so_many_lengths_and_forgets_the_oldest(engine: Callable[[State], Engine]) -> None:
+    network = Network([1], window=3, engine=engine)
+
+    def is_delayed(elements: int) -> bool:
+        before = len(network.sent)
+        network.all_reduce([np.ones(elements, np.float32)])
+        return Packet.decode(network.sent[before]).call != NO_CALL
+
+    lengths = range(1, MAX_CACHED_LENGTHS + 2)
+    assert not any(is_delayed(length) for length in lengths)
+    assert all(is_delayed(length) for length in lengths[1:])
+    assert not is_delayed(lengths[0])
+
+
+@pytest.mark.parametrize("engine", [NumpyEngine, fastest])
+@pytest.mark.parametrize("seen", [0, 1])
+def test_what_follows_a_call_that_one_worker_has_refused_is_not_added_to_it(
+    seen: int, engine: Callable[[State], Engine]
+) -> None:
+    """It was: 210 came for 30, without an error, where a script caught the ValueError and went on."""
+    network = Network([2], window=4, engine=engine)
+    for _ in range(seen):
+        network.all_reduce([np.ones(100, np.float32)] * 2)
+    with pytest.raises(ValueError, match="element 0 is nan"):
+        network.workers[1].start(np.full(100, np.nan, np.float32), network.now)
+    with pytest.raises(StallError if seen else MismatchError):
+        network.all_reduce([np.full(100, 10, np.float32), np.full(100, 200, np.float32)])
+    assert not any(worker.finished for worker in network.workers)
 
 
 # -- numbers that cannot be summed

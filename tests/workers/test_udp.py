@@ -130,7 +130,7 @@ def test_batches_arrive_datagram_by_datagram_in_order(sender_offloads: bool, rec
     receiver = UdpSocket(there, here, segments=10, offload=receiver_offloads)
     batches = [
         np.random.default_rng(size).integers(0, 256, (count, size), np.uint8)
-        for count, size in ((25, 266), (1, 1034), (25, 1034), (3, 266))
+        for count, size in ((25, 270), (1, 1038), (25, 1038), (3, 270))
     ]
     try:
         for batch in batches:
@@ -153,7 +153,7 @@ def test_a_device_without_offload_is_sent_to_datagram_by_datagram(monkeypatch: p
         self._socket.send(message.data)
 
     monkeypatch.setattr(UdpSocket, "_send", without_offload)
-    batch = np.arange(5 * 266, dtype=np.uint8).reshape(5, 266)
+    batch = np.arange(5 * 270, dtype=np.uint8).reshape(5, 270)
     try:
         sender.send(batch)
         sender.send(batch)
@@ -178,8 +178,8 @@ def test_a_datagram_larger_than_the_mtu_is_an_error_that_names_the_fix(
     sender, receiver = connected_pair()
     whole = sender._socket
     monkeypatch.setattr(sender, "_socket", Narrow())
-    with pytest.raises(OSError, match="1034 bytes does not fit the network device's MTU: raise it to 1062"):
-        sender.send(np.zeros((3, 1034), np.uint8))
+    with pytest.raises(OSError, match="1038 bytes does not fit the network device's MTU: raise it to 1066"):
+        sender.send(np.zeros((3, 1038), np.uint8))
     whole.close()
     receiver.close()
 
@@ -192,14 +192,14 @@ def test_where_little_has_arrived_patience_takes_what_comes_next_in_the_same_bat
 
     def more(seconds: float) -> None:
         waits.append(seconds)
-        sender.send(np.ones((2, 266), np.uint8))
+        sender.send(np.ones((2, 270), np.uint8))
 
     monkeypatch.setattr(time, "sleep", more)
     try:
-        sender.send(np.zeros((1, 266), np.uint8))
+        sender.send(np.zeros((1, 270), np.uint8))
         (batch,) = receiver.receive(5.0, patience=0.25)
         assert list(batch[:, 0]) == [0, 1, 1]
-        sender.send(np.zeros((20, 1034), np.uint8))
+        sender.send(np.zeros((20, 1038), np.uint8))
         receiver.receive(5.0, patience=0.25)
     finally:
         sender.close()
@@ -208,7 +208,7 @@ def test_where_little_has_arrived_patience_takes_what_comes_next_in_the_same_bat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("patience", "answers"), [(0.001, [2 * 1034]), (0.0, [1034, 1034])])
+@pytest.mark.parametrize(("patience", "answers"), [(0.001, [2 * 1038]), (0.0, [1038, 1038])])
 def test_with_patience_c_answers_two_results_together_and_without_one_by_one(
     patience: float, answers: list[int]
 ) -> None:
@@ -344,7 +344,7 @@ def test_what_this_host_does_not_send_for_a_while_counts_as_loss(
     sender, receiver = connected_pair(offload=False)
     whole = sender._socket
     monkeypatch.setattr(sender, "_socket", Refusing())
-    sender.send(np.zeros((3, 1034), np.uint8))
+    sender.send(np.zeros((3, 1038), np.uint8))
     assert sender.last_loss == os.strerror(error)
     whole.close()
     receiver.close()

@@ -27,6 +27,7 @@ def packets(draw: st.DrawFn) -> Packet:
         slot=draw(st.integers(0, 2**15 - 1)),
         e0=draw(INT8),
         e1=draw(st.integers(0, 255)),
+        call=draw(st.integers(0, 2**32 - 1)),
         values=tuple(few * (count // 4)),
     )
 
@@ -40,12 +41,14 @@ def test_every_field_is_where_the_format_has_it(packet: Packet) -> None:
     assert parsed["lease"] == packet.lease
     assert parsed["tsi"] == packet.chunk
     assert parsed["pool_index"] == packet.version << 15 | packet.slot
-    assert (parsed["e0"], parsed["e1"]) == (packet.e0, packet.e1)
+    assert (parsed["e0"], parsed["e1"], parsed["call"]) == (packet.e0, packet.e1, packet.call)
     assert tuple(parsed["values"]) == packet.values
 
 
-@pytest.mark.parametrize(("values", "size"), [(64, 266), (256, 1034)])
-def test_a_datagram_has_8_bytes_of_header_2_of_exponents_and_the_values(values: int, size: int) -> None:
+@pytest.mark.parametrize(("values", "size"), [(64, 270), (256, 1038)])
+def test_a_datagram_has_8_bytes_of_header_2_of_exponents_4_of_the_call_and_the_values(
+    values: int, size: int
+) -> None:
     assert wire.packet_dtype(values).itemsize == size
     assert wire.VALUES[size] == values
 

@@ -10,16 +10,31 @@ from workers.values import quantization, scaling
 
 
 class Blocks:
-    """The blocks of the flat vector `x` [elements], which are summed into `out` [elements], as the tensor says.
+    """The blocks of one vector, which are summed as the tensor says.
 
-    factors: room for one of each block [blocks], kept by who calls. accepted: by chunk, whose results are there.
-    missed: blocks whose exponents are not as expected, ascending. unquantizable: how many of the blocks are.
+    Attributes:
+        accepted: By chunk, whether its result is there.
+        missed: Blocks whose exponents are not as expected, ascending.
+        unquantizable: How many of the blocks cannot be quantized.
+
+    Args:
+        tensor: How the vector is cut.
+        call: What the packets say of the call that they belong to (wire.py).
+        x: The vector, flat [elements].
+        out: Where the sum goes, flat [elements].
+        factors: Room for one number per block [blocks], which the caller keeps.
     """
 
     def __init__(
-        self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32], factors: NDArray[np.float64]
+        self,
+        tensor: Tensor,
+        call: int,
+        x: NDArray[np.float32],
+        out: NDArray[np.float32],
+        factors: NDArray[np.float64],
     ) -> None:
         self.tensor = tensor
+        self._call = call
         self.missed = np.zeros(0, np.int64)
         self.accepted = np.zeros(tensor.most_chunks, np.bool_)
         self._factors = factors
@@ -30,7 +45,7 @@ class Blocks:
         self._undecided = np.ones(tensor.blocks, np.bool_)
         # By chunk, of which there are as many at most: the last ones announce what changes no maximum.
         self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
-        self._e1 = np.zeros(tensor.most_chunks, np.uint8)  # without the tag
+        self._e1 = np.zeros(tensor.most_chunks, np.uint8)
         exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers)
         self._e0[: tensor.blocks] = exponents
         self._e1[: tensor.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
@@ -52,7 +67,8 @@ class Blocks:
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Fill exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
         packets["e0"] = self._e0[chunks]
-        packets["e1"] = self._e1[chunks] | self.tensor.tag
+        packets["e1"] = self._e1[chunks]
+        packets["call"] = self._calls(chunks)
         if chunks[0] < self.tensor.bare:
             packets["values"] = 0
             packets["values"][chunks == 0, :DIGITS] = self.tensor.agreement.digits
@@ -65,16 +81,18 @@ class Blocks:
             integers[undefined] = 0
         packets["values"] = integers
 
-    def possible(
-        self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        """Of which of these chunks [m] that can be the result: what this worker has announced is in the maxima.
+    def _calls(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.where((chunks == 0) & (self.tensor.bare > 0), wire.NO_CALL, self._call)
 
-        `e0` and `e1`, the maxima, and what is returned are [m], too.
+    def possible(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> NDArray[np.bool_]:
+        """Return which of these packets [m] can be the results of these chunks [m].
+
+        They are of this call, and what this worker has announced is in the maxima.
         """
         own = self._e1[chunks]
-        same: NDArray[np.bool_] = (e1 & (own | wire.MAX_TAG)) == (own | self.tensor.tag)
-        return same & (e0 >= self._e0[chunks])
+        announced: NDArray[np.bool_] = (packets["e0"] >= self._e0[chunks]) & (packets["e1"] & own == own)
+        possible: NDArray[np.bool_] = announced & (packets["call"] == self._calls(chunks))
+        return possible
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         """Take over the results of these chunks [m], each once; their packets [m]."""

@@ -40,16 +40,22 @@ _int64 = ctypes.c_int64
 class Progress(ctypes.Structure):
     """How far the all-reduce begun last has come.
 
-    first_chunk: in the lease's numbering. chunks: how many it has, as far as it is known. missing: how many of their
-    results are not there. disagree: whether the first chunk's result has told that the workers do not agree; sums:
-    what was in it. latest: when it began, or something new arrived last, in seconds.
+    Attributes:
+        calls: How many calls of the lease have begun or have been refused.
+        first_chunk: Its first chunk's number in the lease.
+        chunks: How many it has, as far as that is known.
+        missing: How many of their results are not there.
+        disagree: Whether the first chunk's result shows that the workers do not agree.
+        sums: What was in that result.
+        latest: When it began, or something new arrived last, in seconds.
     """
 
     _fields_ = (
-        *((name, _int64) for name in ("first_chunk", "chunks", "missing", "disagree")),
+        *((name, _int64) for name in ("calls", "first_chunk", "chunks", "missing", "disagree")),
         ("sums", _int64 * DIGITS),
         ("latest", ctypes.c_double),
     )
+    calls: int
     first_chunk: int
     chunks: int
     missing: int

@@ -316,9 +316,12 @@ int sum(struct work *w, struct link *l, const struct tensor *t, const struct buf
         first_chunk = w->earliest_chunk;
     if (p->missing || t->most_chunks > w->last_chunk + 1 - first_chunk)
         return NOT_BEGUN;
+    p->calls++;
     begin(w, t, b, first_chunk, propagate);
-    if (!p->chunks)
+    if (!p->chunks) {
+        p->calls--;
         return NOT_BEGUN;
+    }
     l->loss = 0;
     p->latest = seconds();
     int error = exchange(w, l, p->latest + fmin(l->longest_exchange, w->give_up));

@@ -10,7 +10,7 @@
 
 #include "shared.h"
 
-enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, MAX_TAG = 0x7f, NONE = -1 };
+enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, NO_CALL = 0, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
 enum { SATURATED = 0x08, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT = 15 }; /* wire.py */
 #define LARGEST_SUM 2147483647.0
@@ -22,7 +22,7 @@ SHARE_NUMBER(SMALLEST_EXPONENT);
 SHARE_NUMBER(LARGEST_EXPONENT);
 SHARE_NUMBER(LARGEST_SUM);
 SHARE_NUMBER(NOT_QUANTIZABLE);
-SHARE_NUMBER(MAX_TAG);
+SHARE_NUMBER(NO_CALL);
 SHARE_NUMBER(HEADROOM);
 SHARE_NUMBER(SLACK);
 SHARE_NUMBER(SATURATED);
@@ -43,18 +43,18 @@ SHARE_NUMBER(DUPLICATE);
 SHARE_NUMBER(REASONS);
 SHARE_NUMBER(NONE);
 
-SHARE_STRUCT(header, FIELD(kind) FIELD(lease) FIELD(tsi) FIELD(pool_index) FIELD(e0) FIELD(e1))
+SHARE_STRUCT(header, FIELD(kind) FIELD(lease) FIELD(tsi) FIELD(pool_index) FIELD(e0) FIELD(e1) FIELD(call))
 SHARE_STRUCT(rtt_estimator, FIELD(smoothed) FIELD(variation) FIELD(rto) FIELD(rto_without_floor))
 SHARE_STRUCT(timers,
              FIELD(restarted) FIELD(not_before) FIELD(backoff) FIELD(next_sending) FIELD(newest_answered)
              FIELD(probe) FIELD(running) FIELD(flight))
 SHARE_STRUCT(progress,
-             FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(sums) FIELD(latest))
+             FIELD(calls) FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(sums) FIELD(latest))
 SHARE_STRUCT(totals,
              FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
 SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
-SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(tag) FIELD(most_chunks))
+SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
              FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
@@ -66,7 +66,7 @@ SHARE_STRUCT(work,
              FIELD(last_chunk)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
-             FIELD(delayed) FIELD(tag) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(delayed) FIELD(call) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
 
 static uint32_t load32(const uint8_t *from)
@@ -232,6 +232,11 @@ static void stop_timers(struct work *w, const int64_t *numbers, int64_t count, d
 
 bool is_bare(const struct work *w, int64_t chunk) { return chunk < w->lead && !w->delayed; }
 
+static uint32_t call_of(const struct work *w, int64_t chunk)
+{
+    return !chunk && is_bare(w, chunk) ? NO_CALL : (uint32_t)w->call;
+}
+
 /* The block whose values a chunk that is not bare carries. */
 static int64_t block_of(const struct work *w, int64_t chunk)
 {
@@ -298,7 +303,7 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->expected = t->expected;
     w->agreement = t->agreement;
     w->delayed = t->delayed;
-    w->tag = t->tag;
+    w->call = (uint32_t)(t->signature + w->progress->calls);
     w->progress->disagree = 0;
     w->progress->first_chunk = first_chunk;
     w->progress->chunks = w->ready_count = 0;
@@ -339,7 +344,8 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         header->pool_index[0] = (uint8_t)(index >> 8);
         header->pool_index[1] = (uint8_t)index;
         header->e0 = w->e0[chunk];
-        header->e1 = (uint8_t)(w->e1[chunk] | w->tag);
+        header->e1 = w->e1[chunk];
+        store32(header->call, call_of(w, chunk));
         w->awaited[place] = number;
         int64_t block = bare ? NONE : block_of(w, chunk);
         double factor = bare ? NAN : factor_of(w, chunk, block);
@@ -355,10 +361,11 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
     return one_by_one ? first : NONE;
 }
 
-/* Whether what this worker has announced is in the maxima of a packet that fits. */
+/* Whether a packet that fits is of this call, and what this worker has announced is in its maxima. */
 static bool is_possible(const struct work *w, const struct header *header, int64_t chunk)
 {
-    return header->e0 >= w->e0[chunk] && (header->e1 & (w->e1[chunk] | MAX_TAG)) == (w->e1[chunk] | w->tag);
+    return header->e0 >= w->e0[chunk] && (header->e1 & w->e1[chunk]) == w->e1[chunk] &&
+           load32(header->call) == call_of(w, chunk);
 }
 
 /* Whether all workers can have called alike, for all that the first chunk's result tells; if not, that is kept. */

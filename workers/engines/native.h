@@ -7,12 +7,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { DIGITS = 10 }; /* agreement.py */
+enum { DIGITS = 12 }; /* agreement.py */
 
 struct header { /* of a packet, in network byte order; wire.py */
     uint8_t kind, lease, tsi[4], pool_index[2];
     int8_t e0;
-    uint8_t e1;
+    uint8_t e1, call[4];
 };
 
 enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: values in a packet */
@@ -33,7 +33,7 @@ struct timers { /* recovery.py */
 };
 
 struct progress { /* engine.py */
-    int64_t first_chunk, chunks, missing;
+    int64_t calls, first_chunk, chunks, missing;
     int64_t disagree, sums[DIGITS];
     double latest;
 };
@@ -60,7 +60,8 @@ struct buffers { /* buffers.py */
 struct tensor { /* tensor.py */
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
     const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
-    int64_t delayed, tag;     /* whether the first chunks carry values, scaled by those; in every packet */
+    int64_t delayed;          /* whether the first chunks carry values, scaled by those */
+    int64_t signature;        /* with the call's number in every packet */
     int64_t most_chunks;      /* if nothing is as expected */
 };
 
@@ -91,7 +92,7 @@ struct work {
     float *out, *copy; /* the sum as well, once all of it is there; NULL: not */
     int8_t *expected;         /* the tensor's, as the next three */
     const int32_t *agreement;
-    int64_t delayed, tag;
+    int64_t delayed, call;
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
 };

@@ -60,7 +60,7 @@ class Work(ctypes.Structure):
         *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
-        *((name, _int64) for name in ("delayed", "tag", "whole_blocks", "rest", "blocks", "lead")),
+        *((name, _int64) for name in ("delayed", "call", "whole_blocks", "rest", "blocks", "lead")),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
 
@@ -83,7 +83,7 @@ _NUMBERS = {
     "LARGEST_EXPONENT": quantization.LARGEST_EXPONENT,
     "LARGEST_SUM": quantization.LARGEST_SUM,
     "NOT_QUANTIZABLE": wire.NOT_QUANTIZABLE,
-    "MAX_TAG": wire.MAX_TAG,
+    "NO_CALL": wire.NO_CALL,
     "SATURATED": wire.SATURATED,
     "SMALL": min(wire.SIZES),
     "LARGE": max(wire.SIZES),
@@ -155,7 +155,7 @@ class _Room:
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
-        self.announced = np.zeros((2, chunks), np.int8)  # e0, and e1 without the tag
+        self.announced = np.zeros((2, chunks), np.int8)  # e0 and e1
         self.accepted = np.zeros(chunks, np.bool_)
         self.factors = np.empty(chunks)
 

@@ -33,8 +33,9 @@ class NumpyEngine:
         self._out, self._copy = buffers.out, None
         if buffers.kept is not None:
             self._out, self._copy = buffers.kept, buffers.out
-        self._blocks = self._make_blocks(tensor, buffers.x, self._out)
         progress = self._state.progress
+        call = (tensor.signature + progress.calls) % wire.CALLS
+        self._blocks = self._make_blocks(tensor, call, buffers.x, self._out)
         progress.first_chunk, progress.chunks, progress.disagree = first_chunk, 0, 0
         if self._blocks.unquantizable and not propagate:
             return np.zeros(0, np.int64)
@@ -45,8 +46,10 @@ class NumpyEngine:
         """See Engine."""
         return NOT_BEGUN
 
-    def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
-        return Blocks(tensor, x, out, self._factors)
+    def _make_blocks(
+        self, tensor: Tensor, call: int, x: NDArray[np.float32], out: NDArray[np.float32]
+    ) -> Blocks:
+        return Blocks(tensor, call, x, out, self._factors)
 
     @property
     def _begun(self) -> Blocks:
@@ -127,7 +130,7 @@ class NumpyEngine:
         fits &= packets["pool_index"] == self._pool_indices[places]
         possible = fits.copy()
         if np.count_nonzero(fits):
-            possible[fits] = self._begun.possible(chunks[fits], packets["e0"][fits], packets["e1"][fits])
+            possible[fits] = self._begun.possible(chunks[fits], packets[fits])
         # Of copies within the batch the first counts: it is the last to write its index.
         indices = np.arange(count)
         self._copies[places[possible][::-1]] = indices[possible][::-1]

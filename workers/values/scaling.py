@@ -8,7 +8,6 @@ exponents come with the sums, so that an expectation that was wrong is noticed, 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
 from workers.values import quantization
 
 # An exponent is expected to be at most HEADROOM above the last one; values scaled for an exponent up to SLACK too large
@@ -16,8 +15,8 @@ from workers.values import quantization
 HEADROOM = 1
 SLACK = 2
 
-# Whose exponents are remembered: each has a tag of its own in the packets, and 0 is for the others.
-MAX_CACHED_LENGTHS = wire.MAX_TAG
+# How many vectors' exponents a worker remembers, by length and call. All workers forget the same ones.
+MAX_CACHED_LENGTHS = 127
 
 
 def expect(largest: NDArray[np.int8]) -> NDArray[np.int8]:

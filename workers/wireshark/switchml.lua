@@ -7,7 +7,7 @@
 local switchml = Proto("switchml", "SwitchML aggregation")
 
 local VALUES = { [1] = 64, [3] = 256 }
-local HEADER = 10
+local HEADER = 14
 
 local f = {
     msg_type = ProtoField.uint8("switchml.msg_type", "Message type", base.DEC, { [0] = "update", [1] = "result" }, 0xf0),
@@ -19,13 +19,13 @@ local f = {
     slot = ProtoField.uint16("switchml.slot", "Slot", base.DEC, nil, 0x7fff),
     e0 = ProtoField.int8("switchml.e0", "Exponent 0", base.DEC),
     not_quantizable = ProtoField.bool("switchml.not_quantizable", "Not quantizable", 8, nil, 0x80),
-    tag = ProtoField.uint8("switchml.tag", "Tag of the all-reduce", base.DEC, nil, 0x7f),
+    call = ProtoField.uint32("switchml.call", "Call", base.HEX),
     values = ProtoField.bytes("switchml.values", "Values"),
     value = ProtoField.int32("switchml.value", "Value", base.DEC),
     datagrams = ProtoField.uint32("switchml.superframe", "Datagrams in this superframe", base.DEC),
 }
 switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0,
-    f.not_quantizable, f.tag, f.values, f.value, f.datagrams }
+    f.not_quantizable, f.call, f.values, f.value, f.datagrams }
 
 local malformed = ProtoExpert.new("switchml.malformed", "Not a whole packet", expert.group.MALFORMED, expert.severity.WARN)
 local offloaded = ProtoExpert.new("switchml.offloaded",
@@ -55,7 +55,7 @@ local function show(buffer, tree, length)
     packet:add(f.slot, buffer(6, 2))
     packet:add(f.e0, buffer(8, 1))
     packet:add(f.not_quantizable, buffer(9, 1))
-    packet:add(f.tag, buffer(9, 1))
+    packet:add(f.call, buffer(10, 4))
     local values = packet:add(f.values, buffer(HEADER, length - HEADER))
     for at = HEADER, length - 4, 4 do
         values:add(f.value, buffer(at, 4))

@@ -45,6 +45,12 @@ PROGRAM_MUTANTS = {
         r"stored_chunk (<|>|!=) hdr\.switchml\.chunk",
         r"stored_chunk[15:0] \1 hdr.switchml.chunk[15:0]",
     ),
+    "calls not told apart": ("aggregation.p4", r"stored_call != hdr\.call\.call", "false"),
+    "calls told apart by seven bits": (
+        "aggregation.p4",
+        r"stored_call != hdr\.call\.call",
+        "stored_call[31:25] != hdr.call.call[31:25]",
+    ),
     "admission without the chunk range": (
         "aggregation.p4",
         r"hdr\.switchml\.chunk < job_first_chunk \|\| hdr\.switchml\.chunk > job_last_chunk",

@@ -127,6 +127,8 @@ LIKELY = {
     "a negative overflow wraps": 5,
     "admission without the chunk range": 54,
     "an earlier saturation forgotten": 41,
+    "calls not told apart": 15,
+    "calls told apart by seven bits": 47,
     "no chunk tag": 2,
     "no re-serve": 7,
     "not quantizable forgotten": 1,
@@ -223,8 +225,10 @@ class HastyBlocks(Blocks):
 class Trusting(NumpyEngine):
     blocks: type[Blocks] = TrustingBlocks
 
-    def _make_blocks(self, tensor: Tensor, x: NDArray[np.float32], out: NDArray[np.float32]) -> Blocks:
-        return self.blocks(tensor, x, out, self._factors)
+    def _make_blocks(
+        self, tensor: Tensor, call: int, x: NDArray[np.float32], out: NDArray[np.float32]
+    ) -> Blocks:
+        return self.blocks(tensor, call, x, out, self._factors)
 
 
 class Hasty(Trusting):
@@ -241,14 +245,36 @@ class AnyLease(NumpyEngine):
 class CredulousBlocks(Blocks):
     """Takes a largest exponent below its own."""
 
-    def possible(
-        self, chunks: NDArray[np.int64], e0: NDArray[np.int8], e1: NDArray[np.uint8]
-    ) -> NDArray[np.bool_]:
-        return super().possible(chunks, np.full_like(e0, 127), e1)
+    def possible(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> NDArray[np.bool_]:
+        packets = packets.copy()
+        packets["e0"] = 127
+        return super().possible(chunks, packets)
 
 
 class Credulous(Trusting):
     blocks = CredulousBlocks
+
+
+class UnnumberedBlocks(Blocks):
+    """Says in its packets what the call is, but not which one."""
+
+    def __init__(self, tensor: Tensor, _call: int, *arrays: Any) -> None:
+        super().__init__(tensor, tensor.signature, *arrays)
+
+
+class Unnumbered(Trusting):
+    blocks = UnnumberedBlocks
+
+
+class UnsignedBlocks(Blocks):
+    """Says in its packets which call it is, but not what."""
+
+    def __init__(self, tensor: Tensor, call: int, *arrays: Any) -> None:
+        super().__init__(tensor, (call - tensor.signature) % wire.CALLS, *arrays)
+
+
+class Unsigned(Trusting):
+    blocks = UnsignedBlocks
 
 
 class HeedlessBlocks(Blocks):
@@ -256,7 +282,7 @@ class HeedlessBlocks(Blocks):
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
         packets = packets.copy()
-        packets["e1"] &= wire.MAX_TAG
+        packets["e1"] = 0
         super().read(chunks, packets)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
@@ -279,6 +305,8 @@ WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it 
     AnyLease: 31,
     Credulous: 140,
     Heedless: 1,
+    Unnumbered: 47,
+    Unsigned: 15,
 }
 
 

@@ -54,7 +54,7 @@ def memory(worker: Worker) -> tuple[Any, ...]:
             tensor.elements,
             None if tensor.expected is None else tensor.expected.tobytes(),
             tensor.delayed,
-            tensor.tag,
+            tensor.signature,
         )
         for tensor in (worker._tensor, *worker._tensors.values())
         if tensor
@@ -162,7 +162,7 @@ def test_whatever_arrives_both_have_the_same_state_and_send_the_same(
     pair = Pair(
         Lease(7, 0, workers, window, first_slot=3, values=values, first_chunk=r.choice([0, 5, 2**32 - 40]))
     )
-    now, sent = 0.0, [bytes(266)]
+    now, sent = 0.0, [bytes(270)]
 
     def start() -> None:
         x = np.array(
@@ -354,7 +354,7 @@ def test_a_struct_or_a_number_that_c_has_another_idea_of_is_refused(monkeypatch:
     monkeypatch.undo()
     with monkeypatch.context() as changed:
         changed.setitem(native._NUMBERS, "DIGITS", 9)
-        with pytest.raises(SharedError, match=r"^DIGITS: 10 in C, 9 in Python$"):
+        with pytest.raises(SharedError, match=r"^DIGITS: 12 in C, 9 in Python$"):
             native.library.__wrapped__()
     monkeypatch.setattr(native, "LOSSES", native.LOSSES - {errno.EPERM})
     with pytest.raises(SharedError, match=r"^is_loss\(\): \[1, .* in C, \[12, .* in Python$"):
