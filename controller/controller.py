@@ -170,15 +170,18 @@ class Controller:
         base: int = 0,
         slots: int = SLOTS,
         chunks: int = GRANT,
+        *,
+        checksums: bool = True,
     ) -> Grant:
         """A lease for a job of `hosts`, once every switch of its tree is ready for their packets.
 
         Workers send from and to `udp_port`, in slots `base` to `base + slots - 1`, and number `chunks` chunks as the
-        lease says: with other numbers than any job before them.
+        lease says: with other numbers than any job before them. Where `checksums` is False, switches accept packets
+        without a UDP checksum and write none.
         """
         async with self._alone:
             # With any id, for a job that cannot be placed is to be refused before it takes one.
-            job = Job(1, tuple(hosts), udp_port, base, slots)
+            job = Job(1, tuple(hosts), udp_port, base, slots, checksums=checksums)
             tree = self.planner.aggregation_tree(self._usable, job)
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))

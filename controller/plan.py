@@ -253,6 +253,7 @@ class _Part:
             "slots": self.job.slots,
             "first_chunk": self.job.first_chunk,
             "last_chunk": self.job.last_chunk,
+            "checksums": int(self.job.checksums),
             "group": self.job.lease,
         }
         role = {

@@ -38,6 +38,7 @@ class Reason(IntEnum):
     STALE_RESULT = 15
     MISMATCH = 16
     FORGED = 17
+    NO_CHECKSUM = 18
 
 
 class Event(IntEnum):

@@ -18,7 +18,8 @@ MAX_CHILDREN = 32  # the bitmap of a chunk's contributions
 class Job:
     """One lease's claim: who adds up, on which UDP port, in which slots (`base` to `base + slots - 1`).
 
-    Its chunks have numbers from `first_chunk` to `last_chunk`.
+    Its chunks have numbers from `first_chunk` to `last_chunk`. `checksums`: switches drop its packets without a UDP
+    checksum, and write one into what they send; False: they accept packets without, and write none.
     """
 
     lease: int
@@ -28,6 +29,7 @@ class Job:
     slots: int = SLOTS
     first_chunk: int = 0
     last_chunk: int = 2**32 - 1
+    checksums: bool = True
 
     def lease_of(self, host: str, values: int = 256) -> Lease:
         """The lease as the worker on one of its hosts holds it, for packets of 64 or 256 values."""

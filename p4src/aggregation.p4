@@ -59,8 +59,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
     // A child's entry carries the job too: one look-up decides who it is, what it may touch and what this switch is.
     action admit_child(bit<16> member, bit<32> member_bit, bit<32> full, bit<16> base, bit<16> slots,
-                       bit<32> first_chunk, bit<32> last_chunk, bit<1> root, bit<16> group, bit<9> uplink) {
+                       bit<32> first_chunk, bit<32> last_chunk, bit<1> checksums, bit<1> root, bit<16> group,
+                       bit<9> uplink) {
         meta.admitted = 1;
+        meta.checksummed = checksums;
         sender = member;
         sender_bit = member_bit;
         job_full = full;
@@ -72,8 +74,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         job_group = group;
         job_uplink = uplink;
     }
-    action admit_parent(bit<16> base, bit<16> slots, bit<32> first_chunk, bit<32> last_chunk, bit<16> group) {
+    action admit_parent(bit<16> base, bit<16> slots, bit<32> first_chunk, bit<32> last_chunk, bit<1> checksums,
+                        bit<16> group) {
         meta.admitted = 1;
+        meta.checksummed = checksums;
         from_parent = 1;
         job_base = base;
         job_slots = slots;
@@ -160,7 +164,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         if (meta.admitted == 1) {
             bit<16> slot = 1w0 ++ hdr.switchml.slot;
             cell = 15w0 ++ slot ++ hdr.switchml.version;
-            if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE) ||
+            if (meta.checksummed == 1 && hdr.udp.checksum == 0) {
+                // The packet must not decide this: a flipped bit may turn a checksum into 0, which means "none".
+                meta.reason = REASON_NO_CHECKSUM;
+            } else if ((from_parent == 0 && hdr.switchml.msg_type != MSG_UPDATE) ||
                 (from_parent == 1 && hdr.switchml.msg_type != MSG_RESULT)) {
                 meta.reason = REASON_BAD_TYPE;
             } else if (slot < job_base || slot - job_base >= job_slots || slot >= SLOTS) {

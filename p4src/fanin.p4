@@ -4,8 +4,9 @@
 //
 //   ingress.loss_in.links             port                           -> draw(seed, threshold)
 //   ingress.aggregation.admission     ingress port, source address,  -> admit_child(member, member_bit, full, base, slots,
-//                                     destination address (its own),                first_chunk, last_chunk, root, group, uplink)
-//                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, group)
+//                                     destination address (its own),                first_chunk, last_chunk, checksums, root, group,
+//                                                                                   uplink)
+//                                     source UDP port, lease         -> admit_parent(base, slots, first_chunk, last_chunk, checksums, group)
 //   ingress.forwarding.switches       source address                 -> forged()
 //   ingress.forwarding.ipv4_lpm       destination address            -> forward(mac, port), own_address(),
 //                                                                       ecmp(base, count), or spray or adaptive alike
@@ -50,7 +51,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             if (hdr.switchml.isValid()) {
                 aggregation.apply(hdr, meta, standard_metadata);
-                meta.checksummed = meta.admitted & (bit<1>)(hdr.udp.checksum != 0);
             }
             if (meta.admitted == 0) {
                 forwarding.apply(hdr, meta, standard_metadata);
@@ -99,6 +99,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                 meta.member = standard_metadata.egress_rid;
             }
             receivers.apply();
+            if (meta.checksummed == 0) {
+                hdr.udp.checksum = 0;  // even where the update came with one
+            }
         }
         port_out.count((bit<32>)standard_metadata.egress_port);
         // Drawn here, after replication: each copy of a result is lost or not on its own.

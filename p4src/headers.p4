@@ -122,7 +122,7 @@ struct metadata_t {
     bit<1> lost;        // the emulated link loses it (loss.p4)
     bit<1> admitted;    // of a member, for this switch to add up
     bit<1> aggregated;  // leaves as a result or a partial sum
-    bit<1> checksummed; // came with a UDP checksum, and leaves with one
+    bit<1> checksummed; // the lease requires a UDP checksum of it, and what leaves carries one
     bit<16> zero;       // never written: what the sum of a datagram with its checksum is compared with
     bit<16> member;     // its receiver: 0 is the parent, a child has its replication id
     bit<16> nexthop;    // the path that ECMP chose

@@ -103,7 +103,7 @@ control verify_checksums(inout headers_t hdr, inout metadata_t meta) {
     }
 }
 
-// A result, or a partial sum, has a checksum if the update that completed it had one.
+// The admission entry of a lease says whether results and partial sums carry a UDP checksum.
 control update_checksums(inout headers_t hdr, inout metadata_t meta) {
     apply {
         update_checksum(hdr.ipv4.isValid(), IPV4_FIELDS, hdr.ipv4.checksum, HashAlgorithm.csum16);

@@ -23,7 +23,8 @@ const bit<8> REASON_DUPLICATE = 14;    // already added, and nothing to answer y
 const bit<8> REASON_STALE_RESULT = 15; // from the parent, for a chunk that is done or not ours
 const bit<8> REASON_MISMATCH = 16;     // of the chunk, but of another all-reduce: the workers do not sum the same vector
 const bit<8> REASON_FORGED = 17;       // to be routed, in the name of a switch
-#define REASONS 18
+const bit<8> REASON_NO_CHECKSUM = 18;  // a UDP checksum of 0 ("none") in a lease whose entries require one
+#define REASONS 19
 
 const bit<32> EVENT_NEW_CHUNK = 0;
 const bit<32> EVENT_ADDED = 1;

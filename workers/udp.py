@@ -66,9 +66,9 @@ class InNetworkConfig:
     local, remote: (IPv4 address, UDP port) of the worker and of its leaf, both ports as the controller
     admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
     63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
-    UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
-    sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
-    on_saturation: see protocol.Worker.
+    UDP_GRO where the kernel has them. checksums: whether packets carry UDP's, as the lease was
+    granted: with checksums switches drop those without, and without them a flipped bit is added up.
+    UDP_SEGMENT needs them. non_finite, on_saturation: see protocol.Worker.
 
     Raises:
         ValueError: the port is not one of the switch's, or `segments` is out of range.

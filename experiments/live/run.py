@@ -163,7 +163,9 @@ class LiveNetwork:
         grant = None
         collectives: Sequence[InNetwork | HostBased]
         if settings.algorithm == "in-network":
-            grant = await self._controller.grant(settings.members, slots=pace.window)
+            grant = await self._controller.grant(
+                settings.members, slots=pace.window, checksums=pace.checksums
+            )
             collectives = [_in_network(host, grant.tree.job, settings, pace) for host in hosts]
         else:
             collectives = [_between_hosts(settings.algorithm, hosts, settings, pace)] * len(hosts)

@@ -30,7 +30,7 @@ EARLIER_IGNORED = {"other lease"}
 STRANGE_DROPS = set(Reason)
 # A flipped bit: of IPv4 or UDP, or of what says that it is one.
 CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
-CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_SIZE, Reason.FORGED}
+CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_SIZE, Reason.FORGED, Reason.NO_CHECKSUM}
 STRANGE_IGNORED = {"other lease", "malformed", "impossible", "unknown chunk"}
 
 

@@ -11,7 +11,7 @@ from experiments.soak.hosts import SoakHost
 from experiments.soak.order import Order
 from experiments.soak.queue import Queue
 from experiments.soak.scenario import Scenario
-from experiments.soak.strangers import Stranger
+from experiments.soak.strangers import Flips, Stranger
 from experiments.virtual.fabric import Fabric, Job
 from experiments.virtual.hosts.stations import WorkerStation
 from p4switch.engine.engine import Engine
@@ -40,6 +40,7 @@ class SoakFabric(Fabric):
         self.lingering = 0.0  # seconds that workers of an earlier grant go on
         self._scenario = scenario
         self._strangers: list[Stranger] = []
+        self._flips: list[Flips] = []
         self._ended: dict[Job, Sequence[SoakHost]] = {}
         self.order = Order(scenario) if Order.judged_by(scenario) else None
         super().__init__(
@@ -52,6 +53,11 @@ class SoakFabric(Fabric):
             numbers=scenario.numbers,
             planner=planner,
         )
+
+    @property
+    def flips(self) -> int:
+        """Bits flipped at the ends of hosts' links so far."""
+        return sum(one.flips for one in self._flips)
 
     @property
     def forged(self) -> int:
@@ -76,8 +82,12 @@ class SoakFabric(Fabric):
             )
             self._strangers.append(stranger)
         before = self.hosts.get(host)
+        flips = None
+        if self.checksums and not isinstance(station.worker, HostBasedWorker):
+            flips = Flips(scenario.links.corruption, [scenario.seed, 5, len(self._flips)])
+            self._flips.append(flips)
         self.hosts[host] = SoakHost(
-            station, stranger, before if self.lingering else None, start + self.lingering
+            station, stranger, before if self.lingering else None, start + self.lingering, flips
         )
         self.hosts[host].sent = before.sent if before else 0
         self.network.replace_station(host, self.hosts[host], start)

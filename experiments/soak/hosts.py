@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.soak.strangers import Flips
 from experiments.virtual.hosts.stations import Frames, WorkerStation
 from topologies.virtual.segments import segments
 from workers.collective import CollectiveError
@@ -39,8 +40,10 @@ class SoakHost:
         beside: Beside | None,
         earlier: SoakHost | None = None,
         until: float = 0.0,
+        flips: Flips | None = None,
     ) -> None:
         self.station = station
+        self._flips = flips
         self.error: CollectiveError | None = None
         self.marked = self.narrowed = self.sent = 0
         self._stopped = False
@@ -68,6 +71,7 @@ class SoakHost:
         window = self._window
         for part in segments(lengths):
             batch = frames[part, : int(lengths[part.start])]
+            batch = self._flips.into(batch) if self._flips else batch
             self.marked += int(np.count_nonzero(batch[:, _ECN : _ECN + 1] & ECN_CONGESTED == ECN_CONGESTED))
             forged = self._beside.into(batch) if self._beside else []
             for one in (*forged, batch):
@@ -94,6 +98,8 @@ class SoakHost:
             except CollectiveError as error:
                 self.error = error
             else:
+                if self._flips:
+                    self._flips.out_of(own)
                 sent = [*sent, *(self._beside.out_of(own) if self._beside else ()), *own]
         self.sent += sum(map(len, sent))
         return sent

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from experiments.virtual.hosts.stations import HEADERS, Frames
 from topologies.model import Host, Topology
-from topologies.virtual.corruption import flip_bits
+from topologies.virtual.corruption import complete_checksums, flip_bits
 from workers.lease import Lease
 
 # Bytes of a frame.
@@ -179,13 +179,46 @@ class Stranger:
         return self._signed(frame)
 
     def _signed(self, frame: _Frame) -> _Frame:
-        """With a right checksum of the header, and none of the rest."""
+        """With right checksums."""
         frame[_IP_CHECKSUM:_IP_SOURCE] = 0
         total = int(frame[14:34].view(">u2").sum(dtype=np.int64))
         total = (total & 0xFFFF) + (total >> 16)
         frame[_IP_CHECKSUM:_IP_SOURCE] = np.frombuffer((0xFFFF - total).to_bytes(2, "big"), np.uint8)
         frame[_UDP_CHECKSUM:HEADERS] = 0
+        complete_checksums(frame[np.newaxis], np.array([len(frame)]))
         return frame
+
+
+class Flips:
+    """Single flipped bits at both ends of a host's link, those that a checksum must have been required against.
+
+    share: of the frames in each direction. What the host sends arrives with the UDP checksum 0, as if its only 1 bit had
+    been flipped. What it receives has one bit flipped, whether it came with a checksum or not.
+    """
+
+    def __init__(self, share: float, seed: list[int]) -> None:
+        self._share = share
+        self._draw = np.random.Generator(np.random.PCG64(seed))
+        self.flips = 0
+
+    def out_of(self, batches: list[Frames]) -> None:
+        """Flip bits of frames [m, length] that the host sends, in place."""
+        for frames in batches:
+            frames[self._drawn(frames), _UDP_CHECKSUM:HEADERS] = 0
+
+    def into(self, frames: Frames) -> Frames:
+        """Return the frames [m, length] as they reach the host."""
+        which = np.flatnonzero(self._drawn(frames))
+        if len(which):
+            frames = frames.copy()
+            bits = self._draw.integers(0, 8 * frames.shape[1], len(which))
+            frames[which, bits >> 3] ^= (1 << (bits & 7)).astype(np.uint8)
+        return frames
+
+    def _drawn(self, frames: Frames) -> NDArray[np.bool_]:
+        drawn = self._draw.random(len(frames)) < self._share
+        self.flips += int(np.count_nonzero(drawn))
+        return drawn
 
 
 _MALFORMED = ("flipped", "truncated", "padded", "noise", "size")

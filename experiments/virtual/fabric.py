@@ -64,7 +64,7 @@ class Fabric:
 
     numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
     are told. make_network: what it runs on, with the arguments of virtual_network(). priorities: links have a queue
-    for each. usable: of the topology, what is planned with.
+    for each. usable: of the topology, what is planned with. checksums: whether aggregation packets carry UDP checksums.
     """
 
     def __init__(
@@ -84,6 +84,8 @@ class Fabric:
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
+        # Elsewhere they only cost time, and a link that corrupts a packet between hosts writes its checksum first.
+        self.checksums = any(link.properties.corruption for link in topology.links)
         self._empty: set[str] = set()  # switches that nobody has programmed since they restarted
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
@@ -480,6 +482,7 @@ class Job:
                 udp_port=self._udp_port + number,
                 base=self._first_slot + number * self.spec.window,
                 slots=self.spec.window,
+                checksums=self._fabric.checksums,
                 **asdict(self._fabric.take_numbers(self.spec.chunks)),
             )
             self.granted += (wanted,)
@@ -504,7 +507,13 @@ class Job:
         if spec.counted:
             assert isinstance(worker, Worker)  # not of a user's own
             _keep_quiet(worker)
-        return SwitchPort(worker, *self._host(rank), granted.udp_port, spec.priority)
+        return SwitchPort(
+            worker,
+            *self._host(rank),
+            granted.udp_port,
+            spec.priority,
+            checksums=granted.checksums,
+        )
 
     def _peer_port(self, rank: int) -> PeerPort:
         spec, topology = self.spec, self._fabric.topology

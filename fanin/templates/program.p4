@@ -47,7 +47,6 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         } else {
             if (hdr.switchml.isValid()) {
                 aggregation.apply(hdr, meta, standard_metadata);
-                meta.checksummed = meta.admitted & (bit<1>)(hdr.udp.checksum != 0);
             }
             if (meta.admitted == 0) {
                 forwarding.apply(hdr, meta, standard_metadata);
@@ -99,6 +98,9 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
                 meta.member = standard_metadata.egress_rid;
             }
             receivers.apply();
+            if (meta.checksummed == 0) {
+                hdr.udp.checksum = 0;  // even where the update came with one
+            }
         }
         port_out.count((bit<32>)standard_metadata.egress_port);
         // Drawn here, after replication: each copy of a result is lost or not on its own.

@@ -248,7 +248,7 @@ def test_each_child_is_admitted_where_it_is_and_has_a_bit_of_its_own(case: tuple
                 "hdr.switchml.lease": tree.job.lease,
             }
             assert entry.params["full"] == part.full_mask
-            claim = ("base", "slots", "first_chunk", "last_chunk")
+            claim = ("base", "slots", "first_chunk", "last_chunk", "checksums")
             assert [entry.params[key] for key in claim] == [getattr(tree.job, key) for key in claim]
             assert entry.params["root"] == (part is tree.root)
 

@@ -106,12 +106,12 @@ class Child:
         )
 
 
-def parent_frame(message: Message) -> bytes:
-    """A frame from the parent."""
+def parent_frame(message: Message, checksum: int | None = None) -> bytes:
+    """A frame from the parent, its UDP checksum as in Child.frame."""
     return bytes(
         Ether(src=PARENT_MAC, dst=SWITCH_MAC)
         / IP(src=PARENT_IP, dst=SWITCH_IP)
-        / UDP(sport=UDP_PORT, dport=UDP_PORT)
+        / UDP(sport=UDP_PORT, dport=UDP_PORT, chksum=checksum)
         / Raw(message.encode())
     )
 
@@ -140,10 +140,16 @@ class SwitchUnderTest:
         self.engine.table(ROUTES).insert(Entry(key, call))
 
     def join(
-        self, children: int, *, root: bool = True, lease: int = 1, chunks: range = range(2**32)
+        self,
+        children: int,
+        *,
+        root: bool = True,
+        lease: int = 1,
+        chunks: range = range(2**32),
+        checksums: bool = True,
     ) -> list[Child]:
         """Admit a job of `children` members with numbers from 1; below the root the parent is on PARENT_PORT."""
-        claim = (BASE, SLOTS, chunks[0], chunks[-1])
+        claim = (BASE, SLOTS, chunks[0], chunks[-1], int(checksums))
         self.children = [Child(number) for number in range(1, children + 1)]
         full = (1 << children) - 1
         for child in self.children:

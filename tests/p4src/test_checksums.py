@@ -13,6 +13,7 @@ from tests.p4src.switch_under_test import (
     BASE,
     PARENT_PORT,
     RESULT,
+    SIZES,
     Child,
     Message,
     SwitchUnderTest,
@@ -64,17 +65,39 @@ def test_what_leaves_has_the_right_checksum(switch: SwitchUnderTest, count: int,
         assert decode(frame).values == saturating_sum(vectors)
 
 
-@pytest.mark.parametrize("last_has_one", [True, False])
-def test_a_sum_has_a_checksum_if_the_update_that_completes_it_has_one(
-    switch: SwitchUnderTest, last_has_one: bool
+@pytest.mark.parametrize("count", [64, 256])
+def test_a_lease_with_checksums_takes_no_packet_without_one(switch: SwitchUnderTest, count: int) -> None:
+    [child] = switch.join(1, root=False)
+    update = Message(block(1, 2, count=count))
+    assert switch.engine.process(child.port, child.frame(update, 0)) == []
+    assert (switch.drops(), switch.events()) == ({"NO_CHECKSUM": 1}, {})
+    switch.send(child, update)
+    result = replace(update, type=RESULT, size=SIZES[count])
+    assert switch.engine.process(PARENT_PORT, parent_frame(result, 0)) == []
+    assert switch.drops() == {"NO_CHECKSUM": 2}
+    assert switch.send_from_parent(result) == [(child.port, result)]
+
+
+@pytest.mark.parametrize("root", [True, False])
+@pytest.mark.parametrize("given", [0, None])
+def test_a_lease_without_checksums_writes_none_whatever_updates_carry(
+    switch: SwitchUnderTest, root: bool, given: int | None
 ) -> None:
-    first, second = switch.join(2)
+    first, second = switch.join(2, root=root, checksums=False)
     message = Message(block(1, 2))
-    before, last = (0, None) if last_has_one else (None, 0)
-    assert switch.engine.process(first.port, first.frame(message, before)) == []
-    out = switch.engine.process(second.port, second.frame(message, last))
-    assert [checksum(frame) != 0 for _, frame in out] == [last_has_one] * 2
-    assert {decode(frame).values for _, frame in out} == {saturating_sum([message.values] * 2)}
+    assert switch.engine.process(first.port, first.frame(message, 0)) == []
+    out = switch.engine.process(second.port, second.frame(message, given))
+    assert [port for port, _ in out] == ([1, 2] if root else [PARENT_PORT])
+    for _, frame in out:
+        assert checksum(frame) == 0
+        assert decode(frame).values == saturating_sum([message.values] * 2)
+
+
+def test_a_lease_without_checksums_verifies_those_that_are_there(switch: SwitchUnderTest) -> None:
+    child, _ = switch.join(2, checksums=False)
+    frame = child.frame(Message(block(1)))
+    assert switch.engine.process(child.port, frame[:-1] + bytes([frame[-1] ^ 1])) == []
+    assert switch.drops() == {"BAD_CHECKSUM": 1}
 
 
 @pytest.mark.parametrize("count", [64, 256])
@@ -109,12 +132,22 @@ def fate(switch: SwitchUnderTest, child: Child, frame: bytes) -> str:
     return (reasons + done)[0]
 
 
+# One flipped bit makes a checksum 0 if a single bit is set, and 0xFFFE of one that is sent as 0xFFFF.
+CHECKSUMS = [*((64, 1 << bit) for bit in (0, 7, 8, 15)), (256, 1), (64, 0xFFFF)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [64, 256])
-def test_no_bit_that_flips_changes_a_sum(switch: SwitchUnderTest, count: int) -> None:
+@pytest.mark.parametrize(("count", "its_checksum"), [(64, None), (256, None), *CHECKSUMS])
+def test_no_bit_that_flips_changes_a_sum(
+    switch: SwitchUnderTest, count: int, its_checksum: int | None
+) -> None:
     """Each bit of an update once: the packet is dropped, but for Ethernet addresses, which no switch port looks at."""
     first, second = switch.join(2)
-    frame = first.frame(Message(block(1, -2, 2**31 - 1, count=count)))
+    message = Message(block(1, -2, 2**31 - 1, count=count))
+    frame = first.frame(message)
+    if its_checksum is not None:
+        message, frame = with_sum(first.frame, message, its_checksum)
+        assert checksum(frame) == its_checksum
     fates: dict[str, set[int]] = {}
     for bit in range(8 * len(frame)):
         flipped = bytearray(frame)
@@ -128,19 +161,41 @@ def test_no_bit_that_flips_changes_a_sum(switch: SwitchUnderTest, count: int) ->
     assert fates.pop("NOT_ADMITTED") <= {36, 37}  # a destination port that is not aggregation's
     assert fates.pop("TRUNCATED", set()) <= {38}  # the length says that there are more values
     assert fates.pop("BAD_SIZE") <= {38, 39}  # the length: nothing to verify
+    single = its_checksum is not None and its_checksum.bit_count() == 1
+    assert fates.pop("NO_CHECKSUM", set()) == ({40 if its_checksum >> 8 else 41} if single else set())
     assert fates.keys() == {"BAD_CHECKSUM"}
     [(_, result), _] = switch.send(second, Message(block(5, count=count)))
-    assert result.values == saturating_sum([block(1, -2, 2**31 - 1, count=count), block(5, count=count)])
+    assert result.values == saturating_sum([message.values, block(5, count=count)])
 
 
 @pytest.mark.slow
-def test_no_bit_that_flips_in_a_parents_result_reaches_a_child(switch: SwitchUnderTest) -> None:
+@pytest.mark.parametrize("count", [64, 256])
+def test_no_bit_that_flips_in_a_packet_without_a_checksum_lets_it_in(
+    switch: SwitchUnderTest, count: int
+) -> None:
+    first, _ = switch.join(2)
+    frame = first.frame(Message(block(1, -2, 2**31 - 1, count=count)), 0)
+    for bit in range(8 * len(frame)):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        switch.engine.process(first.port, bytes(flipped))
+    assert switch.events() == {}
+    assert switch.drops().keys() >= {"NO_CHECKSUM", "BAD_CHECKSUM"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("its_checksum", [None, 1, 0x0100, 0x8000, 0xFFFF])
+def test_no_bit_that_flips_in_a_parents_result_reaches_a_child(
+    switch: SwitchUnderTest, its_checksum: int | None
+) -> None:
     """But for Ethernet addresses, which are the next hop's: with those flipped, the result is the right one."""
     first, second = switch.join(2, root=False)
     for child in (first, second):
         switch.send(child, Message(block(1)))
     result = Message(block(5, -6), RESULT, size=1)
     frame = parent_frame(result)
+    if its_checksum is not None:
+        result, frame = with_sum(parent_frame, result, its_checksum)
     reached = set()
     for bit in reversed(range(8 * len(frame))):
         flipped = bytearray(frame)

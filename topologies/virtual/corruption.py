@@ -26,13 +26,13 @@ def flip_bits(
     whoever receives the frame can see that it is corrupted.
     """
     frames = frames.copy()
-    _complete_checksums(frames, lengths)
+    complete_checksums(frames, lengths)
     bits = (draws * (8 * lengths)).astype(np.int64)
     frames[np.arange(len(frames)), bits >> 3] ^= (0x80 >> (bits & 7)).astype(np.uint8)
     return frames
 
 
-def _complete_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
+def complete_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
     """Write the UDP checksum (RFC 768) of frames that have none: IPv4 without options, not fragments."""
     begin = np.frombuffer(b"\x08\x00\x45", np.uint8)
     udp = (frames[:, _ETHERTYPE : _IP + 1] == begin).all(axis=1) & (frames[:, _PROTOCOL] == _PROTOCOL_UDP)

@@ -123,7 +123,9 @@ def switch(program: Engine, shape: Shape) -> Engine:
     engine = program.new_instance()
     [leaf] = topology.switches
     install(engine, plan_forwarding(topology)[leaf.name].items)
-    job = Job(LEASE, tuple(host.name for host in topology.ranked_hosts))
+    # Plain frames carry no UDP checksum; a superframe leaves it to the switch.
+    hosts = tuple(host.name for host in topology.ranked_hosts)
+    job = Job(LEASE, hosts, checksums=shape.superframes)
     install(engine, plan_aggregation(topology, aggregation_tree(topology, job))[leaf.name].items)
     return engine
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from experiments.scenario.settings import FIRST_PEER_PORT
 from topologies.model import Host
 from topologies.virtual.compiled import StationInC
+from topologies.virtual.corruption import complete_checksums
 from topologies.virtual.network import Station
 from topologies.virtual.queues import PRECEDENCE
 from topologies.virtual.segments import segments
@@ -185,13 +186,22 @@ class WorkerStation(Generic[_P_co]):
 class SwitchPort:
     """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable.
 
-    priority: of its packets, and so of the results that switches make of them.
+    priority: of its packets, and so of the results that switches make of them. checksums: whether its packets carry
+    a UDP checksum, as the lease's switches require it then.
     """
 
     def __init__(
-        self, worker: SwitchWorker, host: Host, gateway_mac: str, udp_port: int, priority: int = 0
+        self,
+        worker: SwitchWorker,
+        host: Host,
+        gateway_mac: str,
+        udp_port: int,
+        priority: int = 0,
+        *,
+        checksums: bool = False,
     ) -> None:
         self.participant = worker
+        self._checksums = checksums
         self.udp_port = udp_port
         ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn, priority)
@@ -202,7 +212,7 @@ class SwitchPort:
     def compiled(self) -> StationInC | None:
         """See Port."""
         worker = self.participant
-        if not isinstance(worker, Worker) or worker.turn is None:
+        if not isinstance(worker, Worker) or worker.turn is None or self._checksums:
             return None
         headers = {size: self._flow.header(size) for size in wire.VALUES}
         return StationInC(*worker.turn, headers, _TYPE, _PROTOCOL, self._ends)
@@ -218,7 +228,11 @@ class SwitchPort:
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
-        return [self._flow.frames(batch) for batch in self.participant.datagrams_to_send(now)]
+        batches = [self._flow.frames(batch) for batch in self.participant.datagrams_to_send(now)]
+        if self._checksums:
+            for frames in batches:
+                complete_checksums(frames, np.full(len(frames), frames.shape[1]))
+        return batches
 
 
 class PeerPort:

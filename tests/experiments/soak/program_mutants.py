@@ -83,6 +83,11 @@ PROGRAM_MUTANTS = {
         r"hdr\.exponents\.not_quantizable \| stored_not_quantizable",
         "hdr.exponents.not_quantizable",
     ),
+    "the packet decides whether it needs a checksum": (
+        "aggregation.p4",
+        r"if \(meta\.checksummed == 1 && hdr\.udp\.checksum == 0\)",
+        "meta.checksummed = (bit<1>)(hdr.udp.checksum != 0); if (false)",
+    ),
     "UDP checksum not verified": ("parser.p4", r"hdr\.udp\.checksum != 0, \{", "false, {"),
     "retransmissions added again": ("aggregation.p4", r"\(seen & sender_bit\) == 0", "true"),
     "added to a stored result": (

@@ -58,6 +58,7 @@ def worker(member: int) -> TableEntry:
             "slots": 16,
             "first_chunk": 0,
             "last_chunk": 99,
+            "checksums": 0,
             "root": 1,
             "group": 5,
             "uplink": 0,

@@ -264,6 +264,7 @@ def test_256_values_are_told_in_four_lines(compiled):
             "slots": 16,
             "first_chunk": 0,
             "last_chunk": 99,
+            "checksums": 0,
             "root": 1,
             "group": 5,
             "uplink": 0,
