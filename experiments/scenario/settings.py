@@ -245,6 +245,8 @@ class Settings(Table):
             changes |= {"congestion": Congestion()}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
+        elif self.compression.kind != "top-k":
+            changes |= {"compression": Compression(kind=self.compression.kind)}
         return self.model_copy(update=changes)
 
     def _problems(self) -> Iterator[str]:

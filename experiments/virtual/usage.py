@@ -61,7 +61,7 @@ class LinkMeter:
             own = {name: int(values[i]) for name, values in counts.items()}
             if not (own["packets"] or own["queue_drops"] or own["watchdog_drops"]):
                 continue
-            times = {name: own.pop(name) / SECOND for name in ("busy", "paused", "waited")}
+            busy, paused, waited = (own.pop(name) / SECOND for name in ("busy", "paused", "waited"))
             found.append(
                 LinkUse(
                     near=near,
@@ -69,11 +69,13 @@ class LinkMeter:
                     phase=phase,
                     seconds=seconds,
                     wire_bytes=own["bytes"] + own["packets"] * link.properties.virtual_overhead,
+                    busy_seconds=busy,
+                    paused_seconds=paused,
+                    waited_seconds=waited,
                     overtaken_seconds=int(overtaken[i]) / SECOND,
                     lower_bytes=int(lower[i]),
                     mean_queue=float(mean[i]),
                     longest_queue=float(longest[i]),
-                    **{f"{name}_seconds": value for name, value in times.items()},
                     **own,
                 )
             )
