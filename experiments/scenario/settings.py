@@ -1,4 +1,4 @@
-"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (scenario.py)."""
+"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (file.py)."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ def require(name: str, there: Sequence[str]) -> None:
     """
     if name not in there:
         close = get_close_matches(name, there, _MOST_HINTS)
-        hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+        hint = "; did you mean " + " or ".join(f"{one!r}?" for one in close) if close else ""
         raise PlotError(f"{name}: no such column{hint}; there are {_families(there)}")
 
 
