@@ -47,8 +47,8 @@ class Case:
 
     @cached_property
     def links(self) -> dict[Direction, LinkUse]:
-        """Those that were used."""
-        return {(link.near, link.far): link for link in self.usage.links}
+        """Those that were used, as they were until the job's last sum."""
+        return {(link.near, link.far): link for link in self.usage.links if link.phase == "job"}
 
     @cached_property
     def busy(self) -> Busy:
@@ -82,7 +82,7 @@ class Case:
     @cached_property
     def overtaken(self) -> float:
         """The largest share of the time for which a link sent what has a higher priority than packets of the job."""
-        longest = max(link.overtaken_seconds or 0.0 for link in self.usage.links)
+        longest = max(link.overtaken_seconds or 0.0 for link in self.links.values())
         return min(1.0, longest / self.seconds)
 
     @cached_property
@@ -166,7 +166,7 @@ class Case:
         return [
             way
             for way in self.busy
-            if self.links[way].mean_queue is not None  # else its rate is what it is set to
+            if self.links[way].waited_seconds is not None  # else its rate is what it is set to
             and (rate := self.rate(way)) is not None
             and rate < _SLOWED * self.usual_rate(way)
         ]
@@ -222,9 +222,7 @@ class Case:
     def _waited(self, way: Direction) -> bool:
         """Whether packets waited longer than it takes to send them, on average; yes, if nobody has counted that."""
         link = self.links[way]
-        if link.mean_queue is None:
-            return True
-        return link.mean_queue * self.seconds * link.packets >= link.busy_seconds * link.bytes
+        return link.waited_seconds is None or link.waited_seconds >= link.busy_seconds
 
     def _at_host(self, host: str, *, up: bool) -> int:
         leaf = self.topology.host(host).leaf

@@ -8,7 +8,7 @@ from experiments.diagnosis.finding import Finding
 
 def loss(case: Case) -> Finding | None:
     """By packets lost, or dropped where queues were full, and the time for which no link was full meanwhile."""
-    links, again = case.usage.links, case.row["retransmissions"]
+    links, again = case.links.values(), case.row["retransmissions"]
     lost, dropped = sum(link.lost for link in links), sum(link.queue_drops or 0 for link in links)
     corrupted = case.row.get("link_corrupted") or 0
     if not (again and lost + dropped + corrupted):

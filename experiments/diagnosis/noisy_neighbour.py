@@ -11,7 +11,7 @@ def noisy_neighbour(case: Case) -> Finding | None:
     if not case.others:
         return None
     way = max(case.repaired, key=case.repaired.__getitem__)
-    foreign = sum(link.wire_bytes for link in case.usage.links if link.near in case.others)
+    foreign = sum(link.wire_bytes for link in case.links.values() if link.near in case.others)
     share = 1 - case.own[way] / (case.repaired[way] or 1.0)
     return Finding(
         "noisy neighbour",

@@ -8,7 +8,7 @@ from experiments.diagnosis.finding import Finding
 
 def pause_storm(case: Case) -> Finding | None:
     """By the time for which a link was paused, and what a watchdog dropped, as far as no full link accounts for it."""
-    links = case.usage.links
+    links = case.links.values()
     worst = max(links, key=lambda link: link.paused_seconds or 0.0)
     if not worst.paused_seconds:
         return None

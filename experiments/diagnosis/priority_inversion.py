@@ -10,7 +10,7 @@ def priority_inversion(case: Case) -> Finding | None:
     """By the time for which a link sent packets of a higher priority while some of the job's waited."""
     if not case.overtaken:
         return None
-    worst = max(case.usage.links, key=lambda link: link.overtaken_seconds or 0.0)
+    worst = max(case.links.values(), key=lambda link: link.overtaken_seconds or 0.0)
     return Finding(
         "priority inversion",
         case.overtaken,

@@ -1,36 +1,46 @@
-"""What each link and each worker did in a run, from counters and clocks alone: links.parquet and workers.parquet."""
+"""What each link and each worker did in a run, from counters and clocks alone.
+
+It is written to links.parquet, workers.parquet and, where queues were sampled, queues.parquet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-LINKS, WORKERS = "links.parquet", "workers.parquet"
+LINKS, WORKERS, QUEUES = "links.parquet", "workers.parquet", "queues.parquet"
+
+Phase = Literal["job", "after"]
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """One direction of a link, from the node `near` to the node `far`. None: nobody has counted it.
+    """One direction of a link in one phase, from the node `near` to the node `far`. None: nobody has counted it.
 
+    phase: "job", from the beginning of the run until the job's last sum; "after", until the last of what else is sent.
+    The sums over both are those of the run. seconds: how long the phase was.
     bytes: of frames. wire_bytes: with what Ethernet adds. busy_seconds, paused_seconds: for how long it sent, and was
     told to wait (the sum over its priorities). storms, watchdog_drops: how often a watchdog took that for one that does
     not end, and packets that it dropped. overtaken_seconds: for how long it sent packets of a higher priority while
-    some of the job's waited; lower_bytes: of wire_bytes, those of packets of a lower priority than the
-    job's. mean_queue, longest_queue: bytes that waited at its near end. queue_drops: packets that found no room
-    there. lost: packets, on the link.
+    some of the job's waited; lower_bytes: of wire_bytes, those of packets of a lower priority than the job's.
+    waited_seconds: the sum over packets of the time until they began to be sent. mean_queue, longest_queue: bytes on
+    the wire in the queue at its near end, with what is left of the packet that is being sent. queue_drops: packets that
+    found no room there. lost: packets, on the link.
     """
 
     near: str
     far: str
+    phase: Phase = "job"
+    seconds: float | None = None
     packets: int
     bytes: int
     wire_bytes: int
@@ -41,6 +51,7 @@ class LinkUse:
     watchdog_drops: int | None = None
     overtaken_seconds: float | None = None
     lower_bytes: int = 0
+    waited_seconds: float | None = None
     mean_queue: float | None = None
     longest_queue: float | None = None
     queue_drops: int | None = None

@@ -31,6 +31,7 @@ from experiments.scenario.tables.topology import TopologySettings
 from topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
+_BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # a line of an error
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
 
 
@@ -158,7 +159,24 @@ def _take_frame(document: dict[str, Any]) -> Frame:
     try:
         return Frame.model_validate(parts)
     except ValidationError as error:
-        raise ScenarioError("\n".join(_explain(error, Frame))) from None
+        missing = {str(one["loc"][-1]) for one in error.errors() if one["type"] == "missing"}
+        elsewhere = {key: table for key, table in _keys_of_tables(document) if key in missing}
+        lines = [
+            f"{key}: is in the table [{elsewhere[key]}]; write it above the first table"
+            if (key := line.partition(":")[0]) in elsewhere
+            else line
+            for line in _explain(error, Frame)
+        ]
+        raise ScenarioError("\n".join(lines)) from None
+
+
+def _keys_of_tables(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[str, str]]:
+    """Yield each key of the tables below, with the name of its table."""
+    for key, value in table.items():
+        if above:
+            yield key, ".".join(above)
+        if isinstance(value, dict):
+            yield from _keys_of_tables(value, (*above, key))
 
 
 # -- changes -----------------------------------------------------------------------------------------------------
@@ -269,9 +287,10 @@ def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
                 allowed = one["ctx"]["expected"]
                 words = re.findall(r"[\w-]+", allowed)
                 yield f"{place}: is {value!r}, must be {allowed}{_nearest(str(value), words)}"
-            case "value_error" if isinstance(value, dict):  # of a table: its lines begin with a key
-                lines = str(one["ctx"]["error"]).splitlines()
-                yield from (f"{place}.{line}".lstrip(".") for line in lines)
+            case "value_error" if isinstance(value, dict):  # of a table: its lines may begin with a key
+                for line in str(one["ctx"]["error"]).splitlines():
+                    joint = "." if _BEGINS_WITH_KEY.match(line) else ": "
+                    yield f"{place}{joint}{line}" if place else line
             case "value_error":
                 yield f"{place}: is {value!r}; {one['ctx']['error']}"
             case _:

@@ -1,4 +1,4 @@
-"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (scenario.py)."""
+"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (file.py)."""
 
 from __future__ import annotations
 
@@ -245,6 +245,8 @@ class Settings(Table):
             changes |= {"congestion": Congestion()}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
+        elif self.compression.kind != "top-k":
+            changes |= {"compression": Compression(kind=self.compression.kind)}
         return self.model_copy(update=changes)
 
     def _problems(self) -> Iterator[str]:

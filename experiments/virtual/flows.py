@@ -5,11 +5,9 @@ They fill queues, are marked, dropped and paused as the packets of a job are, on
 
 from __future__ import annotations
 
-import csv
 import heapq
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,14 +138,6 @@ class Flows:
             return not waiting
 
         return self._fabric.network.run(done, limit)
-
-
-def write_flows(path: Path, flows: Sequence[FinishedFlow]) -> None:
-    """As CSV, a row for each flow; times in seconds, sizes in bytes."""
-    with path.open("w", newline="") as file:
-        rows = csv.DictWriter(file, [field.name for field in fields(FinishedFlow)])
-        rows.writeheader()
-        rows.writerows(asdict(flow) for flow in flows)
 
 
 def _check(place: str, flow: FlowSpec) -> None:

@@ -29,13 +29,19 @@ class UnfinishedError(RuntimeError):
     """A run in virtual time that does not come to an end."""
 
 
-def network_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:
-    """Columns of Measured: what the network carried, dropped and marked."""
+def worker_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:
+    """Return columns of Measured: what workers have sent and received so far, for each all-reduce."""
     shares = len(settings.members) * settings.repetitions
-    drops = fabric.drops()
     return {
         "wire_bytes_per_worker": fabric.host_bytes(settings.members) / shares,
         "packets_per_worker": fabric.host_packets(settings.members) / shares,
+    }
+
+
+def network_figures(fabric: Fabric) -> dict[str, Any]:
+    """Return columns of Measured: what the network has carried, dropped and marked, once all is sent."""
+    drops = fabric.drops()
+    return {
         "drops": {reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},
         "link_events": {column: fabric.network.faults[kind] for kind, column in _LINK_EVENTS.items()},
         "packet_hops": fabric.network.hops,

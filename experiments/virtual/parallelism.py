@@ -19,7 +19,7 @@ from experiments.models.step import bucket_slices, filled_buckets
 from experiments.models.timers import recovery, virtual_window
 from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
 from experiments.results.measured import Measured, mean_window
-from experiments.results.usage import WorkerUse
+from experiments.results.usage import Usage, WorkerUse
 from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import FIRST_PEER_PORT, Settings
@@ -33,8 +33,8 @@ from experiments.virtual.hosts.rank_station import Channel, Ends, RankStation, S
 from experiments.virtual.hosts.stations import PeerPort, WorkerStation
 from experiments.virtual.hosts.steps import computing_figures
 from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
-from experiments.virtual.usage import usage_of
+from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from experiments.virtual.usage import LinkMeter
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Operation, Transport
@@ -71,6 +71,7 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
             priorities=settings.prioritized,
         )
         model = _Model(settings, parallelism, fabric)
+        meter = LinkMeter(fabric, settings.priority)
         if not fabric.network.run(model.all_finished, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
@@ -101,9 +102,10 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),
         wait_seconds=float(seconds.mean() - model.computing.mean()),
-        usage=usage_of(fabric, workers, settings.priority),
+        usage=Usage(meter.end_phase("job"), tuple(workers)),
         workers_left=len(workers),
-        **network_figures(settings, fabric),
+        **worker_figures(settings, fabric),
+        **network_figures(fabric),
         **computing_figures(seconds, model.computing),
     )
 

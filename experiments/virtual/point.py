@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from experiments.models.timers import recovery, ring_recovery, virtual_window
 from experiments.results.checking import ErrorBound, Errors, Promise, error_bound, promise_of
 from experiments.results.measured import FlowTimes, Measured, mean_window
 from experiments.results.recording import Vector
+from experiments.results.usage import Usage
 from experiments.scenario.own import planner_of
 from experiments.scenario.python_file import telling
 from experiments.scenario.settings import Settings
@@ -24,10 +24,10 @@ from experiments.virtual.handover import JobUnderFaults
 from experiments.virtual.hosts.steps import buckets, pauses, step_figures
 from experiments.virtual.job_spec import ClusterSpec
 from experiments.virtual.other_job import beside
-from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures
+from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from experiments.virtual.parallelism import run_parallel
 from experiments.virtual.traffic import Request, completed, requests
-from experiments.virtual.usage import usage_of, workers_of
+from experiments.virtual.usage import LinkMeter, workers_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Algorithm, Statistics, Transport
@@ -72,10 +72,16 @@ def run_virtual(
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
         jobs += [JobUnderFaults(other.job, None)] if other else []
         faults = Faults(settings.faults, jobs, cluster)
+        meter = LinkMeter(cluster, settings.priority)
         if not faults.run(cluster.run, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+        links = meter.end_phase("job")
+        of_workers = worker_figures(settings, cluster)
         if other and not faults.run(other.run, LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
+        if flows and not faults.run(flows.run, LIMIT):
+            raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+        links += meter.end_phase("after")
 
     job, stations = cluster.job, cluster.stations
     began = np.max([station.began[1::per_step] for station in stations], axis=0)
@@ -93,7 +99,7 @@ def run_virtual(
         promises = _promises_kept(settings, job)
     held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
     errors = Errors.of_all([*held, *([other.errors] if other else [])])
-    measured = Measured(
+    return Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
@@ -108,26 +114,27 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
-        usage=usage_of(cluster, workers_of(cluster), settings.priority),
+        usage=Usage(links, tuple(workers_of(cluster))),
+        traffic=_times_of(settings, wanted, flows) if flows else None,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
-        **network_figures(settings, cluster),
+        **of_workers,
+        **network_figures(cluster),
         **step_figures(
             settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended, job.ranks
         ),
     )
-    if flows is None:
-        return measured
-    if not faults.run(flows.run, LIMIT):
-        raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
+
+
+def _times_of(settings: Settings, wanted: Sequence[Request], flows: Flows) -> FlowTimes:
+    """Return the completion times of all traffic beside the job."""
     found = completed(wanted, flows.completed)
     alone = Alone(settings)
     slowdowns = [
         flow.seconds / max(alone.seconds(part.source, part.destination, part.size) for part in request)
         for request, flow in zip(wanted, found, strict=True)
     ]
-    times = FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
-    return replace(measured, traffic=times)
+    return FlowTimes.of([flow.size for flow in found], [flow.seconds for flow in found], slowdowns)
 
 
 def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:

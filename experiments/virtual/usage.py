@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
-from experiments.results.usage import LinkUse, Usage, WorkerUse, spans
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.results.usage import LinkUse, Phase, WorkerUse
 from experiments.virtual.fabric import Cluster, Fabric
 from topologies.virtual import SECOND
 
-
-def usage_of(fabric: Fabric, workers: Sequence[WorkerUse], priority: int) -> Usage:
-    """Of a run of these workers, whose packets have this priority."""
-    return Usage(_links(fabric, float(spans(workers).sum()), priority), tuple(workers))
+_COUNTS = (
+    *("packets", "bytes", "busy", "waited", "queue_drops", "marks", "lost"),
+    *("pauses", "paused", "storms", "watchdog_drops"),
+)
 
 
 def workers_of(cluster: Cluster) -> list[WorkerUse]:
@@ -28,39 +32,77 @@ def workers_of(cluster: Cluster) -> list[WorkerUse]:
     ]
 
 
-def _links(fabric: Fabric, seconds: float, priority: int) -> tuple[LinkUse, ...]:
-    """seconds: of all all-reduces together."""
-    topology, counts = fabric.topology, fabric.network.links.counts
-    overtaken = fabric.network.overtaken[:, priority : priority + 1].sum(axis=1)
-    lower = fabric.network.wire_bytes[:, :priority].sum(axis=1)
-    directions = zip(
-        fabric.network.link_ends, (link for link in topology.links for _ in range(2)), strict=True
-    )
-    found = []
-    for i, ((near, far), link) in enumerate(directions):
-        if not (counts.packets[i] or counts.queue_drops[i] or counts.watchdog_drops[i]):
-            continue
-        packets, octets = int(counts.packets[i]), int(counts.bytes[i])
-        found.append(
-            LinkUse(
-                near=near,
-                far=far,
-                packets=packets,
-                bytes=octets,
-                wire_bytes=octets + packets * link.properties.virtual_overhead,
-                busy_seconds=int(counts.busy[i]) / SECOND,
-                paused_seconds=int(counts.paused[i]) / SECOND,
-                pauses=int(counts.pauses[i]),
-                storms=int(counts.storms[i]),
-                watchdog_drops=int(counts.watchdog_drops[i]),
-                overtaken_seconds=int(overtaken[i]) / SECOND,
-                lower_bytes=int(lower[i]),
-                # Little's law: how many wait on average, times their mean size.
-                mean_queue=int(counts.waited[i]) / SECOND / seconds * octets / max(packets, 1),
-                longest_queue=int(counts.longest_wait[i]) / SECOND * (link.rate_bits_per_second or 0) / 8,
-                queue_drops=int(counts.queue_drops[i]),
-                marks=int(counts.marks[i]),
-                lost=int(counts.lost[i]),
+class LinkMeter:
+    """Reads what the links of a fabric count, phase by phase."""
+
+    def __init__(self, fabric: Fabric, priority: int) -> None:
+        """Begin the first phase, before the run.
+
+        Args:
+            priority: Of the job's packets.
+        """
+        self._fabric, self._priority = fabric, priority
+        self._before = _Reading.of(fabric, priority)
+
+    def end_phase(self, phase: Phase) -> tuple[LinkUse, ...]:
+        """Return what each link did since the phase before, without links that did nothing."""
+        before, now = self._before, _Reading.of(self._fabric, self._priority)
+        self._before = now
+        network = self._fabric.network
+        longest = network.links.counts.longest_queue
+        seconds = (now.time - before.time) / SECOND
+        counts = {name: now.counts[name] - before.counts[name] for name in _COUNTS}
+        overtaken, lower = now.overtaken - before.overtaken, now.lower - before.lower
+        # Byte-nanoseconds over seconds.
+        mean = (now.areas - before.areas) / 1e9 / seconds if seconds else np.zeros(len(longest))
+        found = []
+        both_ways = [link for link in self._fabric.topology.links for _ in range(2)]
+        for i, ((near, far), link) in enumerate(zip(network.link_ends, both_ways, strict=True)):
+            own = {name: int(values[i]) for name, values in counts.items()}
+            if not (own["packets"] or own["queue_drops"] or own["watchdog_drops"]):
+                continue
+            busy, paused, waited = (own.pop(name) / SECOND for name in ("busy", "paused", "waited"))
+            found.append(
+                LinkUse(
+                    near=near,
+                    far=far,
+                    phase=phase,
+                    seconds=seconds,
+                    wire_bytes=own["bytes"] + own["packets"] * link.properties.virtual_overhead,
+                    busy_seconds=busy,
+                    paused_seconds=paused,
+                    waited_seconds=waited,
+                    overtaken_seconds=int(overtaken[i]) / SECOND,
+                    lower_bytes=int(lower[i]),
+                    mean_queue=float(mean[i]),
+                    longest_queue=float(longest[i]),
+                    **own,
+                )
             )
+        longest[:] = network.links.queue_depths(network.now)  # the next phase begins with what is there
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What has been counted by a time (picoseconds), by link."""
+
+    time: int
+    counts: dict[str, NDArray[np.int64]]
+    areas: NDArray[np.int64]
+    overtaken: NDArray[np.int64]
+    lower: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, fabric: Fabric, priority: int) -> Self:
+        network = fabric.network
+        counts = {name: getattr(network.links.counts, name).copy() for name in _COUNTS}
+        # Links count when they begin to send for how long they will.
+        counts["busy"] -= np.maximum(network.links.free_at - network.now, 0)
+        return cls(
+            network.now,
+            counts,
+            network.queue_areas,
+            network.overtaken[:, priority : priority + 1].sum(axis=1),
+            network.wire_bytes[:, :priority].sum(axis=1),
         )
-    return tuple(found)

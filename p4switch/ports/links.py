@@ -1,4 +1,4 @@
-"""Emulated links at a switch's ports, as data and as text; runtime/link.h has the other side."""
+"""Emulated links at a switch's ports, as data and as text; runtime/ports/link.h has the other side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces of a running switch, for whoever manages it (management.py)."""
+"""Traces of a running switch, for whoever manages it (management/service.py)."""
 
 from __future__ import annotations
 

@@ -50,8 +50,8 @@ _PROBABILITIES = (
 )
 _PAUSES = ("xoff", "xon", "detection", "restoration", "action")
 _COUNTS = (
-    *("packets", "bytes", "arrived", "busy", "waited", "longest_wait", "queue_drops", "lost", "marks"),
-    *("pauses", "paused", "storms", "watchdog_drops"),
+    *("packets", "bytes", "arrived", "busy", "waited", "queue_area", "longest_queue", "queue_drops"),
+    *("lost", "marks", "pauses", "paused", "storms", "watchdog_drops"),
 )
 _LINK = np.dtype(
     [
@@ -62,7 +62,15 @@ _LINK = np.dtype(
         *((name, np.int64) for name in ("faulty", "bursts", "far_node", "far_port")),
         *(
             (name, np.int64)
-            for name in ("free_at", "last_arrival", "numbered", "in_burst", "joined", "acts_at")
+            for name in (
+                "free_at",
+                "last_arrival",
+                "numbered",
+                "in_burst",
+                "joined",
+                "acts_at",
+                "queued_bytes",
+            )
         ),
         *((name, np.int64) for name in _COUNTS),
     ]
@@ -119,6 +127,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
     "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),
+    "loop_waiting_areas": (None, (c_void_p, c_int64, c_void_p)),
     "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
 }
 
@@ -242,6 +251,7 @@ class CompiledNetwork(VirtualNetwork):
         for name, values in self.links.constants().items():
             links[name] = values
         self.links.down_from, self.links.down_until = links["down_from"], links["down_until"]
+        self.links.free_at, self.links.queued_bytes = links["free_at"], links["queued_bytes"]
         links["far_node"], links["far_port"] = self._far_node, self._far_port
         self.links.counts = LinkCounts.of(len(links), **{name: links[name] for name in _COUNTS})
         self._link_faults = np.zeros(len(_FAULTS), np.int64)
@@ -299,6 +309,13 @@ class CompiledNetwork(VirtualNetwork):
     def wire_bytes(self) -> NDArray[np.int64]:
         """See VirtualNetwork."""
         return self._counts_of_lanes()[1]
+
+    @property
+    def queue_areas(self) -> NDArray[np.int64]:
+        """See VirtualNetwork."""
+        waiting = np.zeros(len(self._links), np.int64)
+        self._c.loop_waiting_areas(self._loop, self.now, waiting.ctypes.data)
+        return self.links.queue_areas(self.now) + waiting
 
     def _counts_of_lanes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         overtaken, sent = (np.zeros((len(self._links), self._priorities), np.int64) for _ in range(2))

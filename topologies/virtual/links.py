@@ -41,7 +41,10 @@ _HEADERS = 34  # bytes of Ethernet's and IPv4's
 class LinkCounts:
     """By link [links]: packets and bytes (of frames) sent, and packets that arrived; times in picoseconds.
 
-    busy: for how long it sent. waited: the sum over packets of what they waited in its queue; longest_wait: of one.
+    busy: for how long it sent. waited: the sum over packets of what they waited in its queue. queue_area: the time
+    integral of the bytes in its queue, in byte-nanoseconds, each packet's added when it begins to be sent.
+    longest_queue: the most bytes that were in its queue. A queue holds, on the wire, what waits and what is left of the
+    packet that is being sent.
     queue_drops: packets that found no room. lost: on the link, in bursts or not. marks: of congestion.
     pauses: how often a priority of it was paused; paused: for how long, the sum over priorities. storms: how often the
     watchdog took a pause for one that does not end; watchdog_drops: packets that it dropped. `faults`: of the whole
@@ -53,7 +56,8 @@ class LinkCounts:
     arrived: NDArray[np.int64]
     busy: NDArray[np.int64]
     waited: NDArray[np.int64]
-    longest_wait: NDArray[np.int64]
+    queue_area: NDArray[np.int64]
+    longest_queue: NDArray[np.int64]
     queue_drops: NDArray[np.int64]
     lost: NDArray[np.int64]
     marks: NDArray[np.int64]
@@ -169,7 +173,8 @@ class Links:
         self._marking = any(limit is not None for limit in begin)
         self._drawing_marks = begin != always
         self._joined = np.zeros(count, np.int64)  # numbers the packets of each queue
-        self._free_at = np.zeros(count, np.int64)
+        self.free_at = np.zeros(count, np.int64)  # when each has sent all that it has begun
+        self.queued_bytes = np.zeros(count, np.int64)  # bytes in its queue, not yet begun
         self._sent = np.zeros(count, np.int64)  # numbers the packets of each link
         self._keys = draws.stream_keys(seed, count)
         self._loss = np.array([model.loss for model in models])
@@ -282,7 +287,7 @@ class Links:
         """
         links, times = sent.links, sent.times
         durations = self._durations(sent)
-        begins = fifo_start_times(links, times, durations, self._free_at)
+        begins = fifo_start_times(links, times, durations, self.free_at)
         waits = begins - times
 
         crowded = waits + durations > self._room[links]
@@ -296,15 +301,24 @@ class Links:
             waits = begins - sent.times
         if self._marking:
             self._mark_congestion(sent, waits)
-        self._note_waits(sent.links, waits)
+        self._note_waits(sent, waits)
+        self._note_depths(sent.links, self._sent_in(sent.links, waits) + self._sizes(sent))
         ends = begins + durations
         # In their order, so that a link's last packet stays.
-        self._free_at[sent.links] = ends
+        self.free_at[sent.links] = ends
         return sent, ends
 
     def _durations(self, sent: Transit) -> NDArray[np.int64]:
-        on_the_wire = self._store.lengths[sent.packets] + self._overhead[sent.links]
-        return (on_the_wire * self._byte_time[sent.links]) >> 20
+        return (self._sizes(sent) * self._byte_time[sent.links]) >> 20
+
+    def _sizes(self, sent: Transit) -> NDArray[np.int64]:
+        """Bytes on the wire."""
+        return np.asarray(self._store.lengths[sent.packets] + self._overhead[sent.links], np.int64)
+
+    def _sent_in(self, links: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Bytes that links send in so many picoseconds; 0 without a rate, where sending takes no time."""
+        byte_times = np.maximum(self._byte_time[links], 1)
+        return np.where(self._byte_time[links] > 0, times * 2.0**20 / byte_times, 0).astype(np.int64)
 
     def _tail_drop(
         self,
@@ -317,7 +331,7 @@ class Links:
     ) -> None:
         """One link's packets one by one, in `begins` and `kept`."""
         link = int(links[which.start])
-        free_at, room = int(self._free_at[link]), int(self._room[link])
+        free_at, room = int(self.free_at[link]), int(self._room[link])
         for i in range(which.start, which.stop):
             begin, duration = max(int(times[i]), free_at), int(durations[i])
             kept[i] = begin - int(times[i]) + duration <= room
@@ -325,10 +339,30 @@ class Links:
                 begins[i] = begin
                 free_at = begin + duration
 
-    def _note_waits(self, links: NDArray[np.int64], waits: NDArray[np.int64]) -> None:
-        """Of packets that have waited in the queues of `links`."""
-        np.add.at(self.counts.waited, links, waits)
-        np.maximum.at(self.counts.longest_wait, links, waits)
+    def _note_waits(self, sent: Transit, waits: NDArray[np.int64]) -> None:
+        """Count how long packets have waited in the queues of their links."""
+        np.add.at(self.counts.waited, sent.links, waits)
+        # While a packet is sent, half of it is still there, on average.
+        times = waits + self._durations(sent) // 2
+        np.add.at(self.counts.queue_area, sent.links, self._sizes(sent) * times // 1000)
+
+    def _note_depths(self, links: NDArray[np.int64], depths: NDArray[np.int64]) -> None:
+        """Count the bytes in queues, each with a packet that has just joined."""
+        np.maximum.at(self.counts.longest_queue, links, depths)
+
+    def queue_depths(self, now: int) -> NDArray[np.int64]:
+        """Return the bytes in each link's queue at `now` (picoseconds), the end of the last window or later: [links].
+
+        Nothing may have happened since that window.
+        """
+        left = np.maximum(self.free_at - now, 0)
+        return self.queued_bytes + self._sent_in(np.arange(len(left)), left)
+
+    def queue_areas(self, now: int) -> NDArray[np.int64]:
+        """Return the time integral of each queue up to `now`, in byte-nanoseconds: [links]."""
+        left = np.maximum(self.free_at - now, 0)
+        to_come = self._sent_in(np.arange(len(left)), left) * left // 2000
+        return self.counts.queue_area - to_come
 
     def _drop(self, dropped: Transit) -> None:
         self.counts.faults["queue drop"] += len(dropped.packets)

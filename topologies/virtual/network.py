@@ -254,6 +254,11 @@ class VirtualNetwork:
         )
 
     @property
+    def queue_areas(self) -> NDArray[np.int64]:
+        """The time integral of the bytes in each link's queue until now, in byte-nanoseconds: [links]."""
+        return self.links.queue_areas(self.now)
+
+    @property
     def in_flight(self) -> int:
         """Packets that have been sent and not been looked at."""
         return self.store.in_use

@@ -132,6 +132,15 @@ class QueuedLinks(Links):
         """That each lane has sent, [links, priorities]."""
         return np.array([queue.sent for queue in self._lanes], np.int64).reshape(-1, self.priorities)
 
+    def queue_areas(self, now: int) -> NDArray[np.int64]:
+        """See Links; with packets that wait."""
+        areas = super().queue_areas(now)
+        for queue in self._lanes:
+            areas[queue.lane // self.priorities] += sum(
+                size * (now - joined) // 1000 for joined, _, size, _ in queue.waiting
+            )
+        return areas
+
     def send(self, sent: Transit, end: int) -> Transit:
         """See Links."""
         due = set(np.flatnonzero(self._next < end).tolist())
@@ -219,7 +228,7 @@ class QueuedLinks(Links):
         self._given_up_now.clear()
         sent = sent[np.argsort(sent[:, 0], kind="stable")]
         leaving = Transit(sent[:, 0], sent[:, 1], sent[:, 2])
-        self._note_waits(leaving.links, sent[:, 3] - sent[:, 1])
+        self._note_waits(leaving, sent[:, 3] - sent[:, 1])
         return self._carry(leaving, sent[:, 3] + self._durations(leaving))
 
     # -- a link ----------------------------------------------------------------------------------------------
@@ -254,7 +263,7 @@ class QueuedLinks(Links):
         restored = self._restored_at(link, queue) if queue.storming else NEVER
         if not queue.waiting or (queue.paused and self._action[link] == _ALERT):
             return restored
-        return min(restored, max(int(self._free_at[link]), queue.since, queue.waiting[0][0]))
+        return min(restored, max(int(self.free_at[link]), queue.since, queue.waiting[0][0]))
 
     def _restored_at(self, link: int, queue: _Queue) -> int:
         return NEVER if queue.paused else queue.since + self._restoration[link]
@@ -280,6 +289,10 @@ class QueuedLinks(Links):
         if ahead + duration > self._room[link]:
             self._dropped_now.append((link, time, packet))
             return
+        left = max(int(self.free_at[link]) - time, 0)
+        depth = int(left * 2.0**20 / max(int(self._byte_time[link]), 1)) + int(self.queued_bytes[link]) + size
+        self.counts.longest_queue[link] = max(self.counts.longest_queue[link], depth)
+        self.queued_bytes[link] += size
         self._joined_now.append((link, time, packet, ahead))
         queue.waiting.append((time, packet, size, duration))
         queue.backlog += duration
@@ -293,7 +306,8 @@ class QueuedLinks(Links):
         queue.backlog -= duration
         queue.busy_until = now + duration
         queue.sent += size
-        self._free_at[link] = now + duration
+        self.queued_bytes[link] -= size
+        self.free_at[link] = now + duration
         self._sent_now.append((link, joined, packet, now))
         self._change(queue, now, packet, -size)
 
@@ -303,7 +317,9 @@ class QueuedLinks(Links):
         self.counts.storms[link] += 1
         if self._action[link] != _DROP:
             return
-        for _, packet, size, _ in queue.waiting:
+        for joined, packet, size, _ in queue.waiting:
+            self.queued_bytes[link] -= size
+            self.counts.queue_area[link] += size * (now - joined) // 1000
             self._change(queue, now, packet, -size)
             self._drop_by_watchdog(link, packet)
         queue.waiting.clear()

@@ -32,7 +32,6 @@ STYLE: dict[str, Any] = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "figure.dpi": 150,
-    "savefig.bbox": "tight",
     # Text stays text: journals refuse fonts of type 3, and an editor of SVG finds words in place of outlines.
     "pdf.fonttype": 42,
     "svg.fonttype": "none",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -43,7 +42,3 @@ class Compression(Table):
         """Bytes of all workers' vectors, each of `size` bytes, once they are compressed; None: they are not."""
         compressor = self.compressor
         return None if compressor is None else workers * compressor.size(size // ELEMENT_BYTES)
-
-    def _problems(self) -> Iterator[str]:
-        if self.density is not None and self.kind != "top-k":
-            yield f"density: is of top-k; leave it out beside kind = {self.kind!r}"

@@ -24,11 +24,17 @@ def plot(
     kind: Annotated[
         Kind, typer.Option(help="lines, or bars where x is words; boxes; cumulative distributions of x")
     ] = "lines",
-    by: Annotated[str, typer.Option(metavar="COLUMN,…", help="a line for each of their values")] = "",
+    by: Annotated[
+        list[str],
+        typer.Option(metavar="COLUMN,…", help="a line for each of their values; may be given several times"),
+    ] = [],  # noqa: B006 - typer's way
     where: Annotated[
         list[str], typer.Option(metavar="COLUMN=VALUE,…", help="only these rows; may be given several times")
-    ] = [],  # noqa: B006 - typer's way
-    log: Annotated[str, typer.Option(metavar="x,y", help="axes with a logarithmic scale")] = "",
+    ] = [],  # noqa: B006
+    log: Annotated[
+        list[str],
+        typer.Option(metavar="x,y", help="axes with a logarithmic scale; may be given several times"),
+    ] = [],  # noqa: B006
     spread: Annotated[
         Spread | None,
         typer.Option(
@@ -69,9 +75,9 @@ def plot(
         "kind": kind,
         "x": x,
         "y": y or (None if kind == "cdf" else "median_seconds"),
-        "by": _words(by),
+        "by": _words(",".join(by)),
         "where": {name: _words(values) for name, values in _pairs("where", where).items()},
-        "log": _words(log),
+        "log": _words(",".join(log)),
         "closed_form": closed_form,
         "order": order,
         "labels": _pairs("labels", labels),
@@ -90,7 +96,7 @@ def plot(
         )
         draw(series(rows, wanted), wanted, path)
     except ValidationError as error:
-        raise failure("plot", _explained(error, log), 2) from None
+        raise failure("plot", _explained(error, ",".join(log)), 2) from None
     except PlotError as error:
         raise failure("plot", f"{results}: {error}", 2) from None
     except ResultsError as error:
@@ -105,14 +111,14 @@ def _words(text: str) -> tuple[str, ...]:
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise failure(
                 "plot", f"--{option} {text}: write {'LINE=NAME' if option == 'labels' else 'COLUMN=VALUE'}", 2
             )
-        found[name] = value
+        found[name] = f"{found[name]},{value}" if option == "where" and name in found else value
     return found
 
 

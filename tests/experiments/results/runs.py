@@ -52,7 +52,13 @@ USAGE = Usage(
     (
         LinkUse(near="h1", far="leaf1", packets=10, bytes=1000, wire_bytes=1240, busy_seconds=0.5, lost=1),
         LinkUse(
-            near="leaf1", far="h1", packets=9, bytes=900, wire_bytes=1116, busy_seconds=0.4, mean_queue=7.0
+            near="leaf1",
+            far="h1",
+            packets=9,
+            bytes=900,
+            wire_bytes=1116,
+            busy_seconds=0.4,
+            waited_seconds=7.0,
         ),
     ),
     (

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from experiments.results.drawing.plot import draw
 from experiments.results.drawing.series import PlotError, mixed, select, series, spread
 from experiments.results.measured import Row
+from experiments.scenario.styles import Style
 from experiments.scenario.tables.figure import Plot
 
 pytestmark = pytest.mark.slow
@@ -269,3 +270,26 @@ def test_a_figure_that_cannot_be_is_refused(given: dict[str, Any], words: str) -
     with pytest.raises(ValidationError) as error:
         Plot.model_validate({"x": "workers", "y": "median_seconds", **given})
     assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("style", "inches"), [("page", (6.4, 4.0)), ("column", (3.4, 2.5)), ("slide", (10.0, 5.6))]
+)
+def test_a_figure_has_the_size_of_its_style(
+    tmp_path: Path, style: Style, inches: tuple[float, float]
+) -> None:
+    long = Plot(x="workers", y="median_seconds", by=("algorithm", "seed"), style=style, title="Title " * 12)
+    draw(series(ROWS, long), long, tmp_path / "figure.pdf")
+    box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", (tmp_path / "figure.pdf").read_bytes())
+    assert box is not None
+    assert tuple(float(side) / 72 for side in box.groups()) == pytest.approx(inches)
+
+
+def test_of_many_columns_an_error_names_families_and_close_matches() -> None:
+    wide = [one | {f"traffic_p{i}_seconds": 1.0 for i in range(200)} for one in ROWS]
+    with pytest.raises(PlotError) as error:
+        series(wide, Plot(x="workers", y="traffic_p77_second"))
+    text = str(error.value)
+    assert "did you mean 'traffic_p77_seconds'" in text
+    assert "there are 205, the first line of results.csv; among them traffic_… (200)" in text
+    assert len(text) < 300

@@ -218,12 +218,20 @@ def test_every_key_is_a_column(file: Path) -> None:
         ("[training]\n" + NETWORK, "size: give size, as '4 MB', or a table training"),
         ("[plot]\nx = 'loss'\n" + NETWORK, "plot.y: missing; add it"),
         ("size = 1\n", "is not TOML"),
+        ("[topology]\n", "topology: give one of leaf_spine, "),
     ],
 )
 def test_what_is_wrong_is_named_with_the_file_the_key_and_the_fix(file: Path, text: str, words: str) -> None:
     said = complaint(file, HEAD + text)
     assert said.startswith(f"{file}: ")
     assert words in said
+
+
+def test_a_key_of_the_file_below_a_table_is_named_with_that_table(file: Path) -> None:
+    said = complaint(file, 'size = "4 kB"\n' + NETWORK.replace("spines", 'name = "try"\nspines'))
+    assert said.startswith(
+        f"{file}: name: is in the table [topology.leaf_spine]; write it above the first table"
+    )
 
 
 def test_every_mistake_is_told_once(file: Path) -> None:

@@ -75,7 +75,6 @@ def test_in_network_there_is_none() -> None:
     [
         ({"algorithm": "halving-doubling"}, "compression: is gathered round a ring; set algorithm = 'ring'"),
         ({"collective": "all-gather"}, "compression: is gathered round a ring"),
-        ({"compression": {"density": 0.1}}, "density: is of top-k; leave it out beside kind = '8-bit'"),
         ({"compression": {"density": 0, "kind": "top-k"}}, "greater than 0"),
     ],
 )
@@ -83,3 +82,10 @@ def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], complaint: s
     with pytest.raises(ValidationError) as caught:
         point("8-bit", **changes)
     assert complaint in str(caught.value)
+
+
+def test_a_density_is_of_top_k_alone() -> None:
+    """So a list of kinds may have one beside it."""
+    given = {"density": 0.1}
+    assert point("top-k", compression=given).compression.density == 0.1
+    assert point("8-bit", compression=given) == point("8-bit")

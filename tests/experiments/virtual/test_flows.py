@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import get_args
 
@@ -11,7 +10,7 @@ import pytest
 
 from experiments.scenario.tables.congestion import Congestion, Control
 from experiments.virtual.fabric import Fabric
-from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec, write_flows
+from experiments.virtual.flows import Flows, FlowSpec
 from experiments.virtual.job_spec import JobSpec
 from p4switch.engine.engine import Engine
 from topologies.model import Topology, TopologyError
@@ -205,14 +204,3 @@ def test_a_host_that_there_is_not_is_named(switch: Engine) -> None:
             [FlowSpec(source="h1", destination="h9", size=1)],
             recovery=RECOVERY,
         )
-
-
-def test_times_of_many_flows_and_their_file(tmp_path: Path) -> None:
-    flows = [
-        FinishedFlow(source="h1", destination="h2", size=10, start=0.5, seconds=float(i)) for i in range(1, 3)
-    ]
-    write_flows(tmp_path / "flows.csv", flows[:1])
-    with (tmp_path / "flows.csv").open(newline="") as file:
-        assert list(csv.DictReader(file)) == [
-            {"source": "h1", "destination": "h2", "size": "10", "start": "0.5", "seconds": "1.0"}
-        ]

@@ -127,6 +127,30 @@ def test_a_request_is_complete_with_its_last_answer() -> None:
     assert [(one.size, one.seconds) for one in completed(wanted, finished)] == [(15_000, 2.0), (15_000, 5.0)]
 
 
+def test_links_count_all_packets_of_the_run_and_those_of_the_job_by_themselves(switch: Engine) -> None:
+    """Ten flows of 100 kB each go on for long after a job of 4 kB."""
+    flows = {"pattern": "incast", "size": "100 kB", "period": "100 us", "duration": "1 ms"}
+    rest = {"size": "4 kB", "topology": {"leaf_spine": RACKS}, "links": {"queue_bytes": "1 MB"}}
+    settings = point(flows, **rest)
+    measured, alone = run_virtual(settings, switch), run_virtual(point(None, **rest), switch)
+    assert measured.usage is not None
+    assert measured.traffic is not None
+    job, after = (
+        [link for link in measured.usage.links if link.phase == phase] for phase in ("job", "after")
+    )
+    assert sum(link.packets for link in (*job, *after)) == measured.packet_hops
+    assert sum(link.packets for link in after) > 10 * sum(link.packets for link in job)
+    delivered = sum(link.bytes for link in (*job, *after) if link.far not in ("leaf1", "leaf2", "spine1"))
+    assert delivered > sum(flow.size for request in requests(settings) for flow in request)
+    assert measured.wire_bytes_per_worker == pytest.approx(alone.wire_bytes_per_worker, rel=0.2)
+    assert measured.link_events["queue_drops"] == sum(link.queue_drops or 0 for link in (*job, *after))
+    for link in (*job, *after):
+        assert link.busy_seconds <= link.seconds * (1 + 1e-9)  # type: ignore[operator]
+        assert 0 <= link.mean_queue <= link.longest_queue + 1  # type: ignore[operator]
+        if link.near.startswith(("leaf", "spine")):
+            assert link.longest_queue <= 10**6  # type: ignore[operator]
+
+
 def test_percentiles_are_times_that_occurred() -> None:
     seconds = [float(i) for i in range(1, 1001)]
     assert FlowTimes.of([10] * 1000, seconds, seconds) == FlowTimes(

@@ -229,6 +229,10 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     status, output = invoke("plot", folder / "results.parquet", "--x", "seed", "--where", "algorithm=ring")
     assert status == 0
     assert "points mix rows that differ in size: --by or --where" in output
+    repeated = *columns, "--where", "algorithm=ring", "--where", "algorithm=in-network"
+    assert invoke("plot", folder, *repeated) == (0, str(figure))
+    assert "no such column" in invoke("plot", folder, "--x", "size", "--by", "sed", "--by", "algorithm")[1]
+    assert invoke("plot", folder, "--x", "size", "--log", "z", "--log", "x")[0] == 2
     assert invoke("plot", folder, "--x", "sizes")[0] == 2
     assert "did you mean 'size'?" in invoke("plot", folder, "--x", "sizes")[1]
     assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: is x, y or x,y"

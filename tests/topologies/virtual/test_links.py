@@ -306,7 +306,8 @@ def test_a_link_counts_what_it_did_to_packets() -> None:
     counts = link.links.counts
     assert len(arrived.times) == 3
     assert counts.busy.tolist() == [3 * 100 * BYTE]
-    assert counts.waited.tolist() == counts.longest_wait.tolist() == [100 * BYTE]
+    assert counts.waited.tolist() == [100 * BYTE]
+    assert counts.longest_queue.tolist() == [200]
     assert (counts.queue_drops.tolist(), counts.marks.tolist(), counts.lost.tolist()) == ([1], [1], [0])
 
 

@@ -120,9 +120,25 @@ static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t
     return true;
 }
 
+int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row)
+{
+    return l->rows.lengths[row] + k->overhead;
+}
+
 int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row)
 {
-    return (l->rows.lengths[row] + k->overhead) * k->byte_time >> 20;
+    return size_on_wire(l, k, row) * k->byte_time >> 20;
+}
+
+/* Bytes that are in a queue for a time, in byte-nanoseconds. */
+int64_t queue_area(int64_t size, int64_t time) { return size * time / 1000; }
+
+/* A packet joins at `time`: the queue then has it, what waits, and what is left of the packet that is being sent. */
+void note_depth(struct link *k, int64_t time, int64_t size)
+{
+    int64_t left = k->free_at > time && k->byte_time ? (int64_t)((double)(k->free_at - time) * 0x1p20 / (double)k->byte_time) : 0;
+    int64_t depth = left + k->queued_bytes + size;
+    k->longest_queue = depth > k->longest_queue ? depth : k->longest_queue;
 }
 
 void drop_for_room(struct loop *l, struct link *k, uint32_t row)
@@ -152,7 +168,7 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     k->bytes += l->rows.lengths[row];
     k->busy += duration;
     k->waited += wait;
-    k->longest_wait = wait > k->longest_wait ? wait : k->longest_wait;
+    k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it on average */
     struct event event = {k->free_at + k->delay, link, row};
     if (event.time > k->down_from && k->free_at - duration < k->down_until) {
         l->faults[LOST]++;
@@ -192,5 +208,6 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint
         return;
     }
     mark_if_crowded(l, k, wait, row);
+    note_depth(k, time, size_on_wire(l, k, row));
     carry(l, link, time + wait, wait, row);
 }

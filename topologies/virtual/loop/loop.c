@@ -13,9 +13,9 @@ SHARE_STRUCT(link,
              FIELD(mark_probability) FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement) FIELD(jitter)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss)
              FIELD(faulty) FIELD(bursts) FIELD(far_node) FIELD(far_port)
-             FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst) FIELD(joined) FIELD(acts_at)
-             FIELD(packets) FIELD(bytes) FIELD(arrived) FIELD(busy) FIELD(waited) FIELD(longest_wait)
-             FIELD(queue_drops) FIELD(lost) FIELD(marks)
+             FIELD(free_at) FIELD(last_arrival) FIELD(numbered) FIELD(in_burst) FIELD(joined) FIELD(acts_at) FIELD(queued_bytes)
+             FIELD(packets) FIELD(bytes) FIELD(arrived) FIELD(busy) FIELD(waited) FIELD(queue_area)
+             FIELD(longest_queue) FIELD(queue_drops) FIELD(lost) FIELD(marks)
              FIELD(pauses) FIELD(paused) FIELD(storms) FIELD(watchdog_drops))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))

@@ -61,7 +61,8 @@ struct link {
     double burst_begin, burst_end, burst_loss;
     int64_t faulty, bursts, far_node, far_port;
     int64_t free_at, last_arrival, numbered, in_burst, joined, acts_at; /* `acts_at`: by itself, see queues.c */
-    int64_t packets, bytes, arrived, busy, waited, longest_wait, queue_drops, lost, marks; /* LinkCounts of links.py */
+    int64_t queued_bytes; /* bytes in its queues, where it has some */
+    int64_t packets, bytes, arrived, busy, waited, queue_area, longest_queue, queue_drops, lost, marks; /* LinkCounts of links.py */
     int64_t pauses, paused, storms, watchdog_drops;
 };
 
@@ -165,7 +166,10 @@ void close_calendar(struct loop *l);
 bool make_scratch(struct loop *l, size_t count);
 void sort_events(struct event *events, struct event *scratch, size_t count);
 void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint32_t came_by);
+int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row);
+int64_t queue_area(int64_t size, int64_t time);
+void note_depth(struct link *k, int64_t time, int64_t size);
 void drop_for_room(struct loop *l, struct link *k, uint32_t row);
 void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row);
 void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row);

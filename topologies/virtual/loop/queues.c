@@ -88,6 +88,9 @@ static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t pr
         return;
     while (q->first != NOBODY) {
         uint32_t row = take_first(l, q);
+        int64_t size = size_on_wire(l, k, row);
+        k->queued_bytes -= size;
+        k->queue_area += queue_area(size, now - l->rows.waits[row].time);
         change(l, row, (uint32_t)k->overhead, priority, now, -1);
         drop_by_watchdog(l, k, row);
     }
@@ -120,7 +123,8 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
             overtake(l, link, priority, now, duration);
             q->backlog -= duration;
             q->busy_until = now + duration;
-            q->sent += l->rows.lengths[row] + k->overhead;
+            q->sent += size_on_wire(l, k, row);
+            k->queued_bytes -= size_on_wire(l, k, row);
             change(l, row, (uint32_t)k->overhead, priority, now, -1);
             carry(l, link, now, now - l->rows.waits[row].time, row);
         }
@@ -166,6 +170,8 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
         waits[q->last].next = row;
     q->last = row;
     q->backlog += duration;
+    note_depth(k, time, size_on_wire(l, k, row));
+    k->queued_bytes += size_on_wire(l, k, row);
     change(l, row, (uint32_t)k->overhead, priority, time, 1);
 }
 
@@ -296,6 +302,16 @@ void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
         overtaken[i] = l->queues[i].overtaken;
         sent[i] = l->queues[i].sent;
+    }
+}
+
+/* What the packets that wait for each link have added to its queue so far, in byte-nanoseconds. */
+void loop_waiting_areas(const struct loop *l, int64_t now, int64_t *areas)
+{
+    for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
+        uint32_t link = (uint32_t)(i / l->priorities);
+        for (uint32_t row = l->queues[i].first; row != NOBODY; row = l->rows.waits[row].next)
+            areas[link] += queue_area(size_on_wire(l, l->links + link, row), now - l->rows.waits[row].time);
     }
 }
 

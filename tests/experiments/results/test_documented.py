@@ -1,0 +1,47 @@
+"""docs/scenarios.md says what every column of links.parquet and workers.parquet is, and every key of a scenario."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from experiments.results.usage import LinkUse, WorkerUse
+from experiments.scenario.settings import Settings, table_in
+from topologies.link import ETHERNET_OVERHEAD
+from workers.wire import packet_dtype
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.mark.parametrize(("kind", "file"), [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet")])
+def test_every_column_has_a_row_with_its_unit(kind: type, file: str) -> None:
+    _, _, rest = (DOCS / "scenarios.md").read_text().partition(f"| column of `{file}` | unit |")
+    rows = [line.split("|") for line in rest.partition("\n\n")[0].splitlines()[2:]]
+    documented = {name: row[2].strip() for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    assert documented.keys() == {field.name for field in fields(kind)}
+    assert all(documented.values())
+
+
+def _keys(table: type[BaseModel]) -> Iterator[str]:
+    for name, field in table.model_fields.items():
+        yield name
+        if (inner := table_in(field.annotation)) is not None:
+            yield from _keys(inner)
+
+
+def test_every_key_of_a_scenario_is_documented() -> None:
+    text = "".join((DOCS / page).read_text() for page in ("scenarios.md", "topologies.md", "virtual-time.md"))
+    assert not [name for name in dict.fromkeys(_keys(Settings)) if not re.search(rf"\b{name}\b", text)]
+
+
+def test_the_lesson_of_the_window_has_the_packet_that_is_sent() -> None:
+    """To the accuracy of its words, 100 bytes and a nanosecond, at 100 Gb/s."""
+    frame = 14 + 20 + 8 + packet_dtype(256).itemsize + ETHERNET_OVERHEAD  # Ethernet, IPv4, UDP
+    text = (DOCS / "lessons" / "window.md").read_text()
+    assert f"of about {round(frame, -2):,} bytes" in text
+    assert f"in {frame * 8 / 100e9 * 1e6:.3f} µs" in text
