@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
+from itertools import zip_longest
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -18,7 +19,8 @@ from topologies.virtual.segments import segments
 from workers import wire
 from workers.collective import Participant, Statistics
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from workers.host_based.algorithm import HostBasedWorker
+from workers.host_based.algorithm import HostBasedWorker, Outgoing
+from workers.host_based.transport import DATA
 from workers.job.kept import Kept
 from workers.protocol import Worker
 
@@ -27,6 +29,7 @@ Frames = NDArray[np.uint8]  # [m, length]
 SwitchWorker = Participant[NDArray[np.uint8]]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
+BURST = 8  # packets that a stream sends before the next one has its turn
 _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 
@@ -256,7 +259,7 @@ class PeerPort:
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
         outgoing = self.participant.datagrams_to_send(now)
-        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in outgoing]
+        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in _in_turn(outgoing)]
 
     def _flow(self, peer: int, flow: int) -> Flow:
         if (peer, flow) not in self._flows:
@@ -272,6 +275,27 @@ class PeerPort:
                 self._priority,
             )
         return self._flows[peer, flow]
+
+
+def _in_turn(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+    """Return datagrams in the order in which a network card sends them.
+
+    Acknowledgements go first. Then each stream sends a burst in turn, as queue pairs do: otherwise the packets of the
+    last stream would wait until those of all others have left.
+    """
+    ordered, streams = [], dict[tuple[int, int], list[Outgoing]]()
+    for one in outgoing:
+        if one.datagrams[0, 0] != DATA:
+            ordered.append(one)
+            continue
+        bursts = streams.setdefault((one.peer, one.flow), [])
+        for first in range(0, len(one.datagrams), BURST):
+            bursts.append(one._replace(datagrams=one.datagrams[first : first + BURST]))
+    if len(streams) < 2:
+        return list(outgoing)
+    for round_ in zip_longest(*streams.values()):
+        ordered += filter(None, round_)
+    return ordered
 
 
 class SharedStation:
