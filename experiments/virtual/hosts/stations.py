@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
-from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -277,25 +278,27 @@ class PeerPort:
         return self._flows[peer, flow]
 
 
-def _in_turn(outgoing: Sequence[Outgoing]) -> list[Outgoing]:
+def _in_turn(outgoing: list[Outgoing]) -> list[Outgoing]:
     """Return datagrams in the order in which a network card sends them.
 
     Acknowledgements go first. Then each stream sends a burst in turn, as queue pairs do: otherwise the packets of the
     last stream would wait until those of all others have left.
     """
-    ordered, streams = [], dict[tuple[int, int], list[Outgoing]]()
+    answers, turns, sent = [], list[tuple[int, Outgoing]](), Counter[tuple[int, int]]()
     for one in outgoing:
         if one.datagrams[0, 0] != DATA:
-            ordered.append(one)
+            answers.append(one)
             continue
-        bursts = streams.setdefault((one.peer, one.flow), [])
-        for first in range(0, len(one.datagrams), BURST):
-            bursts.append(one._replace(datagrams=one.datagrams[first : first + BURST]))
-    if len(streams) < 2:
-        return list(outgoing)
-    for round_ in zip_longest(*streams.values()):
-        ordered += filter(None, round_)
-    return ordered
+        stream, first = (one.peer, one.flow), 0
+        while first < len(one.datagrams):
+            turn, before = divmod(sent[stream], BURST)
+            burst = one.datagrams[first : first + BURST - before]
+            turns.append((turn, one._replace(datagrams=burst)))
+            sent[stream] += len(burst)
+            first += len(burst)
+    if len(sent) < 2:
+        return outgoing
+    return answers + [one for _, one in sorted(turns, key=itemgetter(0))]
 
 
 class SharedStation:

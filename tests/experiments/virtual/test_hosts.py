@@ -16,12 +16,12 @@ Bytes = NDArray[np.uint8]
 
 
 def test_streams_take_turns_on_the_link_and_acknowledgements_go_first() -> None:
-    """A parameter server on each of three hosts: every worker sends a shard to both others."""
+    """A parameter server on each of three hosts: every worker sends both others 20 packets, the last a short one."""
     topology = leaf_spine(0, 1, 3, 10**10, 10**10)
     hosts = topology.ranked_hosts
     worker = HostBasedWorker(Group(0, 3, "parameter-server", window=64))
     port = PeerPort(worker, hosts[0], topology.switch(hosts[0].leaf).mac, [host.ip for host in hosts])
-    worker.start(np.ones(3 * 20 * 256, np.float32), 0.0)
+    worker.start(np.ones(3 * 19 * 256 + 3, np.float32), 0.0)
     early = np.concatenate([Ends(2, 0, 0).header(DATA, number=1), np.zeros(1024, np.uint8)])
     worker.receive(early.reshape(1, -1), 0.0)
 
