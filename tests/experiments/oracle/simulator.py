@@ -245,12 +245,17 @@ class Host:
 
 
 class Switched(Host):
-    """docs/protocol.md, "Worker". Of its timers only silence: one chunk is sent again, that sent longest ago."""
+    """docs/protocol.md, "Worker". Of its timers only silence: one chunk is sent again, that sent longest ago.
+
+    A timeout that has been doubled stays so for chunks that follow, until one that was sent once is answered.
+    """
 
     def __init__(self, simulation: Simulation, rank: int) -> None:
         super().__init__(simulation, rank)
         self._first = self._chunks = self._ahead = self._next = 0
-        self._awaited: dict[int, float] = {}  # chunk: when it was sent
+        self._awaited: dict[int, tuple[float, int]] = {}  # by chunk: when it was sent, its doublings
+        self._repeated: set[int] = set()
+        self._results: set[int] = set()
         self._restarted, self._backoff = 0.0, 0
 
     def start(self, size: int) -> None:
@@ -259,7 +264,7 @@ class Switched(Host):
         self._ahead = min(self.work.window, blocks)  # which carry no values
         self._chunks = blocks + self._ahead
         self._next = 0
-        self._results: set[int] = set()
+        self._results = set()
 
     def receive(self, packets: Sequence[Packet]) -> None:
         for packet in packets:
@@ -267,7 +272,9 @@ class Switched(Host):
             assert isinstance(chunk, int)
             if self._awaited.pop(chunk, None) is not None:
                 self._results.add(chunk - self._first)
-                self._restarted, self._backoff = self.simulation.now, 0
+                self._restarted = self.simulation.now
+                if chunk not in self._repeated:
+                    self._backoff = 0
 
     def complete(self) -> bool:
         return len(self._results) == self._chunks
@@ -275,31 +282,38 @@ class Switched(Host):
     def outgoing(self) -> list[Packet]:
         now, window, sent = self.simulation.now, self.work.window, []
         if now >= self.deadline():
+            silent = [chunk for chunk in self._awaited if self._deadline(chunk) <= now]
             self.timeouts += 1
             self.retransmissions += 1
-            self._backoff += 1
             self._restarted = now
-            oldest = min(self._awaited, key=lambda chunk: (self._awaited[chunk], chunk))
+            for chunk in silent:
+                before, doublings = self._awaited[chunk]
+                self._awaited[chunk] = before, doublings + 1
+                self._backoff = max(self._backoff, doublings + 1)
+            oldest = min(self._awaited, key=lambda chunk: (self._awaited[chunk][0], chunk))
+            self._repeated.add(oldest)
+            self._awaited[oldest] = now, self._awaited[oldest][1]
             sent.append(oldest)
         while self.running and self._next < self._chunks:
-            before = {self._next - window, self._next - self._ahead} - set(range(-window, 0))
-            if not before <= self._results:
+            needed = {one for one in (self._next - window, self._next - self._ahead) if one >= 0}
+            if not needed <= self._results:
                 break
-            sent.append(self._first + self._next)
+            chunk = self._first + self._next
+            self._awaited[chunk] = now, self._backoff
+            sent.append(chunk)
             self._next += 1
-        for chunk in sent:
-            self._awaited[chunk] = now
         return [self._packet(chunk) for chunk in sent]
 
     def _packet(self, chunk: int) -> Packet:
         size = HEADERS + (SHORT if chunk - self._first < self._ahead else LONG)
         return Packet(self.rank, -1, size, (chunk,))
 
+    def _deadline(self, chunk: int) -> float:
+        sent, doublings = self._awaited[chunk]
+        return max(self._restarted, sent) + min(self.work.rto * 2**doublings, self.work.max_rto)
+
     def deadline(self) -> float:
-        if not self._awaited:
-            return inf
-        rto = min(self.work.rto * 2**self._backoff, self.work.max_rto)
-        return max(self._restarted, min(self._awaited.values())) + rto
+        return min(map(self._deadline, self._awaited), default=inf)
 
 
 # -- between hosts: schedules --------------------------------------------------------------------------------
