@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Transport = Literal["selective-repeat", "go-back-n"]
+WindowScope = Literal[
+    "connection", "host"
+]  # what a window limits: each stream, or all streams of a host together
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all"]  # MPI's names
 
 _FLOAT32 = np.dtype(np.float32)  # compared with twice as fast as its type

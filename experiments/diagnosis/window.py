@@ -15,6 +15,7 @@ def window(case: Case) -> Finding | None:
     if packets is None or packets >= _longest_message(settings) // full_payload(settings):
         return None
     paths = Paths(settings, full_frame(settings))
+    packets *= _windows(settings, paths)
     sending, there_and_back = packets * paths.packet_seconds(settings.host_link), paths.round_trip
     if sending >= there_and_back:
         return None
@@ -27,6 +28,16 @@ def window(case: Case) -> Finding | None:
         f"{percent(busiest)} of the time",
         f"a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
     )
+
+
+def _windows(settings: Settings, paths: Paths) -> int:
+    """Return how many windows the busiest host has open at once: one for each connection, between hosts."""
+    if (
+        settings.algorithm in ("double-binary-tree", "parameter-server")
+        and settings.window_per == "connection"
+    ):
+        return paths.most_connections
+    return 1
 
 
 def _longest_message(settings: Settings) -> int:

@@ -231,6 +231,7 @@ def _between_hosts(
         settings.shards,
         settings.flows_per_pair,
         pace,
+        settings.window_per,
         settings.compression.compressor,
     )
 

@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from experiments.training.sgd import Curve, TrainingConfig
-from workers.collective import HostBasedAlgorithm, Transport
+from workers.collective import HostBasedAlgorithm, Transport, WindowScope
 from workers.lease import Lease
 from workers.recovery import PACKET_THRESHOLD, G, Recovery
 from workers.values.compression import Compressor
@@ -73,6 +73,7 @@ class HostBased:
     shards: int | None = None
     flows: int = 1
     pace: Pace = Pace(window=256, segments=62)
+    window_per: WindowScope = "connection"
     compressor: Compressor | None = None
 
 

@@ -100,6 +100,7 @@ def _between_hosts(task: Task, how: HostBased, feedback: ErrorFeedback | None) -
                 how.transport,
                 how.shards,
                 pace.window,
+                how.window_per,
                 flows=how.flows,
                 calls=(call,),
             ),

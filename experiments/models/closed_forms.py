@@ -8,9 +8,11 @@ in-network.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
-from math import log2
-from typing import assert_never
+from functools import cache
+from math import inf, log2
+from typing import NamedTuple, assert_never
 
 from workers.collective import Algorithm, HostBasedAlgorithm, Operation
 from workers.host_based.schedules import CHUNK, neighbours, servers
@@ -19,6 +21,32 @@ from workers.host_based.schedules import CHUNK, neighbours, servers
 Latency = Callable[[int, int], float]
 
 PIECE = 4 * CHUNK  # bytes: what a node of a double binary tree hands on at a time
+
+
+class Window(NamedTuple):
+    """Bytes that may be outstanding between hosts, of each connection or of a host with all its connections."""
+
+    size: float
+    per_host: bool = False
+
+    def sending(self, size: float, connection: float, bandwidth: float, latency: float) -> float:
+        """Return how long a host takes to send, at a window a round trip or at the rate of its link.
+
+        Args:
+            size: Bytes that it sends.
+            connection: Bytes of them on its busiest connection.
+            bandwidth: Bytes a second of its link.
+            latency: Seconds to the receiver, and of an acknowledgement back.
+
+        Returns:
+            Seconds until the last byte has left.
+        """
+        limited = size if self.per_host else connection
+        turns = max(0.0, limited / self.size - 1)
+        return max(size / bandwidth, turns * 2 * latency + min(limited, self.size) / bandwidth)
+
+
+NO_LIMIT = Window(inf)
 
 
 def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahead: float) -> float:
@@ -33,22 +61,32 @@ def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahea
     return max(round_trip + begun + size / bandwidth, turns * round_trip)
 
 
-def collective(operation: Operation, workers: int, size: int, latency: Latency, bandwidth: float) -> float:
+def collective(
+    operation: Operation,
+    workers: int,
+    size: int,
+    latency: Latency,
+    bandwidth: float,
+    window: Window = NO_LIMIT,
+) -> float:
     """Seconds for arrays of `size` bytes of an operation other than all-reduce; see between_hosts.
 
     What goes from rank to rank overlaps with what follows. The last packet is acknowledged, but that of a broadcast:
     its last rank sends nothing.
     """
-    seconds, hops = size / bandwidth, [latency(rank, (rank + 1) % workers) for rank in range(workers)]
+    hops = [latency(rank, (rank + 1) % workers) for rank in range(workers)]
+    others = (workers - 1) / workers * size
     match operation:
         case "broadcast":
-            return seconds + sum(hops[:-1])
+            return window.sending(size, size, bandwidth, max(hops[:-1])) + sum(hops[:-1])
         case "all-to-all":
             furthest = max(latency(rank, 0) for rank in range(1, workers))
-            return (workers - 1) / workers * seconds + 2 * furthest
+            return window.sending(others, size / workers, bandwidth, furthest) + 2 * furthest
         case _:
             chain = sum(hops) - min(hops)
-            return max((workers - 1) / workers * seconds + max(hops), chain + seconds / workers) + max(hops)
+            longest, part = max(hops), size / workers
+            always = window.sending(others, others, bandwidth, longest) + longest
+            return max(always, chain + window.sending(part, part, bandwidth, longest)) + longest
 
 
 def between_hosts(
@@ -59,23 +97,27 @@ def between_hosts(
     bandwidth: float,
     shards: int | None = None,
     piece: int = PIECE,
+    window: Window = NO_LIMIT,
 ) -> float:
     """Seconds for arrays of `size` bytes.
 
     bandwidth: bytes of payload a second on a host's link, each way: its rate, less headers. shards: of the parameter
-    server, on workers (None: on all). piece: bytes, of the double binary tree.
+    server, on workers (None: on all). piece: bytes, of the double binary tree. window: what limits how much is
+    outstanding; queues make its round trips longer than they are here.
     """
     if workers == 1:
         return 0.0
-    seconds = size / bandwidth
     match algorithm:
         case "ring":
-            return _ring(workers, seconds, latency)
+            return _ring(workers, size, latency, bandwidth, window)
         case "halving-doubling":
-            return _halving_doubling(workers, seconds, latency)
+            return _halving_doubling(workers, size, latency, bandwidth, window)
         case "double-binary-tree":
             # A node hands on whole pieces.
-            return 2 * _height(workers, latency) + 2 * log2(workers) * piece / bandwidth + 2 * seconds
+            traffic = _tree_traffic(workers)
+            furthest = max(latency(*pair) for pair in traffic)
+            sending = window.sending(2 * size, max(traffic.values()) * size, bandwidth, furthest)
+            return 2 * _height(workers, latency) + 2 * log2(workers) * piece / bandwidth + sending
         case "parameter-server":
             # A server's link carries its shard for all others, and those of the other servers for its own worker.
             # Numbers go to it, sums come back, and are acknowledged.
@@ -83,38 +125,44 @@ def between_hosts(
             furthest = max(
                 latency(rank, server) for server in ranks for rank in range(workers) if rank != server
             )
-            return 3 * furthest + max(1.0, (workers + len(ranks) - 2) / len(ranks)) * seconds
+            busiest = max(1.0, (workers + len(ranks) - 2) / len(ranks)) * size
+            connection = min(2, len(ranks)) / len(ranks) * size  # between servers, each with a shard
+            return 3 * furthest + window.sending(busiest, connection, bandwidth, furthest)
     assert_never(algorithm)
 
 
-def _ring(workers: int, seconds: float, latency: Latency) -> float:
+def _ring(workers: int, size: int, latency: Latency, bandwidth: float, window: Window) -> float:
     """A rank hands on what has come of a segment while the rest comes: latencies and bytes overlap.
 
     Either links are always busy, or a segment goes from rank to rank and waits for nothing but latencies. The last
     packet is acknowledged.
     """
     hops = [latency(rank, (rank + 1) % workers) for rank in range(workers)]
+    longest = max(hops)
     # A segment makes 2 (n - 1) hops in a row: twice round, but for two of them.
     chain = 2 * sum(hops) - min(hops[i - 1] + hops[i] for i in range(workers))
-    return max(2 * (workers - 1) / workers * seconds + max(hops), chain + seconds / workers) + max(hops)
+    whole, segment = 2 * (workers - 1) / workers * size, size / workers
+    always = window.sending(whole, whole, bandwidth, longest) + longest
+    return max(always, chain + window.sending(segment, segment, bandwidth, longest)) + longest
 
 
-def _halving_doubling(workers: int, seconds: float, latency: Latency) -> float:
+def _halving_doubling(workers: int, size: int, latency: Latency, bandwidth: float, window: Window) -> float:
     """Each step begins when the one before has ended: the furthest pair of each counts."""
     levels = workers.bit_length() - 1
     cores = 1 << levels
     folded = workers - cores
     ranks = [2 * core + 1 if core < folded else core + folded for core in range(cores)]
-    steps = (
-        max(latency(ranks[core], ranks[core ^ 1 << level]) for core in range(cores))
-        for level in range(levels)
-    )
-    time = 2 * sum(steps) + 2 * (cores - 1) / cores * seconds
+    time = 0.0
+    for level in range(levels):
+        furthest = max(latency(ranks[core], ranks[core ^ 1 << level]) for core in range(cores))
+        part = size / (2 << level)
+        time += 2 * (furthest + window.sending(part, part, bandwidth, furthest))
     if not folded:
         return time
     # The others fold their array into a neighbour's first, and get the sum at the end. In pieces, so that
     # the halving has begun, and the doubling has not ended, meanwhile: what a neighbour's link carries.
-    return time + 2 * max(latency(2 * rank, 2 * rank + 1) for rank in range(folded)) + 2 * seconds
+    furthest = max(latency(2 * rank, 2 * rank + 1) for rank in range(folded))
+    return time + 2 * (furthest + window.sending(size, size, bandwidth, furthest))
 
 
 def _height(workers: int, latency: Latency) -> float:
@@ -148,18 +196,24 @@ def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
             # A neighbour that does not take part hands over its array, and gets the sum.
             return (2 * (cores - 1) / cores + (workers > cores)) * size
         case "double-binary-tree":
-            return (
-                size
-                / 2
-                * max(sum(_degree(tree, rank, workers) for tree in (0, 1)) for rank in range(workers))
+            traffic = _tree_traffic(workers)
+            return size * max(
+                sum(share for (sender, _), share in traffic.items() if sender == rank)
+                for rank in range(workers)
             )
     assert_never(algorithm)
 
 
-def _degree(tree: int, rank: int, workers: int) -> int:
-    """To how many others, in a tree that half of the array goes through, a rank sends."""
-    parent, children = neighbours(tree, rank, workers)
-    return (parent is not None) + len(children)
+@cache
+def _tree_traffic(workers: int) -> dict[tuple[int, int], float]:
+    """Return which share of the array each rank sends to each other rank in the two trees together."""
+    traffic: defaultdict[tuple[int, int], float] = defaultdict(float)
+    for tree in (0, 1):
+        for rank in range(workers):
+            parent, children = neighbours(tree, rank, workers)
+            for peer in [*children] if parent is None else [parent, *children]:
+                traffic[rank, peer] += 0.5
+    return dict(traffic)
 
 
 def formula(algorithm: Algorithm, workers: int) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller.plan import Plan, SwitchPlan, TableEntry
-from experiments.models.paths import receivers
+from experiments.models.paths import shares
 from experiments.scenario.own import planner_of
 from experiments.scenario.settings import FIRST_PEER_PORT, Settings
 from topologies.model import Host
@@ -76,7 +76,7 @@ def flows(settings: Settings) -> list[Flow]:
             FIRST_PEER_PORT + group.port(peer, flow),
             FIRST_PEER_PORT + group.port(rank, flow),
         )
-        for rank, others in enumerate(receivers(algorithm, len(hosts), settings.shards))
+        for rank, others in enumerate(shares(algorithm, len(hosts), settings.shards))
         for peer in others
         for flow in range(settings.flows_per_pair)
     ]

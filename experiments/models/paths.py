@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import ceil
 
 from controller.routes import Routes
 from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from experiments.scenario.settings import Settings
 from topologies.model import Link
-from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import peers, servers
+from workers.collective import HostBasedAlgorithm, Operation
+from workers.host_based.schedules import schedule, servers
 
 _Direction = tuple[str, str]  # from one node to the next
 
@@ -65,7 +66,7 @@ class Paths:
         if self._settings.algorithm == "in-network":
             return 2 * max(map(self._height, self._trees)) + self._notice
         return 2 * max(
-            self.latency(rank, peer) for rank, others in enumerate(self._receivers) for peer in others
+            self.latency(rank, peer) for rank, others in enumerate(self._shares) for peer in others
         )
 
     @property
@@ -78,16 +79,29 @@ class Paths:
         """Between hosts: how many links a packet crosses, on average over all ranks that send to one another."""
         ways = [
             2 + self._trunk(self._leaves[rank], self._leaves[peer]).links
-            for rank, others in enumerate(self._receivers)
+            for rank, others in enumerate(self._shares)
             for peer in others
         ]
         return sum(ways) / len(ways)
 
-    def shared(self, window: int) -> float:
-        """How long the windows, in packets, of all hosts that share a link take on it, where that is longest."""
-        return window * max(
+    @property
+    def most_connections(self) -> int:
+        """The number of ranks that the busiest rank sends to, between hosts."""
+        return max(map(len, self._shares))
+
+    def shared(self, window: int, packets: int) -> float:
+        """Return how long the packets that may be under way at once take on a link, where that is longest.
+
+        Args:
+            window: Packets, of each sender or connection.
+            packets: Packets of a vector. No window is fuller than what is sent of it.
+
+        Returns:
+            Seconds.
+        """
+        return max(
             count * self.packet_seconds(self._network.link_between(*direction))
-            for direction, count in self._senders().items()
+            for direction, count in self._under_way(window, packets).items()
         )
 
     @property
@@ -144,36 +158,66 @@ class Paths:
     # -- who sends over the same link
 
     @cached_property
-    def _receivers(self) -> tuple[tuple[int, ...], ...]:
-        """Between hosts: the ranks that each rank sends to."""
+    def _shares(self) -> tuple[Mapping[int, float], ...]:
+        """Between hosts: by rank, which share of a vector it sends to which rank."""
         settings = self._settings
         assert settings.algorithm != "in-network"
-        return receivers(settings.algorithm, len(self._leaves), settings.shards)
+        return shares(settings.algorithm, len(self._leaves), settings.shards, settings.collective)
 
-    def _senders(self) -> Counter[_Direction]:
-        """How many hosts' windows may be on a link, by its direction."""
-        if self._settings.algorithm == "in-network":  # sums: each link carries one window of each tree
-            parts = [part for tree in self._trees for part in tree.aggregators]
-            return Counter((child, part.switch) for part in parts for child in part.children)
-        members, leaves = self._members, self._leaves
+    def _under_way(self, window: int, packets: int) -> Counter[_Direction]:
+        """Return how many packets may be on a link at once, by its direction."""
+        settings = self._settings
         found: Counter[_Direction] = Counter()
-        for rank, others in enumerate(self._receivers):
-            here = leaves[rank]
-            ways = {(members[rank], here), *((leaves[peer], members[peer]) for peer in others)}
-            # All flows may have chosen the same of several ways.
-            found.update(
-                ways.union(*(self._trunk(here, leaf).directions for leaf in {leaves[p] for p in others}))
-            )
+        if settings.algorithm == "in-network":  # sums: each link carries one window of each tree
+            for tree in self._trees:
+                for part in tree.aggregators:
+                    found.update({(child, part.switch): min(window, packets) for child in part.children})
+            return found
+        per_host = settings.window_per == "host"
+        for rank, others in enumerate(self._shares):
+            own = self._sent_by(rank, others, window * settings.flows_per_pair, packets)
+            found.update({way: min(window, count) for way, count in own.items()} if per_host else own)
+        return found
+
+    def _sent_by(
+        self, rank: int, others: Mapping[int, float], window: int, packets: int
+    ) -> Counter[_Direction]:
+        """Return how many packets of one rank may be on a link at once, with a window for each connection."""
+        members, leaves = self._members, self._leaves
+        here, found = leaves[rank], Counter[_Direction]()
+        towards: Counter[str] = Counter()
+        for peer, share in others.items():
+            count = min(window, ceil(share * packets))
+            found[leaves[peer], members[peer]] += count
+            towards[leaves[peer]] += count
+        found[members[rank], here] = towards.total()
+        for leaf, count in towards.items():  # all flows may have chosen the same of several ways
+            found.update(dict.fromkeys(self._trunk(here, leaf).directions, count))
         return found
 
 
 @lru_cache
-def receivers(algorithm: HostBasedAlgorithm, workers: int, shards: int | None) -> tuple[tuple[int, ...], ...]:
-    """The ranks that each rank sends to."""
+def shares(
+    algorithm: HostBasedAlgorithm, workers: int, shards: int | None, operation: Operation = "all-reduce"
+) -> tuple[Mapping[int, float], ...]:
+    """Return by rank which share of a vector it sends to which other rank."""
     if algorithm == "parameter-server":  # whose schedules are long: a thousand workers, a million pairs
-        everybody, some = range(workers), servers(workers, shards)
+        some = set(servers(workers, shards))
+        share = 1 / len(some)
         return tuple(
-            tuple(peer for peer in (everybody if rank in some else some) if peer != rank)
-            for rank in everybody
+            {
+                peer: share * ((peer in some) + (rank in some))
+                for peer in (range(workers) if rank in some else some)
+                if peer != rank
+            }
+            for rank in range(workers)
         )
-    return tuple(tuple(peers(algorithm, rank, workers, shards)[0]) for rank in range(workers))
+    size = 2 * workers  # no part is empty
+    plans = (schedule(algorithm, rank, workers, size, operation=operation) for rank in range(workers))
+    return tuple(
+        {
+            peer: sum(piece.stop - piece.start for piece in pieces) / size
+            for peer, pieces in sorted(plan.sends.items())
+        }
+        for plan in plans
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.models.closed_forms import between_hosts, collective, in_network
+from experiments.models.closed_forms import NO_LIMIT, Window, between_hosts, collective, in_network
 from experiments.models.packets import full_frame, full_payload, in_network_frame
 from experiments.models.paths import Paths
 from experiments.scenario.settings import Settings
@@ -31,16 +31,20 @@ def predicted_seconds(
         if len({settings.network.links_of(name)[0].rate_bits_per_second for name in members}) > 1:
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
+        limit = NO_LIMIT
+        if settings.transport != "tcp":  # whose window is the kernel's
+            per_host = settings.window_per == "host"
+            limit = Window(window * payload * (1 if per_host else settings.flows_per_pair), per_host)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
-            return collective("all-gather", workers, gathered, paths.latency, bandwidth)
+            return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
         if settings.collective != "all-reduce":
-            return collective(settings.collective, workers, size, paths.latency, bandwidth)
-        return between_hosts(settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards)
+            return collective(settings.collective, workers, size, paths.latency, bandwidth, limit)
+        return between_hosts(
+            settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards, window=limit
+        )
     packets, ahead = -(-part // payload), 0.0
     # Vectors within the window are scaled as the one before let expect, but for the first (workers/values/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
-        ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(
-            min(window, packets)
-        )
-    bandwidth = payload / paths.shared(1)
+        ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
+    bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)

@@ -49,7 +49,7 @@ def ring_recovery(settings: Settings) -> Recovery | None:
 def longest_round_trip(settings: Settings) -> float:
     """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue.
 
-    A window is never fuller than with the packets of one vector. A worker of a model that is cut has several.
+    A window is never fuller than with what is sent of one vector. A worker of a model that is cut has several.
     """
     paths = Paths(settings, full_frame(settings), patient=True)
     assert settings.size is not None
@@ -58,8 +58,8 @@ def longest_round_trip(settings: Settings) -> float:
         cut = settings.parallelism
         largest = max(largest // cut.model, cut.activations or 0)
         windows = _WINDOWS + (_OVERLAP if cut.bucket else 0)
-    packets = windows * min(virtual_window(settings), -(-largest // full_payload(settings)))
-    return paths.round_trip + paths.shared(packets)
+    packets = -(-largest // full_payload(settings))
+    return paths.round_trip + windows * paths.shared(virtual_window(settings), packets)
 
 
 def mistimed(settings: Settings) -> str | None:

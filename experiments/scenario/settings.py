@@ -32,7 +32,7 @@ from topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from topologies.model import Link, Topology
 from topologies.override import override
 from topologies.units import Seconds
-from workers.collective import Algorithm, Operation, Transport
+from workers.collective import Algorithm, Operation, Transport, WindowScope
 from workers.host_based.transport import MAX_FLOWS
 from workers.recovery import Recovery as Timers
 
@@ -107,6 +107,10 @@ class Settings(Table):
     window: Annotated[
         int | None, Field(ge=1, le=SLOTS, description="packets in flight from one to another")
     ] = None
+    window_per: Annotated[
+        WindowScope,
+        Field(description="between hosts over UDP, what has a window: each connection, or each host"),
+    ] = "connection"
     segments: Annotated[
         int | None,
         Field(ge=1, le=62, description="datagrams in a frame, live, UDP; left out, what suits links"),
@@ -242,7 +246,7 @@ class Settings(Table):
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
-            changes |= {"congestion": Congestion()}
+            changes |= {"congestion": Congestion(), "window_per": "connection"}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":

@@ -525,6 +525,7 @@ class Job:
             spec.transport,
             spec.shards,
             spec.window,
+            spec.window_per,
             session=self._session,
             flows=spec.flows,
             calls=spec.calls,

@@ -40,7 +40,6 @@ _PORT = 20_000  # UDP, where flows are received,
 _PORT_BESIDE_A_JOB = 19_999  # and where a job's packets are, too
 _SOURCE_PORTS = (32_768, 61_000)  # of which Linux gives one to each new socket
 _STREAM = slice(2, 10)  # of a datagram: source, destination and session
-_ALL = 1 << 62  # packets: a sender's window alone limits it
 _PORTS_DRAW = 2  # keeps the draws of ports apart from others of a seed
 
 
@@ -245,7 +244,7 @@ class FlowStation:
                 frames.append(self._headers[session].frames(answer))
         self._answering.clear()
         for session, sender in self._sending.items():
-            batches = sender.datagrams(now, _ALL)
+            batches = sender.datagrams(now)
             frames += [self._headers[session].frames(batch) for batch in batches]
         return frames
 

@@ -9,7 +9,7 @@ from experiments.scenario.tables.congestion import Congestion
 from topologies.model import Topology
 from topologies.virtual import HostModel
 from topologies.virtual.network import DEFAULT_HOST
-from workers.collective import Algorithm, Transport
+from workers.collective import Algorithm, Transport, WindowScope
 from workers.host_based.exchange import Call
 from workers.recovery import Recovery
 
@@ -22,11 +22,11 @@ class JobSpec:
     """What one job is made of; times in seconds.
 
     hosts: names, by rank; None: all of the topology. trees: in the network, along each of which a part of every vector
-    is summed, with a lease, slots and a UDP port of its own. window: slots, of each; between hosts, most packets
-    outstanding from one host. counted: how many workers each believes there are (None: as many as there are; fewer
-    makes sums saturate, and they do not compare notes then). first_slot: None: after those of the jobs before.
-    transport, congestion: between hosts. shards: of the parameter server, each on a worker of its own (None: on every
-    worker). calls: between hosts, what a worker's calls do, in turn.
+    is summed, with a lease, slots and a UDP port of its own. window: slots, of each; between hosts, the most packets
+    outstanding, of each connection or of a host (window_per). counted: how many workers each believes there are (None:
+    as many as there are; fewer makes sums saturate, and they do not compare notes then). first_slot: None: after those
+    of the jobs before. transport, congestion: between hosts. shards: of the parameter server, each on a worker of its
+    own (None: on every worker). calls: between hosts, what a worker's calls do, in turn.
     flows: from a host to another. chunks: numbers of a lease.
     pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
     each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
@@ -37,6 +37,7 @@ class JobSpec:
     hosts: tuple[str, ...] | None = None
     trees: int = 1
     window: int = 64
+    window_per: WindowScope = "connection"
     values: int = 256
     recovery: Recovery = DEFAULT_RECOVERY
     counted: int | None = None

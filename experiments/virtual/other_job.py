@@ -26,6 +26,7 @@ class Beside:
         spec = JobSpec(
             hosts=hosts,
             window=window,
+            window_per=settings.window_per,
             values=settings.values,
             recovery=recovery(settings),
             algorithm=other.algorithm,

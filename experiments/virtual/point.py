@@ -160,6 +160,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
     return ClusterSpec(
         topology=settings.network,
         window=virtual_window(settings),
+        window_per=settings.window_per,
         values=settings.values,
         hosts=settings.members,
         trees=settings.trees,

@@ -8,7 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Statistics, Transport
+from workers.collective import (
+    CollectiveError,
+    HostBasedAlgorithm,
+    StallError,
+    Statistics,
+    Transport,
+    WindowScope,
+)
 from workers.host_based.congestion_control import Dctcp, MakeControl
 from workers.host_based.exchange import Call, Exchange, check_call
 from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
@@ -33,7 +40,9 @@ _Key = tuple[int, int]  # a peer and a flow
 
 MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
-_LEAST_SHARE = 8  # packets that a stream may send when it has its turn, if the window has room for them
+_LEAST_SHARE = (
+    8  # packets of a host's window that a stream may send when it has its turn, if there is room for them
+)
 _ENDS = 10  # bytes of a header that say which kind it is, and of which stream
 
 
@@ -41,7 +50,8 @@ _ENDS = 10  # bytes of a header that say which kind it is, and of which stream
 class Group:
     """One worker's place in a group that all-reduces between hosts; the rest is the same for all of them.
 
-    window: most packets outstanding of one worker, over all its streams: what a host's link holds, and its queue.
+    window: the most packets outstanding, of each stream as with TCP and RDMA queue pairs, or of all streams of this
+    worker together if window_per is "host".
     shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
     sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
     of others. make_control: congestion control of each stream. calls: what a worker's calls do, in turn.
@@ -56,6 +66,7 @@ class Group:
     transport: Transport = "selective-repeat"
     shards: int | None = None
     window: int = 256
+    window_per: WindowScope = "connection"
     chunk: int = CHUNK
     session: int = 0
     flows: int = 1
@@ -215,13 +226,17 @@ class HostBasedWorker:
             if answer is not None:
                 outgoing.append(Outgoing(peer, answer, flow))
         self._answering.clear()
-        room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
         busy = list(self._busy.items())
-        for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
-            share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
-            before = sender.outstanding
-            outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
-            room -= sender.outstanding - before
+        if self.group.window_per == "connection":
+            for (peer, flow), sender in busy:
+                outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now)]
+        else:
+            room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
+            for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
+                share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
+                before = sender.outstanding
+                outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
+                room -= sender.outstanding - before
         if len(busy) > 1:  # the next time another one comes first
             self._busy[busy[0][0]] = self._busy.pop(busy[0][0])
         statistics = self.statistics

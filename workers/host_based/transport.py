@@ -135,8 +135,13 @@ class Sender:
         """Packets sent and not acknowledged."""
         return self._sent - self._base
 
-    def datagrams(self, now: float, most: int) -> list[Rows]:
-        """What to send now, in batches [m, bytes] by size; of packets not sent before `most` at most."""
+    def datagrams(self, now: float, most: int | None = None) -> list[Rows]:
+        """Return what to send now, in batches [m, bytes] by size.
+
+        Args:
+            now: Seconds.
+            most: Limit for packets that were not sent before. None: only the stream's own window limits them.
+        """
         if now >= self._timeout():
             self._backoff = min(self._backoff + 1, MAX_BACKOFF)
             self._timer_began = now
@@ -145,7 +150,9 @@ class Sender:
         control = self._control
         if batches:
             control.sent(sum(map(len, batches)), now)
-        last = min(self._end, self._base + self._after_silence(control.window), self._sent + most)
+        last = min(self._end, self._base + self._after_silence(control.window))
+        if most is not None:
+            last = min(last, self._sent + most)
         allowance = control.allowance(now) if last > self._next else None
         self._waits_for_its_rate = allowance is not None and self._next + allowance < last
         if allowance is not None:

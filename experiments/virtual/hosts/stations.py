@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
+from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -19,7 +21,8 @@ from topologies.virtual.segments import segments
 from workers import wire
 from workers.collective import Participant, Statistics
 from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from workers.host_based.algorithm import HostBasedWorker
+from workers.host_based.algorithm import HostBasedWorker, Outgoing
+from workers.host_based.transport import DATA
 from workers.job.kept import Kept
 from workers.protocol import Worker
 
@@ -28,6 +31,7 @@ Frames = NDArray[np.uint8]  # [m, length]
 SwitchWorker = Participant[NDArray[np.uint8]]
 
 HEADERS = 42  # Ethernet, IPv4, UDP
+BURST = 8  # packets that a stream sends before the next one has its turn
 _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 
@@ -270,7 +274,7 @@ class PeerPort:
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
         outgoing = self.participant.datagrams_to_send(now)
-        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in outgoing]
+        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in _in_turn(outgoing)]
 
     def _flow(self, peer: int, flow: int) -> Flow:
         if (peer, flow) not in self._flows:
@@ -286,6 +290,29 @@ class PeerPort:
                 self._priority,
             )
         return self._flows[peer, flow]
+
+
+def _in_turn(outgoing: list[Outgoing]) -> list[Outgoing]:
+    """Return datagrams in the order in which a network card sends them.
+
+    Acknowledgements go first. Then each stream sends a burst in turn, as queue pairs do: otherwise the packets of the
+    last stream would wait until those of all others have left.
+    """
+    answers, turns, sent = [], list[tuple[int, Outgoing]](), Counter[tuple[int, int]]()
+    for one in outgoing:
+        if one.datagrams[0, 0] != DATA:
+            answers.append(one)
+            continue
+        stream, first = (one.peer, one.flow), 0
+        while first < len(one.datagrams):
+            turn, before = divmod(sent[stream], BURST)
+            burst = one.datagrams[first : first + BURST - before]
+            turns.append((turn, one._replace(datagrams=burst)))
+            sent[stream] += len(burst)
+            first += len(burst)
+    if len(sent) < 2:
+        return outgoing
+    return answers + [one for _, one in sorted(turns, key=itemgetter(0))]
 
 
 class SharedStation:

@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 
 from experiments.models.packets import full_frame
-from experiments.models.paths import Paths
+from experiments.models.paths import Paths, shares
 from experiments.scenario.settings import Settings
 from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import peers
+from workers.host_based.schedules import peers, schedule
 
 
 @pytest.mark.parametrize("shards", [None, 1, 3])
@@ -33,9 +33,25 @@ def test_ranks_send_to_those_of_their_schedules(algorithm: HostBasedAlgorithm, s
     assert paths.mean_links == sum(2 if racks[a] == racks[b] else 4 for a, b in pairs) / len(pairs)
     # All links are alike: the most crowded is a host's, or the one to or from a rack.
     into_host = max(sum(b == rank for _, b in pairs) for rank in range(7))
-    across = max(len({a for a, b in pairs if racks[a] != racks[b] and racks[a] == rack}) for rack in (0, 1))
-    packet = 8 * (full_frame(settings) + 24) / 10e9
-    assert paths.shared(10) == pytest.approx(10 * packet * max(into_host, across))
+    out_of_host = max(sum(a == rank for a, _ in pairs) for rank in range(7))
+    across = max(sum(racks[a] == rack != racks[b] for a, b in pairs) for rack in (0, 1))
+    packet, long = 8 * (full_frame(settings) + 24) / 10e9, 10**6
+    assert paths.shared(10, long) == pytest.approx(10 * packet * max(into_host, out_of_host, across))
+    per_host = Paths(settings.model_copy(update={"window_per": "host"}), full_frame(settings))
+    across = max(len({a for a, b in pairs if racks[a] == rack != racks[b]}) for rack in (0, 1))
+    assert per_host.shared(10, long) == pytest.approx(10 * packet * max(into_host, across))
+
+
+@pytest.mark.parametrize("shards", [None, 1, 3])
+@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+def test_shares_are_those_of_the_schedule(algorithm: HostBasedAlgorithm, shards: int | None) -> None:
+    size = 27_720
+    for rank, others in enumerate(shares(algorithm, 7, shards)):
+        sends = schedule(algorithm, rank, 7, size, shards=shards).sends
+        sent = {
+            peer: sum(piece.stop - piece.start for piece in pieces) / size for peer, pieces in sends.items()
+        }
+        assert others == pytest.approx(sent, rel=0.1)
 
 
 FAT_TREE = {"fat_tree": {"k": 4, "rate": "10 Gb/s", "core_rate": "1 Gb/s"}}  # 2 hosts at a leaf, 4 in a pod
@@ -70,4 +86,4 @@ def test_in_network_a_packet_crosses_each_tier_up_to_the_root_and_back(
     packet, delay = 8 * (full_frame(settings) + 24) / 10e9, 1e-6
     assert paths.tree_links == links
     assert paths.round_trip == pytest.approx(2 * (fast * packet + slow * 10 * packet + (fast + slow) * delay))
-    assert paths.shared(10) == pytest.approx(10 * packet * (10 if slow else 1))
+    assert paths.shared(10, 10**6) == pytest.approx(10 * packet * (10 if slow else 1))

@@ -64,3 +64,32 @@ def test_each_hop_has_its_own_latency(
     ).settled
     measured = run_virtual(settings, switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=tolerance)
+
+
+@pytest.mark.parametrize("window", [32, 64, 512])
+@pytest.mark.parametrize(
+    ("algorithm", "shards", "tolerance"),
+    [
+        ("ring", None, 0.05),
+        ("halving-doubling", None, 0.07),
+        ("double-binary-tree", None, 0.15),
+        ("parameter-server", None, 0.15),
+        ("parameter-server", 1, 0.05),
+    ],
+)
+def test_a_window_limits_each_connection(
+    switch: Engine, algorithm: str, shards: int | None, tolerance: float, window: int
+) -> None:
+    """A window of 140 packets fills a host's link; connections that send at once share it."""
+    shape = {"spines": 0, "leaves": 1, "hosts_per_leaf": 8, "rate": "100 Gb/s"}
+    settings = Settings.model_validate(
+        {
+            "topology": {"leaf_spine": shape},
+            "size": "1 MB",
+            "algorithm": algorithm,
+            "shards": shards,
+            "window": window,
+        }
+    ).settled
+    measured = run_virtual(settings, switch)
+    assert measured.closed_form_seconds == pytest.approx(measured.median, rel=tolerance)

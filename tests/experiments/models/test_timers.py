@@ -31,28 +31,38 @@ def test_a_round_trip_has_each_links_bits_and_delay_the_hosts_notice_and_the_win
     )
 
 
-@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
-def test_no_more_packets_wait_than_a_vector_has(algorithm: str) -> None:
-    size = "2560 B"  # three packets
-    wide, narrow = (
-        longest_round_trip(point(algorithm=algorithm, window=window, size=size)) for window in (512, 3)
+@pytest.mark.parametrize(("algorithm", "packets"), [("in-network", 3), ("ring", 6)])
+def test_no_more_packets_wait_than_are_sent_of_a_vector(algorithm: str, packets: int) -> None:
+    size = "2560 B"  # three packets, which a ring of eight sends twice, but for an eighth
+    wide, narrow, less = (
+        longest_round_trip(point(algorithm=algorithm, window=window, size=size))
+        for window in (512, packets, packets - 1)
     )
-    assert wide == narrow > longest_round_trip(point(algorithm=algorithm, window=2, size=size))
+    assert wide == narrow > less
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "placement", "hosts"),
-    [("ring", "packed", 1), ("ring", "spread", 4), ("parameter-server", "packed", 7)],
+    ("algorithm", "placement", "window_per", "windows"),
+    [
+        ("ring", "packed", "connection", 1),
+        ("ring", "spread", "connection", 4),
+        ("parameter-server", "packed", "host", 7),
+        ("parameter-server", "packed", "connection", 16),
+    ],
 )
-def test_a_queue_holds_a_window_of_each_host_that_sends_over_its_link(
-    algorithm: str, placement: str, hosts: int
+def test_a_queue_holds_a_window_of_each_connection_or_host_that_sends_over_its_link(
+    algorithm: str, placement: str, window_per: str, windows: int
 ) -> None:
     few, many = (
-        longest_round_trip(point(algorithm=algorithm, placement=placement, window=window))
+        longest_round_trip(
+            point(
+                algorithm=algorithm, placement=placement, window=window, window_per=window_per, size="40 MB"
+            )
+        )
         for window in (100, 200)
     )
     packet = 8 * (42 + 22 + 1024 + 24) / 100e9
-    assert many - few == pytest.approx(100 * hosts * packet)
+    assert many - few == pytest.approx(100 * windows * packet)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -16,12 +17,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tests.sizes import sized
-from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
+from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport, WindowScope
 from workers.host_based.algorithm import Group, HostBasedWorker
 from workers.host_based.congestion_control import NoControl
 from workers.host_based.summation import float32_sum
 from workers.host_based.transport import (
     ACK,
+    DATA,
     HEADER,
     HEADER_BYTES,
     NAK,
@@ -432,9 +434,16 @@ class Cluster:
         self.wake(rank)
 
 
-def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport, flows: int = 1) -> list[Group]:
+def groups(
+    count: int,
+    algorithm: HostBasedAlgorithm,
+    transport: Transport,
+    flows: int = 1,
+    window_per: WindowScope = "connection",
+) -> list[Group]:
     return [
-        Group(rank, count, algorithm, transport, window=8, chunk=512, flows=flows) for rank in range(count)
+        Group(rank, count, algorithm, transport, window=8, window_per=window_per, chunk=512, flows=flows)
+        for rank in range(count)
     ]
 
 
@@ -446,6 +455,7 @@ def groups(count: int, algorithm: HostBasedAlgorithm, transport: Transport, flow
     sizes=st.lists(st.integers(0, 3000), min_size=1, max_size=3),
     faults=FAULTS,
     flows=st.integers(1, 3),
+    window_per=st.sampled_from(get_args(WindowScope)),
     seed=st.integers(0, 2**32),
 )
 def test_all_reduces_over_a_faulty_network_are_exact(
@@ -455,9 +465,10 @@ def test_all_reduces_over_a_faulty_network_are_exact(
     sizes: list[int],
     faults: Faults,
     flows: int,
+    window_per: WindowScope,
     seed: int,
 ) -> None:
-    cluster = Cluster(groups(count, algorithm, transport, flows), faults, seed)
+    cluster = Cluster(groups(count, algorithm, transport, flows, window_per), faults, seed)
     draw = np.random.default_rng(seed)
     for size in sizes:
         inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
@@ -484,6 +495,28 @@ def test_a_peer_is_sent_equal_shares_by_each_of_several_flows() -> None:
         sent[peer, flow] += len(batch)
         assert {HEADER.unpack(datagram[:HEADER_BYTES].tobytes())[1] for datagram in batch} == {flow}
     assert sent == {(1, 0): 6, (1, 1): 6, (1, 2): 6}
+
+
+@pytest.mark.parametrize(("window_per", "sent"), [("connection", {1: 8, 2: 8, 3: 8}), ("host", {1: 8})])
+def test_a_window_limits_each_connection_or_a_whole_host(
+    window_per: WindowScope, sent: dict[int, int]
+) -> None:
+    """A parameter server's only shard, whose sums go to three others."""
+    servers = [
+        HostBasedWorker(
+            Group(rank, 4, "parameter-server", shards=1, window=8, window_per=window_per, chunk=512), RECOVERY
+        )
+        for rank in range(4)
+    ]
+    for server in servers:
+        server.start(np.ones(16 * 512, np.float32), 0.0)
+    for client in servers[1:]:
+        for _, batch, _ in client.datagrams_to_send(0.0):
+            servers[0].receive(batch, 0.0)
+    counts: Counter[int] = Counter()
+    for peer, batch, _ in servers[0].datagrams_to_send(0.0):
+        counts[peer] += len(batch) if batch[0, 0] == DATA else 0
+    assert +counts == sent
 
 
 def test_a_flow_that_is_not_ours_is_ignored() -> None:
