@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from topologies.errors import NetworkError
+from topologies.live.patience import setting
 from topologies.live.running import JOB_SERVICE, RunningNetwork, running_networks
+from topologies.live.sandbox import END_SECONDS
 
 _UP = "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()"
 _LOOK_SECONDS = 0.1
@@ -38,7 +40,11 @@ def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
         yield network
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait()
+        try:
+            process.wait(2 * END_SECONDS * setting())
+        except subprocess.TimeoutExpired:  # not even the limit of its own: it was stopped
+            process.kill()
+            process.wait()
 
 
 def _network_of(supervisor: int) -> RunningNetwork | None:

@@ -1,9 +1,11 @@
 """A network built with Mininet: a namespace for each host, a process for each switch, shaped links."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from topologies.live.processes import SwitchLauncher, SwitchProcess
 from topologies.live.running import RunningHost, RunningSwitch
 from topologies.live.shaping import shape
 from topologies.model import Host, Link, Topology
+
+_logger = logging.getLogger(__name__)
 
 
 class MininetNetwork:
@@ -120,17 +124,35 @@ class MininetNetwork:
         if self._capture is not None:
             self._capture.stop()
         if self._mininet is not None:
-            self._mininet.stop()
+            # Not by Mininet's stop(), which asks each node's shell to do it, and waits for its answer.
+            try:
+                _run([(["ip", "-force", "-batch", "-"], "\n".join(self._deletions()))])
+            except NetworkError as error:  # the sandbox takes the interfaces with it when it ends
+                _logger.warning("the network's interfaces are not removed yet: %s", error)
+            for node in (*self._mininet.hosts, *self._mininet.switches):
+                node.terminate()
             self._mininet = None
 
     def check(self) -> None:
-        """Check that all switches are alive.
+        """Check that all switches are alive, and the shells of all hosts.
 
         Raises:
-            NetworkError: one has died; with the end of its log.
+            NetworkError: One has died; of a switch, with the end of its log.
         """
         for switch in self._switches:
             switch.check()
+        for host in self.topology.hosts:
+            mininet_api.check_shell(self._mininet[host.name])
+
+    def lost_hosts(self) -> dict[str, str]:
+        """Return the hosts on which nothing can be started any more, and why."""
+        lost = {}
+        for host in self.topology.hosts:
+            try:
+                mininet_api.check_shell(self._mininet[host.name])
+            except NetworkError as error:
+                lost[host.name] = str(error)
+        return lost
 
     def start_again(self) -> list[str]:
         """Starts switches that have ended again, without a program; how each of them had ended.
@@ -187,14 +209,16 @@ class MininetNetwork:
         for host in topology.hosts:
             into = ["mnexec", "-a", str(self._mininet[host.name].pid), "sh", "-e"]
             scripts.append((into, "\n".join(self._host_script(host))))
-        running = [
-            subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for argv, _ in scripts
-        ]
-        for process, (_, script) in zip(running, scripts, strict=True):
-            _, errors = process.communicate(script)
-            if process.returncode != 0:
-                raise NetworkError(f"the network's interfaces cannot be set up: {errors.strip()}")
+        try:
+            _run(scripts)
+        except NetworkError as error:
+            raise NetworkError(f"the network's interfaces cannot be set up: {error}") from None
+
+    def _deletions(self) -> Iterable[str]:
+        """The lines of `ip -batch` that remove all links, each by its end in the namespace of the switches."""
+        for link in self.topology.links:
+            if Path("/sys/class/net", link.b.interface).exists():
+                yield f"link delete {link.b.interface}"
 
     def _host_script(self, host: Host) -> Iterable[str]:
         (link,) = self.topology.links_of(host.name)
@@ -237,6 +261,30 @@ class MininetNetwork:
             ):
                 yield from shape(link.end(node).interface, link.rate_bits_per_second)
         yield "end"
+
+
+def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Run commands at the same time, each with its standard input.
+
+    Raises:
+        NetworkError: One has failed, or is stuck; none of them is left.
+    """
+    with contextlib.ExitStack() as stack:
+        running = []
+        for argv, script in scripts:
+            given = stack.enter_context(tempfile.TemporaryFile("w+"))
+            errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+            given.write(script)
+            given.seek(0)
+            process = subprocess.Popen(argv, stdin=given, stderr=errors)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            running.append((process, errors))
+        for process, errors in running:
+            patience.await_process(process.pid)
+            if process.wait() != 0:
+                errors.seek(0)
+                raise NetworkError(errors.read().strip() or f"{process.args!r} failed: {process.returncode}")
 
 
 def _has_carrier(interface: str) -> bool:

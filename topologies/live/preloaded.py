@@ -26,7 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
+from topologies.errors import NetworkError
 from topologies.live import libc, sandbox
+from topologies.live.patience import await_process
 
 # What `start` takes for a program of ours: Python with these options and a module, which has a main().
 _PYTHON = (sys.executable, "-P", "-m")
@@ -117,19 +119,24 @@ class _Preloader:
             for _ in range(2):
                 if self._asked is None:
                     self._asked = self._start()
-                with contextlib.suppress(ConnectionError):
+                assert self._process is not None
+                # One that is stuck, as one that was stopped, is replaced like one that has ended.
+                with contextlib.suppress(ConnectionError, NetworkError):
                     socket.send_fds(self._asked, [b"!"], files)
-                    if answer := self._asked.recv(_MAX_ANSWER):
+                    if await_process(self._process.pid, self._asked.fileno()) and (
+                        answer := self._asked.recv(_MAX_ANSWER)
+                    ):
                         pid, error = json.loads(answer)
                         if error:
                             raise OSError(error, os.strerror(error))
                         return int(pid)
                 self._asked.close()
                 self._asked = None
-        raise OSError("the process that starts ours has ended twice")
+        raise OSError(errno.ECHILD, "the process that starts ours has ended twice, or did not answer")
 
     def _start(self) -> socket.socket:
         if self._process is not None:
+            self._process.kill()  # it may be stopped
             self._process.wait()
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
