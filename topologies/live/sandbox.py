@@ -21,7 +21,6 @@ from topologies.live import libc, runs, time_slices
 from topologies.live.patience import setting
 
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
-_PR_SET_PDEATHSIG = 1  # prctl.h
 _ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the former has ended
 END_SECONDS = 60.0  # in which a command has to end once it is asked to
 _LONGEST_WAIT = 3600.0  # seconds, of sigtimedwait
@@ -235,7 +234,7 @@ def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
 
 
 def _end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    libc.call("prctl", _PR_SET_PDEATHSIG, number, 0, 0, 0)
+    libc.call("prctl", libc.PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
