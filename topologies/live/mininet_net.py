@@ -69,10 +69,15 @@ class MininetNetwork:
     def __exit__(
         self,
         _kind: type[BaseException] | None,
-        _error: BaseException | None,
+        error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        lost = self.lost_hosts() if isinstance(error, Exception) else {}
         self.stop()
+        if missing := [
+            why for why in lost.values() if why != str(error)
+        ]:  # whatever else fails, fails for it
+            raise NetworkError("\n".join([*missing, str(error)])) from error
 
     def start(self) -> None:
         """Builds everything and returns when each switch's P4Runtime port takes connections.
