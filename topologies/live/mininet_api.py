@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from types import ModuleType
@@ -17,6 +17,7 @@ from typing import Any
 from topologies.errors import NetworkError
 from topologies.live.patience import await_process
 from topologies.live.processes import SwitchProcess
+from topologies.model import Link
 
 # Debian's package installs for the system's Python, whose other packages must stay out of ours.
 _DIST_PACKAGES = "/usr/lib/python3/dist-packages"
@@ -113,6 +114,35 @@ def add_switch(network: Any, process: SwitchProcess) -> None:
             process.start()
 
     network.addSwitch(process.switch.name, cls=ProcessSwitch, dpid=f"{process.switch.device_id:x}")
+
+
+def add_link(network: Any, link: Link, macs: Mapping[str, str]) -> None:
+    """Join two nodes by a link whose interfaces have the MAC addresses of their nodes, and are not up yet.
+
+    Raises:
+        NetworkError: It cannot be made.
+    """
+    a, b = link.a, link.b
+    try:
+        network.addLink(
+            a.node,
+            b.node,
+            port1=a.port,
+            port2=b.port,
+            intfName1=a.interface,
+            intfName2=b.interface,
+            addr1=macs[a.node],
+            addr2=macs[b.node],
+            up=None,
+        )
+    except NetworkError:
+        raise
+    except Exception as error:  # which is the class that Mininet raises
+        for end in (a, b):
+            check_shell(network[end.node])
+        raise NetworkError(
+            f"the link between {a.node} and {b.node} cannot be made: {str(error).strip()}"
+        ) from error
 
 
 def _module(name: str) -> Any:

@@ -108,9 +108,16 @@ class MininetNetwork:
                     for host in self.topology.hosts
                 },
             )
-        except BaseException:
-            self.stop()
+        except BaseException as error:
+            self._stop_after(error)
             raise
+
+    def _stop_after(self, error: BaseException | None) -> None:
+        """Stop; whatever has failed, has failed for a host's shell that is lost, if there is one."""
+        lost = self.lost_hosts() if isinstance(error, Exception) else {}
+        self.stop()
+        if causes := [why for why in lost.values() if why != str(error)]:
+            raise NetworkError("\n".join([*causes, str(error)])) from error
 
     def stop(self) -> None:
         """Ends all processes and removes all interfaces and namespaces; idempotent."""
@@ -146,15 +153,15 @@ class MininetNetwork:
         """
         for switch in self._switches:
             switch.check()
-        for host in self.topology.hosts:
-            mininet_api.check_shell(self._mininet[host.name])
+        for host in self._mininet.hosts:
+            mininet_api.check_shell(host)
 
     def lost_hosts(self) -> dict[str, str]:
         """Return the hosts on which nothing can be started any more, and why."""
         lost = {}
-        for host in self.topology.hosts:
+        for host in self._mininet.hosts if self._mininet is not None else ():
             try:
-                mininet_api.check_shell(self._mininet[host.name])
+                mininet_api.check_shell(host)
             except NetworkError as error:
                 lost[host.name] = str(error)
         return lost
@@ -195,17 +202,7 @@ class MininetNetwork:
         macs = {host.name: host.mac for host in topology.hosts}
         macs |= {switch.name: switch.mac for switch in topology.switches}
         for link in topology.links:
-            self._mininet.addLink(
-                link.a.node,
-                link.b.node,
-                port1=link.a.port,
-                port2=link.b.port,
-                intfName1=link.a.interface,
-                intfName2=link.b.interface,
-                addr1=macs[link.a.node],
-                addr2=macs[link.b.node],
-                up=None,
-            )
+            mininet_api.add_link(self._mininet, link, macs)
 
     def _configure(self) -> None:
         topology = self.topology

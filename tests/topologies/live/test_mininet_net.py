@@ -218,6 +218,31 @@ print(left())
 
 
 @pytest.mark.live
+@pytest.mark.parametrize("node", ["h1", "leaf1"])
+def test_a_link_to_a_node_whose_shell_was_lost_before_is_not_made(run: Run, node: str) -> None:
+    seen = _succeeds(
+        run,
+        f"""{_SHELL}
+from topologies.live import mininet_api
+
+def struck(*arguments, add_link=mininet_api.add_link):
+    strike({node!r}, signal.SIGKILL)
+    add_link(*arguments)
+
+mininet_api.add_link = struck
+try:
+    network.start()
+except NetworkError as error:
+    print(error)
+print(left())
+""",
+    )
+    first, last = seen.splitlines()
+    assert first.startswith(f"{node}: its shell (bash mininet:{node}) has ended with signal SIGKILL; ")
+    assert last == "{'interfaces': [], 'processes': []}"
+
+
+@pytest.mark.live
 def test_the_death_of_a_host_s_shell_is_noticed(run: Run) -> None:
     seen = _succeeds(
         run,
