@@ -9,9 +9,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from topologies.errors import NetworkError
+from topologies.live.patience import setting
 from topologies.live.running import JOB_SERVICE, RunningNetwork, running_networks
+from topologies.live.sandbox import END_SECONDS
 
-_UP = "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()"
+# What starts fanin as a process of its own.
+FANIN = (
+    sys.executable,
+    "-P",
+    "-c",
+    "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()",
+)
 _LOOK_SECONDS = 0.1
 
 
@@ -23,7 +31,7 @@ def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
         NetworkError: it does not come up.
     """
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "INT", "--", sys.executable, "-P", "-c", _UP, "up", *options],
+        ["setpriv", "--pdeathsig", "INT", "--", *FANIN, "up", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # so that a terminal's Ctrl-C reaches it from us, after the programs
@@ -38,7 +46,11 @@ def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
         yield network
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait()
+        try:
+            process.wait(2 * END_SECONDS * setting())
+        except subprocess.TimeoutExpired:  # not even the limit of its own: it was stopped
+            process.kill()
+            process.wait()
 
 
 def _network_of(supervisor: int) -> RunningNetwork | None:

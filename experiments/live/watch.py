@@ -41,6 +41,7 @@ class Watch:
         self._taken_over: Mapping[str, int] = {}
         self._trouble = ""
         self._down: tuple[Link, ...] = ()
+        self._lost: Mapping[str, str] = {}
 
     async def run(self, beside: Callable[[], None] | None = None) -> None:
         """For ever. beside: is called at each look, until it fails.
@@ -54,6 +55,10 @@ class Watch:
             while not looking.done():
                 for ended in self._network.start_again():
                     self._report(f"{ended}\nit is started again")
+                lost = self._network.lost_hosts()
+                for host in lost.keys() - self._lost.keys():
+                    self._report(lost[host])
+                self._lost = lost
                 await asyncio.wait([looking], timeout=_LOOK_SECONDS)
         finally:
             looking.cancel()

@@ -11,9 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fanin.failing import failing
 from fanin.options import ControllerFile, Program
+from fanin.own_network import FANIN
 
 if TYPE_CHECKING:
     from experiments.soak.campaign import Soak
+    from experiments.soak.live import LiveSoak, Outcome
 
 SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
 
@@ -21,13 +23,30 @@ SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
 def soak(
     seeds: Annotated[int, typer.Option(min=1, help="how many scenarios")] = 200,
     first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live",
+            help="run demo, up and launch on live networks, kill or pause one of their processes at random, and check "
+            "that nothing hangs or is left",
+        ),
+    ] = False,
     program: Program = None,
     controller: ControllerFile = None,
     results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/soak"
     ),
 ) -> None:
-    """Run random scenarios of the protocol under faults, in virtual time, and check all invariants."""
+    """Run random scenarios of the protocol under faults, in virtual time, and check all invariants.
+
+    With --live, run demo, up and launch instead, and kill, end or pause one of their processes at a random moment.
+    A seed repeats the scenario, or the moment, the process and the signal.
+    """
+    if live:
+        if program is not None or controller is not None:
+            raise typer.BadParameter("tests the commands with our program only", param_hint="--live")
+        _soak_live(first_seed, seeds, results)
+        return
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from controller.errors import ControllerError
     from experiments.scenario.compilers import PROGRAM
@@ -68,6 +87,28 @@ def soak(
         explain(done, results, program, controller)
         raise typer.Exit(1)
     console.print(f"Nothing wrong. {results}/summary.json")
+
+
+def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
+    """Print each fault and what became of the command."""
+    from experiments.soak.live import soak_live
+
+    def show(so_far: LiveSoak, outcome: Outcome) -> None:
+        typer.echo(f"seed {outcome.fault.seed}: {outcome}")
+        for violation in outcome.violations:
+            typer.echo(f"  {violation}", err=True)
+        if outcome.violations:
+            typer.echo(f"  it said:\n{outcome.said}", err=True)
+            typer.echo(f"  again: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
+        so_far.write(results)
+
+    with failing("soak", KeyboardInterrupt):
+        done = soak_live(first_seed, seeds, FANIN, show)
+    if done.failures:
+        raise typer.Exit(1)
+    typer.echo(
+        f"Nothing wrong; no command took longer than {done.longest:.0f} s to end. {results}/summary.json"
+    )
 
 
 def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:

@@ -6,6 +6,7 @@ frame of up to 64 KiB that holds many datagrams. The checksums of such frames ar
 
 from __future__ import annotations
 
+import logging
 import select
 import signal
 import socket
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from topologies.errors import NetworkError
+from topologies.live.patience import await_process, setting
 from topologies.model import Topology
 
 _ETH_P_ALL = 3  # linux/if_ether.h
@@ -25,6 +27,10 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
 _BUFFER = 64 << 20
 _LONGEST = 1 << 17
+_STOP_SECONDS = 10.0  # for what it has not written yet
+
+_logger = logging.getLogger(__name__)
+
 # https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-06.html, section 4: nanoseconds; Ethernet.
 _FILE_HEADER = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, _LONGEST, 1)
 
@@ -53,6 +59,11 @@ class Capture:
             start_new_session=True,
         )
         assert self._process.stdout is not None
+        try:
+            await_process(self._process.pid, self._process.stdout.fileno())
+        except NetworkError as error:
+            self._process.kill()
+            raise NetworkError(f"the ports cannot be captured: {error}") from None
         if not self._process.stdout.readline():
             _, errors = self._process.communicate()
             last = errors.decode(errors="replace").strip().splitlines()[-1:]
@@ -62,7 +73,14 @@ class Capture:
         """Completes the files; idempotent."""
         if self._process is not None:
             self._process.terminate()
-            self._process.communicate()
+            try:
+                self._process.communicate(timeout=_STOP_SECONDS * setting())
+            except subprocess.TimeoutExpired:
+                _logger.warning(
+                    "the captures may lack their last packets: their process did not end and was killed"
+                )
+                self._process.kill()
+                self._process.communicate()
             self._process = None
 
 

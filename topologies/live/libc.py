@@ -4,6 +4,7 @@ import ctypes
 import os
 
 NEW_MOUNTS, NEW_USER, NEW_PROCESSES, NEW_NETWORK = 0x20000, 0x10000000, 0x20000000, 0x40000000  # sched.h
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 
 def call(function: str, *arguments: bytes | int | None, of: str | None = None) -> None:

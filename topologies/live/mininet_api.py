@@ -3,21 +3,79 @@
 import importlib
 import importlib.util
 import logging
+import os
 import shutil
+import signal
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
 from topologies.errors import NetworkError
+from topologies.live.patience import await_process
 from topologies.live.processes import SwitchProcess
+from topologies.model import Link
 
 # Debian's package installs for the system's Python, whose other packages must stay out of ours.
 _DIST_PACKAGES = "/usr/lib/python3/dist-packages"
 _TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "tc": "iproute2", "bash": "bash"}
+
+
+class _Shell:
+    """What a Mininet node does with its shell, bounded: Mininet waits indefinitely for one that died or was stopped."""
+
+    name: str
+    shell: Any
+    stdout: Any
+    readbuf: str
+
+    def startShell(self, mnopts: str | None = None) -> None:  # noqa: N802
+        try:
+            super().startShell(mnopts)  # type: ignore[misc]
+        except BaseException:
+            self.terminate()
+            raise
+
+    def read(self, size: int = 1024) -> str:
+        """Return what the shell has printed, once there is something.
+
+        Raises:
+            NetworkError: The shell has ended, or is stuck.
+        """
+        if not self.readbuf:
+            try:
+                answers = await_process(self.shell.pid, self.stdout.fileno())
+            except NetworkError as error:
+                raise NetworkError(f"{self.name}: its shell is stuck: {error}") from None
+            if not answers:
+                check_shell(self)
+        said: str = super().read(size)  # type: ignore[misc]
+        return said
+
+    def terminate(self) -> None:
+        """End the shell and what it has started; SIGHUP, which Mininet sends, does not reach a stopped process."""
+        if self.shell and self.shell.returncode is None:
+            self.shell.kill()  # it may not have its session yet
+            with suppress(ProcessLookupError):
+                os.killpg(self.shell.pid, signal.SIGKILL)
+        self.cleanup()  # type: ignore[attr-defined]
+
+
+def check_shell(node: Any) -> None:
+    """Check that the shell of a node, which keeps its namespaces, is alive.
+
+    Raises:
+        NetworkError: It has ended.
+    """
+    if (status := node.shell.poll()) is not None:
+        how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        raise NetworkError(
+            f"{node.name}: its shell (bash mininet:{node.name}) has ended with {how}; nothing can be started on "
+            f"{node.name} any more: end the network and start it again"
+        )
 
 
 def new_network() -> Any:
@@ -29,7 +87,7 @@ def new_network() -> Any:
     net = _module("mininet.net")
     base: Any = _module("mininet.node").Host
 
-    class Host(base):  # type: ignore[misc]
+    class Host(_Shell, base):  # type: ignore[misc]
         def config(self, **_params: Any) -> None:
             """Nothing: one batch of ip and tc commands does it all (MininetNetwork)."""
 
@@ -48,18 +106,43 @@ def version() -> str:
 
 
 def add_switch(network: Any, process: SwitchProcess) -> None:
-    """Adds a switch in the root namespace that is `process`, which starts and stops with the network."""
+    """Add a switch in the root namespace that is `process`, which starts with the network."""
     base: Any = _module("mininet.node").Switch
 
-    class ProcessSwitch(base):  # type: ignore[misc]
+    class ProcessSwitch(_Shell, base):  # type: ignore[misc]
         def start(self, _controllers: Any) -> None:
             process.start()
 
-        def stop(self, deleteIntfs: bool = True) -> None:  # noqa: N803
-            process.stop()
-            super().stop(deleteIntfs)
-
     network.addSwitch(process.switch.name, cls=ProcessSwitch, dpid=f"{process.switch.device_id:x}")
+
+
+def add_link(network: Any, link: Link, macs: Mapping[str, str]) -> None:
+    """Join two nodes by a link whose interfaces have the MAC addresses of their nodes, and are not up yet.
+
+    Raises:
+        NetworkError: It cannot be made.
+    """
+    a, b = link.a, link.b
+    try:
+        network.addLink(
+            a.node,
+            b.node,
+            port1=a.port,
+            port2=b.port,
+            intfName1=a.interface,
+            intfName2=b.interface,
+            addr1=macs[a.node],
+            addr2=macs[b.node],
+            up=None,
+        )
+    except NetworkError:
+        raise
+    except Exception as error:  # which is the class that Mininet raises
+        for end in (a, b):
+            check_shell(network[end.node])
+        raise NetworkError(
+            f"the link between {a.node} and {b.node} cannot be made: {str(error).strip()}"
+        ) from error
 
 
 def _module(name: str) -> Any:

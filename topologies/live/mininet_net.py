@@ -1,9 +1,11 @@
 """A network built with Mininet: a namespace for each host, a process for each switch, shaped links."""
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -19,6 +21,8 @@ from topologies.live.processes import SwitchLauncher, SwitchProcess
 from topologies.live.running import RunningHost, RunningSwitch
 from topologies.live.shaping import shape
 from topologies.model import Host, Link, Topology
+
+_logger = logging.getLogger(__name__)
 
 
 class MininetNetwork:
@@ -65,10 +69,15 @@ class MininetNetwork:
     def __exit__(
         self,
         _kind: type[BaseException] | None,
-        _error: BaseException | None,
+        error: BaseException | None,
         _traceback: TracebackType | None,
     ) -> None:
+        lost = self.lost_hosts() if isinstance(error, Exception) else {}
         self.stop()
+        if missing := [
+            why for why in lost.values() if why != str(error)
+        ]:  # whatever else fails, fails for it
+            raise NetworkError("\n".join([*missing, str(error)])) from error
 
     def start(self) -> None:
         """Builds everything and returns when each switch's P4Runtime port takes connections.
@@ -101,9 +110,16 @@ class MininetNetwork:
                     for host in self.topology.hosts
                 },
             )
-        except BaseException:
-            self.stop()
+        except BaseException as error:
+            self._stop_after(error)
             raise
+
+    def _stop_after(self, error: BaseException | None) -> None:
+        """Stop; whatever has failed, has failed for a host's shell that is lost, if there is one."""
+        lost = self.lost_hosts() if isinstance(error, Exception) else {}
+        self.stop()
+        if causes := [why for why in lost.values() if why != str(error)]:
+            raise NetworkError("\n".join([*causes, str(error)])) from error
 
     def stop(self) -> None:
         """Ends all processes and removes all interfaces and namespaces; idempotent."""
@@ -122,17 +138,35 @@ class MininetNetwork:
         if self._capture is not None:
             self._capture.stop()
         if self._mininet is not None:
-            self._mininet.stop()
+            # Not by Mininet's stop(), which asks each node's shell to do it, and waits for its answer.
+            try:
+                _run([(["ip", "-force", "-batch", "-"], "\n".join(self._deletions()))])
+            except NetworkError as error:  # the sandbox takes the interfaces with it when it ends
+                _logger.warning("the network's interfaces are not removed yet: %s", error)
+            for node in (*self._mininet.hosts, *self._mininet.switches):
+                node.terminate()
             self._mininet = None
 
     def check(self) -> None:
-        """Check that all switches are alive.
+        """Check that all switches are alive, and the shells of all hosts.
 
         Raises:
-            NetworkError: one has died; with the end of its log.
+            NetworkError: One has died; of a switch, with the end of its log.
         """
         for switch in self._switches:
             switch.check()
+        for host in self._mininet.hosts:
+            mininet_api.check_shell(host)
+
+    def lost_hosts(self) -> dict[str, str]:
+        """Return the hosts on which nothing can be started any more, and why."""
+        lost = {}
+        for host in self._mininet.hosts if self._mininet is not None else ():
+            try:
+                mininet_api.check_shell(host)
+            except NetworkError as error:
+                lost[host.name] = str(error)
+        return lost
 
     def start_again(self) -> list[str]:
         """Starts switches that have ended again, without a program; how each of them had ended.
@@ -170,17 +204,7 @@ class MininetNetwork:
         macs = {host.name: host.mac for host in topology.hosts}
         macs |= {switch.name: switch.mac for switch in topology.switches}
         for link in topology.links:
-            self._mininet.addLink(
-                link.a.node,
-                link.b.node,
-                port1=link.a.port,
-                port2=link.b.port,
-                intfName1=link.a.interface,
-                intfName2=link.b.interface,
-                addr1=macs[link.a.node],
-                addr2=macs[link.b.node],
-                up=None,
-            )
+            mininet_api.add_link(self._mininet, link, macs)
 
     def _configure(self) -> None:
         topology = self.topology
@@ -189,14 +213,16 @@ class MininetNetwork:
         for host in topology.hosts:
             into = ["mnexec", "-a", str(self._mininet[host.name].pid), "sh", "-e"]
             scripts.append((into, "\n".join(self._host_script(host))))
-        running = [
-            subprocess.Popen(argv, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for argv, _ in scripts
-        ]
-        for process, (_, script) in zip(running, scripts, strict=True):
-            _, errors = process.communicate(script)
-            if process.returncode != 0:
-                raise NetworkError(f"the network's interfaces cannot be set up: {errors.strip()}")
+        try:
+            _run(scripts)
+        except NetworkError as error:
+            raise NetworkError(f"the network's interfaces cannot be set up: {error}") from None
+
+    def _deletions(self) -> Iterable[str]:
+        """The lines of `ip -batch` that remove all links, each by its end in the namespace of the switches."""
+        for link in self.topology.links:
+            if Path("/sys/class/net", link.b.interface).exists():
+                yield f"link delete {link.b.interface}"
 
     def _host_script(self, host: Host) -> Iterable[str]:
         (link,) = self.topology.links_of(host.name)
@@ -239,6 +265,30 @@ class MininetNetwork:
             ):
                 yield from shape(link.end(node).interface, link.rate_bits_per_second)
         yield "end"
+
+
+def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
+    """Run commands at the same time, each with its standard input.
+
+    Raises:
+        NetworkError: One has failed, or is stuck; none of them is left.
+    """
+    with contextlib.ExitStack() as stack:
+        running = []
+        for argv, script in scripts:
+            given = stack.enter_context(tempfile.TemporaryFile("w+"))
+            errors = stack.enter_context(tempfile.TemporaryFile("w+"))
+            given.write(script)
+            given.seek(0)
+            process = subprocess.Popen(argv, stdin=given, stderr=errors)
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            running.append((process, errors))
+        for process, errors in running:
+            patience.await_process(process.pid)
+            if process.wait() != 0:
+                errors.seek(0)
+                raise NetworkError(errors.read().strip() or f"{process.args!r} failed: {process.returncode}")
 
 
 def _has_carrier(interface: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ _COMPUTING = 900.0
 _START = 7200.0
 
 _RESTARTS, _RESTARTS_WITHIN = 3, 60.0  # times, in so many seconds
+
+_LOOK_SECONDS = 1.0  # between looks at how much a process has computed
 
 
 def setting() -> float:
@@ -97,6 +100,38 @@ class Starting:
         if computed - self._computed >= self._idle * _NEXT_TO_NOTHING:
             self._moved, self._computed = now, computed
         return computed >= self._computing or now >= min(self._moved + self._idle, self._end)
+
+
+def await_process(process: int, output: int | None = None) -> bool:
+    """Wait until a child process has ended or, given its `output`, until there is something to read.
+
+    Args:
+        process: The id of a child that nobody has waited for yet.
+        output: A file descriptor; its end of file counts as something to read.
+
+    Returns:
+        Whether there is something to read; False if the process has ended.
+
+    Raises:
+        NetworkError: The process is stuck: it neither answers nor computes, as one that was stopped.
+    """
+    starting, handle = Starting(time.monotonic()), os.pidfd_open(process)
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        if output is not None:
+            waiting.register(output, select.POLLIN)
+        while True:
+            if ready := [file for file, _ in waiting.poll(_LOOK_SECONDS * 1000)]:
+                return output in ready
+            (computed,) = computed_seconds([process])
+            if starting.stuck(time.monotonic(), computed):
+                raise NetworkError(
+                    f"process {process} does not answer ({computed:.0f} s of processor time so far; {VARIABLE} "
+                    "stretches time limits)"
+                )
+    finally:
+        os.close(handle)
 
 
 def computed_seconds(processes: Sequence[int]) -> list[float]:

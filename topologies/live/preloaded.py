@@ -26,7 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
+from topologies.errors import NetworkError
 from topologies.live import libc, sandbox
+from topologies.live.patience import await_process
 
 # What `start` takes for a program of ours: Python with these options and a module, which has a main().
 _PYTHON = (sys.executable, "-P", "-m")
@@ -117,19 +119,24 @@ class _Preloader:
             for _ in range(2):
                 if self._asked is None:
                     self._asked = self._start()
-                with contextlib.suppress(ConnectionError):
+                assert self._process is not None
+                # One that is stuck, as one that was stopped, is replaced like one that has ended.
+                with contextlib.suppress(ConnectionError, NetworkError):
                     socket.send_fds(self._asked, [b"!"], files)
-                    if answer := self._asked.recv(_MAX_ANSWER):
+                    if await_process(self._process.pid, self._asked.fileno()) and (
+                        answer := self._asked.recv(_MAX_ANSWER)
+                    ):
                         pid, error = json.loads(answer)
                         if error:
                             raise OSError(error, os.strerror(error))
                         return int(pid)
                 self._asked.close()
                 self._asked = None
-        raise OSError("the process that starts ours has ended twice")
+        raise OSError(errno.ECHILD, "the process that starts ours has ended twice, or did not answer")
 
     def _start(self) -> socket.socket:
         if self._process is not None:
+            self._process.kill()  # it may be stopped
             self._process.wait()
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
@@ -238,7 +245,10 @@ def serve(
     before.
     """
     while True:
-        message, files, _, _ = socket.recv_fds(asked, 1, 4)
+        try:
+            message, files, _, _ = socket.recv_fds(asked, 1, 4)
+        except ConnectionResetError:  # it has gone, without having read the last answer
+            return None
         if not message:
             return None
         with os.fdopen(files.pop(0)) as file_of_request:
@@ -247,17 +257,16 @@ def serve(
         prepared = prepare(request)
         gc.freeze()
         try:
-            pid = _forked_twice()
+            answer = (_forked_twice(), 0)
         except OSError as error:
-            pid = -1
-            asked.send(json.dumps((-1, error.errno)).encode())
-        if pid == 0:
+            answer = (-1, error.errno or 0)
+        if answer[0] == 0:
             asked.close()
             break
         for file in files:
             os.close(file)
-        if pid > 0:
-            asked.send(json.dumps((pid, 0)).encode())
+        with contextlib.suppress(BrokenPipeError):  # whoever asked has gone: the next message will be none
+            asked.send(json.dumps(answer).encode())
     _become(request["argv"], files, request["environment"])
     return request, prepared
 
@@ -305,8 +314,10 @@ def _forked_twice() -> int:
             if child == 0:
                 status = 0
                 try:
+                    middle = os.getpid()
                     if os.fork() == 0:
                         os.setsid()  # before anybody knows of it, who may end all of its session
+                        _end_with_adopter(middle)
                         tell.write(str(os.getpid()).encode())
                         return 0
                 except OSError as error:
@@ -319,6 +330,20 @@ def _forked_twice() -> int:
         number = number or errno.ESRCH
         raise OSError(number, os.strerror(number))
     return int(pid)
+
+
+def _end_with_adopter(parent: int) -> None:
+    """Have this process killed when the process ends that adopts it after the end of `parent`.
+
+    In a sandbox the kernel sees to it. Tests start processes outside of one.
+    """
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        handle = os.pidfd_open(parent)
+        ends = select.poll()
+        ends.register(handle, select.POLLIN)
+        ends.poll()
+        os.close(handle)
+    libc.call("prctl", libc.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> None:

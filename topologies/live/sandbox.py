@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -9,15 +10,20 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from topologies.errors import NetworkError
 from topologies.live import libc, runs, time_slices
+from topologies.live.patience import setting
 
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
-_PR_SET_PDEATHSIG = 1  # prctl.h
+_ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the former has ended
+END_SECONDS = 60.0  # in which a command has to end once it is asked to
+_LONGEST_WAIT = 3600.0  # seconds, of sigtimedwait
 # What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
@@ -64,12 +70,16 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     if _inside:
         return listeners
     run = runs.create()
+    try:
+        time_limit = END_SECONDS * setting()
+    except NetworkError as error:
+        raise SandboxError(str(error)) from None
     reader, writer = os.pipe()
     # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
-        child = _fork_inside(run.set_first)
+        child = _fork_inside(run)
     except SandboxError:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
         run.remove()
@@ -78,7 +88,7 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         os.close(reader)
         for listener in listeners:
             listener.close()
-        _supervise(child, run, writer)
+        _supervise(child, run, writer, time_limit)
     os.close(writer)
     os.environ[runs.VARIABLE] = str(run.folder)
     time_slices.shorten()
@@ -112,11 +122,13 @@ def _listener(address: tuple[str, int]) -> socket.socket:
         ) from None
 
 
-def _fork_inside(announce: Callable[[], None] = lambda: None) -> int:
-    """0 in process 1 of fresh namespaces; here, the child that ends when and as that process does.
+def _fork_inside(run: runs.Run | None = None) -> int:
+    """Return 0 in process 1 of fresh namespaces; outside, the id of the child that ends when and as that process does.
 
-    The two are not one, since only what the child forks is in its new namespace of processes. announce: called in
-    process 1 while it still sees the /proc of outside.
+    The two are not one, since only what the child forks is in its new namespace of processes.
+
+    Args:
+        run: Is told of process 1. The child removes it should this process be killed, which removes it otherwise.
 
     Raises:
         SandboxError: there are no such namespaces.
@@ -145,7 +157,8 @@ def _fork_inside(announce: Callable[[], None] = lambda: None) -> int:
         first = os.fork()
         if first == 0:
             _end_with_parent()
-            announce()
+            if run is not None:
+                run.set_first()
             _set_up()
     except BaseException as error:  # Ctrl-C, too: what has called this goes on outside only
         refused = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
@@ -153,10 +166,7 @@ def _fork_inside(announce: Callable[[], None] = lambda: None) -> int:
         os._exit(1)
     os.close(writer)
     if first:
-        os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
-        _, status = os.waitpid(first, 0)
-        code = os.waitstatus_to_exitcode(status)
-        os._exit(code if code >= 0 else 128 - code)
+        _end_as(first, run, parent)
     return 0
 
 
@@ -200,8 +210,31 @@ def _set_up() -> None:
             switch.write_text("1")
 
 
-def _end_with_parent() -> None:
-    libc.call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
+    """End when and as process 1 does. Once the supervisor has been killed, end process 1, and remove what it left."""
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, _ORPHANED})
+    _end_with_parent(_ORPHANED)
+    while not (ended := os.waitpid(first, os.WNOHANG))[0]:
+        if os.getppid() != parent:
+            os.kill(first, signal.SIGKILL)
+            os.waitpid(first, 0)
+            if run is not None:
+                run.remove()
+            os._exit(1)
+        signal.sigwaitinfo({signal.SIGCHLD, _ORPHANED})
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status < 0:  # as that one was, so that the supervisor can say so
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if status != -signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def _end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    libc.call("prctl", libc.PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
@@ -209,19 +242,39 @@ def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
     libc.call("mount", *texts, flags, None, of=f"mount {target}")
 
 
-def _supervise(child: int, run: runs.Run, pipe: int) -> NoReturn:
-    """Passes on what comes for the processes inside, and exits as `child` does."""
+def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoReturn:
+    """Pass on the signals for the processes inside, and exit as `child` does; kill it if it does not end in time.
+
+    Args:
+        child: The process that ends as process 1 does.
+        run: Is removed at the end.
+        pipe: Where process 1 reads the signals.
+        time_limit: Seconds between a signal to stop and SIGKILL.
+    """
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    kill_at, why = float("inf"), ""
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
-        info = signal.sigwaitinfo(stopping | {signal.SIGCHLD})
-        # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of one
-        # that is closed, the kernel tells the leader of the session only, which may be this process.
-        if info.si_signo in stopping and (info.si_code <= 0 or info.si_signo == signal.SIGHUP):
-            with contextlib.suppress(BrokenPipeError):
-                os.write(pipe, bytes([info.si_signo]))
+        left = min(kill_at - time.monotonic(), _LONGEST_WAIT)
+        info = signal.sigtimedwait(stopping | {signal.SIGCHLD}, max(left, 0.0))
+        if info is None:
+            if time.monotonic() >= kill_at:
+                why = f"it did not end within {time_limit:g} s of being asked to, and was killed"
+                os.kill(child, signal.SIGKILL)
+                kill_at = float("inf")
+        elif info.si_signo in stopping:
+            kill_at = min(kill_at, time.monotonic() + time_limit)
+            # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of
+            # one that is closed, the kernel tells the leader of the session only, which may be this process.
+            if info.si_code <= 0 or info.si_signo == signal.SIGHUP:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(pipe, bytes([info.si_signo]))
     run.remove()
     status = os.waitstatus_to_exitcode(ended[1])
+    if status < 0:
+        why = why or f"its main process was killed by {signal.Signals(-status).name}"
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            print(f"fanin: {why}; nothing is left behind", file=sys.stderr, flush=True)
     sys.exit(status if status >= 0 else 128 - status)
 
 

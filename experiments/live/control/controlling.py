@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -141,6 +142,7 @@ async def _serve(answer: Callable[[bool, object], None]) -> None:
 
 def main() -> None:
     """Serve."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which ends it, and `fanin up` says so, without a traceback
     # What a user's planner prints is not an answer. Whoever asked may have gone.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)

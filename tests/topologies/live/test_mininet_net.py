@@ -1,6 +1,7 @@
 """A network built for real: what its hosts see, what runs, and that nothing of it is left."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -155,6 +156,109 @@ print(left())
     assert complaint in seen
     assert last_words in seen
     assert seen.splitlines()[-1] == "{'interfaces': [], 'processes': []}"
+
+
+_SHELL = """
+import os, signal, subprocess
+
+def strike(node, number):
+    found = subprocess.run(["pgrep", "-f", f"mininet:{node}"], capture_output=True, text=True).stdout
+    os.kill(int(found), number)
+    os.waitid(os.P_PID, int(found), os.WEXITED | os.WSTOPPED | os.WNOWAIT)
+
+os.environ["FANIN_PATIENCE"] = "0.1"
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("node", ["h1", "leaf1"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_network_ends_whatever_has_happened_to_a_shell(run: Run, node: str, number: signal.Signals) -> None:
+    seen = _succeeds(
+        run,
+        f"""{_SHELL}
+with network:
+    strike({node!r}, {int(number)})
+print(left())
+""",
+    )
+    assert seen == "{'interfaces': [], 'processes': []}\n"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("node", ["h1", "leaf1"])
+@pytest.mark.parametrize(
+    ("number", "complaint"),
+    [
+        (signal.SIGKILL, "its shell (bash mininet:{}) has ended with signal SIGKILL; "),
+        (signal.SIGSTOP, "its shell is stuck: process "),
+    ],
+)
+def test_a_shell_that_is_lost_while_the_network_is_built_is_named(
+    run: Run, node: str, number: signal.Signals, complaint: str
+) -> None:
+    seen = _succeeds(
+        run,
+        f"""{_SHELL}
+class Striking(MininetNetwork):
+    def _configure(self):
+        strike({node!r}, {int(number)})
+        self._mininet[{node!r}].cmd("true")
+
+try:
+    Striking(topology, Tiny(topology), LOGS).start()
+except NetworkError as error:
+    print(error)
+print(left())
+""",
+    )
+    first, last = seen.splitlines()
+    assert first.startswith(f"{node}: {complaint.format(node)}")
+    assert last == "{'interfaces': [], 'processes': []}"
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("node", ["h1", "leaf1"])
+def test_a_link_to_a_node_whose_shell_was_lost_before_is_not_made(run: Run, node: str) -> None:
+    seen = _succeeds(
+        run,
+        f"""{_SHELL}
+from topologies.live import mininet_api
+
+def struck(*arguments, add_link=mininet_api.add_link):
+    strike({node!r}, signal.SIGKILL)
+    add_link(*arguments)
+
+mininet_api.add_link = struck
+try:
+    network.start()
+except NetworkError as error:
+    print(error)
+print(left())
+""",
+    )
+    first, last = seen.splitlines()
+    assert first.startswith(f"{node}: its shell (bash mininet:{node}) has ended with signal SIGKILL; ")
+    assert last == "{'interfaces': [], 'processes': []}"
+
+
+@pytest.mark.live
+def test_the_death_of_a_host_s_shell_is_noticed(run: Run) -> None:
+    seen = _succeeds(
+        run,
+        f"""{_SHELL}
+with network:
+    network.check()
+    strike("h1", signal.SIGKILL)
+    print(network.lost_hosts())
+    try:
+        network.check()
+    except NetworkError as error:
+        print(error)
+""",
+    )
+    assert seen.startswith("{'h1': 'h1: its shell (bash mininet:h1) has ended with signal SIGKILL; ")
+    assert seen.splitlines()[1].startswith("h1: its shell (bash mininet:h1) has ended with signal SIGKILL; ")
 
 
 @pytest.mark.live

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+from topologies.live import libc
+from topologies.live.patience import setting
 from topologies.live.runs import command_line
 
 Run = Callable[[str], subprocess.CompletedProcess[str]]
@@ -63,6 +65,8 @@ environment = os.environ | {"COLUMNS": "40"}
 process = preloaded.start(SERVES, env=environment, stdout=PIPE)
 assert isinstance(process, preloaded.Forked)
 print(process.stdout.readline().split()[0].decode(), os.getsid(process.pid) == process.pid, process.poll())
+from topologies.live import libc
+from topologies.live.patience import setting
 from topologies.live.runs import command_line
 print(command_line(process.pid) == tuple(SERVES))
 process.terminate()
@@ -172,3 +176,40 @@ def test_a_program_ends_as_python_ends_it(program: str, status: int, output: str
     assert done.returncode == status
     assert done.stdout == (output or "at exit")
     assert done.stderr.endswith(errors)
+
+
+_ENDED = """
+import os, signal, subprocess, sys
+from tests import preloading
+command = [sys.executable, "-P", "-m", "p4switch", "--no-p4", "--device-id", "7"]
+switch = preloading.start([*command, "--", "--grpc-server-addr", "127.0.0.1:0"], stdout=subprocess.PIPE)
+assert switch.stdout.readline().startswith(b"ready")
+print(switch.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_outside_a_sandbox_they_end_with_whoever_has_started_them_even_if_it_is_killed(
+    environment: dict[str, str],
+) -> None:
+    # The script's orphans become children of a process that waits for all of them.
+    waits = (
+        "import ctypes, os, subprocess, sys\n"
+        f"ctypes.CDLL(None).prctl({libc.PR_SET_CHILD_SUBREAPER}, 1, 0, 0, 0)\n"
+        "subprocess.run([sys.executable, '-c', sys.argv[1]])\n"
+        "try:\n"
+        "    while True:\n"
+        "        print(os.wait())\n"
+        "except ChildProcessError:\n"
+        "    pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", waits, _ENDED],
+        capture_output=True,
+        text=True,
+        timeout=60 * setting(),
+        env=environment,
+        check=True,
+    )
+    switch, *ended = done.stdout.splitlines()
+    assert f"({switch}, {int(signal.SIGKILL)})" in ended

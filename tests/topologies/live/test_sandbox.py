@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -103,9 +104,17 @@ def test_a_signal_at_any_moment_leaves_nothing(
 ) -> None:
     harness = Path(__file__).with_name("killed.py")
     killed = [sys.executable, str(harness), str(int(sent)), moment, *command(NETWORK)]
-    done = subprocess.run(
-        killed, capture_output=True, text=True, timeout=60 * setting(), env=environment, check=True
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        done = subprocess.run(
+            killed,
+            capture_output=True,
+            text=True,
+            timeout=60 * setting(),
+            env={**environment, "TMPDIR": folder},
+            check=True,
+        )
+        assert not list(Path(folder).glob("fanin-run-*"))
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["status"] == 128 + sent or report["status"] == -sent
     assert report["left"] == []
@@ -113,6 +122,43 @@ def test_a_signal_at_any_moment_leaves_nothing(
         assert "cleaned" in report["output"]
     if sent != signal.SIGKILL and moment == "up":
         assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
+
+
+STUCK = f"""{ENTER}
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.live
+def test_a_command_that_does_not_end_in_time_is_killed_which_is_said(
+    command: Command, environment: dict[str, str]
+) -> None:
+    more = {"FANIN_PATIENCE": "0.01"}
+    with subprocess.Popen(
+        command(STUCK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | more
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.terminate()
+        _, errors = process.communicate(timeout=60 * setting())
+    assert process.returncode == 128 + signal.SIGKILL
+    assert errors == (
+        "fanin: it did not end within 0.6 s of being asked to, and was killed; nothing is left behind\n"
+    )
+
+
+@pytest.mark.live
+def test_the_signal_that_ends_the_main_process_is_named(run: Run) -> None:
+    # From its own namespace it gets no signal that it does not handle, but by a fault.
+    done = run(ENTER + "import ctypes; ctypes.string_at(0)")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert done.stderr.endswith("fanin: its main process was killed by SIGSEGV; nothing is left behind\n"), (
+        done.stderr
+    )
 
 
 @pytest.mark.live
