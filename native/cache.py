@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from native.trust import replaceable
+
 MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
 # Seconds after its last use for which a program stays: who asked for it may be about to load it.
 RECENT = 86_400.0
@@ -159,16 +161,11 @@ def _check_private(path: Path) -> None:
         reason = f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
     elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
-    elif parent := next((p for p in path.resolve().parents if _open_to_all(p)), None):
-        reason = f"anybody may replace it: {parent} is writable by all"
+    elif how := replaceable(path):
+        reason = f"others may replace it: {how}"
     else:
         return
     raise CacheError(
         f"{path} cannot be trusted to keep compiled programs: {reason}; remove it, or set $XDG_CACHE_HOME to a "
         "folder of yours"
     )
-
-
-def _open_to_all(path: Path) -> bool:
-    mode = path.stat().st_mode
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX

@@ -167,9 +167,8 @@ def running_networks() -> list[RunningNetwork]:
     """All of this user's."""
     networks = []
     for run in all_runs():
-        path: Path = run.folder / _FILE
-        if run.alive and path.exists():
-            network = json.loads(path.read_text())
+        if run.alive and (text := run.read(_FILE)) is not None:
+            network = json.loads(text)
             switches = {name: _running_switch(**switch) for name, switch in network["switches"].items()}
             hosts = {name: RunningHost(**host) for name, host in network["hosts"].items()}
             networks.append(RunningNetwork(run, switches, hosts))

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from native.cache import CacheError, cache_directory
+from native.trust import replaceable
 from topologies.live import libc, runs, time_slices
 
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
@@ -57,13 +59,18 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     that are returned.
 
     Raises:
-        SandboxError: no namespaces for this user on this machine, or a port is taken.
+        SandboxError: no namespaces for this user on this machine, a port is taken, there is no folder for the run, or
+            another user could replace the cache.
     """
     global _inside
     listeners = [_listener(each) for each in listen]
     if _inside:
         return listeners
-    run = runs.create()
+    _check_cache()
+    try:
+        run = runs.create()
+    except runs.RunError as error:
+        raise SandboxError(str(error)) from None
     reader, writer = os.pipe()
     # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
     stopping = stop_signals()
@@ -101,6 +108,20 @@ def check() -> None:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+
+
+def _check_cache() -> None:
+    """Examine the folders above the cache, since the owners of most of them are unknown inside a user namespace.
+
+    Raises:
+        SandboxError: Another user could replace the cache.
+    """
+    with contextlib.suppress(CacheError, OSError):  # reported by whatever needs the cache
+        cache = cache_directory()
+        if how := replaceable(cache):
+            raise SandboxError(
+                f"{cache}: others may replace it: {how}; set XDG_CACHE_HOME to a folder of yours"
+            )
 
 
 def _listener(address: tuple[str, int]) -> socket.socket:
