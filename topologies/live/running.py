@@ -141,7 +141,7 @@ def _network_namespace(process: int) -> int | None:
     """None: it has gone, or is none of ours."""
     try:
         return Path(f"/proc/{process}/ns/net").stat().st_ino
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 

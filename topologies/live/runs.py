@@ -7,6 +7,7 @@ be told from other people's.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shutil
@@ -59,7 +60,7 @@ class Run:
         first = self.read(_FIRST)
         found = []
         for process in all_processes():
-            with suppress(OSError):
+            with _if_ours():
                 inherited = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
                 if entry in inherited or _identity(process) == first:
                     found.append(process)
@@ -70,7 +71,7 @@ class Run:
         """Those of its processes that are in the sandbox: their ids outside by those inside."""
         found = {}
         for process in self.processes:
-            with suppress(OSError):
+            with _if_ours():
                 for line in Path(f"/proc/{process}/status").read_text().splitlines():
                     if line.startswith("NSpid:") and len(line.split()) == 3:
                         found[int(line.split()[2])] = process
@@ -86,7 +87,7 @@ class Run:
         Folder and file are opened without following symbolic links, and looked at only once they are open: the folder
         lies among those of others.
         """
-        with suppress(OSError), _opened(self.folder) as folder:
+        with _if_ours(), _opened(self.folder) as folder:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(file) as stream:
                 found = os.fstat(file)
@@ -142,7 +143,7 @@ def all_runs() -> list[Run]:
     found = []
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*")):
         if _NAME.fullmatch(path.name):
-            with suppress(OSError), _opened(path):
+            with _if_ours(), _opened(path):
                 found.append(Run(path))
     return found
 
@@ -151,7 +152,7 @@ def all_processes() -> list[int]:
     """The ids of this user's processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
+        with _if_ours():
             if path.stat().st_uid == os.getuid():
                 found.append(int(path.name))
     return found
@@ -159,11 +160,24 @@ def all_processes() -> list[int]:
 
 def command_line(process: int) -> tuple[str, ...]:
     """What a process was started as; empty if it has ended."""
+    with _if_ours():
+        if words := Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0"):
+            return tuple(words.decode(errors="replace").split("\0"))
+    return ()
+
+
+@contextmanager
+def _if_ours() -> Iterator[None]:
+    """Skip what has gone or belongs to others.
+
+    Raises:
+        OSError: This process has no room to look, which says nothing about what it looks at.
+    """
     try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0")
-    except OSError:
-        return ()
-    return tuple(words.decode(errors="replace").split("\0")) if words else ()
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
 
 
 @contextmanager
@@ -190,12 +204,15 @@ def _name(process: int) -> str | None:
 
 
 def _identity(process: int) -> str | None:
-    """Its number and its start in clock ticks, since another may get the number; None if there is no such process."""
-    try:
+    """Its number and its start in clock ticks, since another may get the number; None if there is no such process.
+
+    Raises:
+        OSError: It cannot be found out.
+    """
+    with _if_ours():
         stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    return f"{process}-{stat.rpartition(')')[2].split()[19]}"
+        return f"{process}-{stat.rpartition(')')[2].split()[19]}"
+    return None
 
 
 def _namespace() -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import shlex
 import shutil
 import signal
@@ -26,6 +27,8 @@ _SYSCTLS = (
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "10000"),
 )
+# Mininet's mnexec closes every number up to the limit for each host; where the hard limit is 2**30, that takes minutes.
+_MOST_DESCRIPTORS = 1 << 16
 
 _inside = False
 
@@ -51,9 +54,9 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
     Returns inside only: there this process goes on, forked, as process 1, which is root and has its own /proc, /sys
-    and /run, a loopback interface that is up, and short time slices, as all that it starts. The process outside stays
-    as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either
-    ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
+    and /run, a loopback interface that is up, short time slices, and a high limit of open files, as all that it starts.
+    The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the
+    inner one. When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
 
     listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
     that are returned.
@@ -88,6 +91,7 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         _supervise(child, run, writer)
     os.close(writer)
     os.environ[runs.VARIABLE] = str(run.folder)
+    _raise_descriptor_limit()
     time_slices.shorten()
     threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
     for number in stopping:  # process 1 would not get them with the default action
@@ -108,6 +112,14 @@ def check() -> None:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow this process, and what it starts, as many open files as the hard limit has, or _MOST_DESCRIPTORS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, _MOST_DESCRIPTORS) if hard != resource.RLIM_INFINITY else _MOST_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _check_cache() -> None:

@@ -240,7 +240,7 @@ async def _keep_up(
                 from experiments.inside.metrics import serving as serving_metrics
 
                 listener = listeners["metrics"]
-                stack.enter_context(serving_metrics(inspector, listener))
+                await stack.enter_async_context(serving_metrics(inspector, listener))
                 address, port = listener.getsockname()
                 typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)

@@ -96,7 +96,7 @@ def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
 def _state(process: int) -> str | None:
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return _STATES["Z"]
     return _STATES.get(stat.rpartition(")")[2].split()[0])
 

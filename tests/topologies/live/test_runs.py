@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,28 @@ def test_other_names_are_no_runs(shared: Path, ending: str) -> None:
     assert running_networks() == []
     the_next_command()
     assert [path.name for path in shared.iterdir()] == [name(ending)]
+
+
+@contextmanager
+def without_descriptors() -> Iterator[None]:
+    """Nothing more can be opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_run_is_not_taken_for_dead_where_that_cannot_be_found_out() -> None:
+    run = runs.create()
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        assert run.alive
+    with without_descriptors(), pytest.raises(OSError, match="Too many open files"):
+        runs.all_runs()
+    assert run.alive
+    run.remove()
 
 
 def test_a_network_is_not_read_from_a_symbolic_link(shared: Path, tmp_path: Path) -> None:

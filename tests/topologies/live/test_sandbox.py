@@ -158,6 +158,17 @@ def test_processes_inside_are_known_outside_as_well(environment: dict[str, str])
 
 
 @pytest.mark.live
+def test_as_many_files_may_be_open_as_the_hard_limit_allows(run: Run) -> None:
+    done = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n" + ENTER + "import subprocess, sys\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import os; print(os.sysconf(4))'])\n"
+    )
+    assert done.stdout.splitlines() == ["(300, 300)", "300"], done.stderr
+
+
+@pytest.mark.live
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_a_cache_that_another_user_could_replace_is_refused_on_the_way_in(
     run: Run, environment: dict[str, str]
