@@ -129,7 +129,10 @@ class SwitchProcess:
         look = time.monotonic() + _LOOK_SECONDS
         while True:
             self.check()
-            with contextlib.suppress(ConnectionError, TimeoutError), socket.create_connection(("127.0.0.1", self.switch.grpc_port)):
+            with (
+                contextlib.suppress(ConnectionError, TimeoutError),
+                socket.create_connection(("127.0.0.1", self.switch.grpc_port)),
+            ):
                 return
             if (now := time.monotonic()) >= look:
                 look = now + _LOOK_SECONDS

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failing, failure
+from fanin.output import say
 from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def diff(
             show_warnings(made.warnings)
     usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
     if usable is None:
-        typer.echo("\n".join(str(said) for said in compiled.values()), err=True)
+        say("\n".join(str(said) for said in compiled.values()), err=True)
         raise typer.Exit(2)
     rng = random.Random(seed)
     with failing("diff", ValueError, OSError, status=2):
@@ -69,7 +70,7 @@ def diff(
             source = PacketSource(json.loads(usable.device_config), held, rng)
             sent = [source.packet() for _ in range(random_packets)]
 
-    typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
+    say(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
     verdicts = []
     for verdict in compare(compiled, held, sent):
         verdicts.append(verdict)
@@ -84,23 +85,23 @@ def diff(
 def show(verdict: Verdict) -> None:
     """One pair's line; the first difference in full."""
     if verdict.outcome is None:
-        typer.echo(f"{verdict.pair}: cannot run: {verdict.cannot}")
+        say(f"{verdict.pair}: cannot run: {verdict.cannot}")
     elif verdict.difference is None:
         outputs = sum(map(len, verdict.outcome.outputs))
         refused = len(verdict.outcome.refused)
-        typer.echo(
+        say(
             f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
             + (f", {refused} entries refused" if refused else "")
         )
     else:
         found = verdict.difference
-        typer.echo(f"{verdict.pair}: DIFFERS at {found.what}")
-        typer.echo(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
+        say(f"{verdict.pair}: DIFFERS at {found.what}")
+        say(f"  the reference: {found.reference}\n  {verdict.pair}: {found.other}")
         if found.undefined:
-            typer.echo(
+            say(
                 "  The reference itself gives another result when it runs again: the program reads the clock,"
                 "\n  a random number, fields of an invalid header, in which BMv2 leaves what earlier packets had,"
                 "\n  or has a register in ingress and egress, which BMv2 runs at the same time."
             )
         for trace in found.traces:
-            typer.echo(trace)
+            say(trace)
