@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -50,7 +51,8 @@ def locked(entry: Path) -> Iterator[IO[str]]:
     """Of an entry of the cache: one process at a time makes it, the others wait; yields the open file of the lock.
 
     Raises:
-        CacheError: the folder cannot be written, anybody else could write to it, or nothing can be loaded from it.
+        CacheError: the folder cannot be written or is full, anybody else could write to it, or nothing can be loaded
+            from it.
     """
     folder = entry.parent
     try:
@@ -68,7 +70,15 @@ def locked(entry: Path) -> Iterator[IO[str]]:
                 "name a folder elsewhere in $XDG_CACHE_HOME"
             )
         os.utime(lock.fileno())  # the entry's last use
-        yield lock
+        try:
+            yield lock
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise CacheError(
+                f"nothing can be kept in {folder}: {error.strerror}; make room there, or name another folder in "
+                "$XDG_CACHE_HOME"
+            ) from error
 
 
 def _lock(path: Path, mode: str, how: int) -> IO[str]:
