@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from fanin.output import say
+
 
 class Verb(NamedTuple):
     """A verb of the command line: its place in fanin.verbs, and the first paragraph of its help."""
@@ -181,7 +183,7 @@ class _Verbs(TyperGroup):
             if error.filename is None:
                 raise
             # Of what is written: options say what may not be read, but whole paths may be in the way.
-            typer.echo(f"fanin: {error.filename}: {error.strerror}", err=True)
+            say(f"fanin: {error.filename}: {error.strerror}", err=True)
             raise typer.Exit(1) from None
 
 
@@ -197,7 +199,7 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # not above: the list of verbs does without
 
-        typer.echo(f"fanin {version('fanin')}")
+        say(f"fanin {version('fanin')}")
         raise typer.Exit
 
 

@@ -7,12 +7,14 @@ from contextlib import contextmanager
 
 import typer
 
+from fanin.output import say
+
 INTERRUPTED = 130  # the exit status after Ctrl-C, as shells have it: 128 and SIGINT's number
 
 
 def complain(verb: str, message: object) -> None:
     """Say what is wrong."""
-    typer.echo(f"fanin {verb}: {message}", err=True)
+    say(f"fanin {verb}: {message}", err=True)
 
 
 def failure(verb: str, message: object, status: int = 1) -> typer.Exit:

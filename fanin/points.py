@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from experiments.results.axes import value_text
 from experiments.scenario.file import Scenario, ScenarioError, load_scenario
 from experiments.scenario.settings import Settings
 from experiments.scenario.shipped import scenario_file
 from fanin.failing import INTERRUPTED, complain, failing, failure
+from fanin.output import say
 from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
             complaints.setdefault(wrong, []).append(point_name(work.varied, row))
     for line in _grouped(meant):
-        typer.echo(line)
+        say(line)
     if complaints:
         failed = sum(map(len, complaints.values()))
         raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *_grouped(complaints)]))
@@ -199,7 +198,7 @@ def run_scenario(
         console.print(f"Figure: {path}")
     if lesson:
         page = f"docs/lessons/{scenario_file(file).stem}.md"
-        typer.echo(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
+        say(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
     conclude(verb, work, rows)
 
 
@@ -247,7 +246,7 @@ def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:
             said = f"at {at} {what}"
             said += f"; found at {found}" if found else ""
             said += f", the next all-reduce ended at {ended}" if ended else ""
-            typer.echo(f"{point_name(varied, row)}: {said}")
+            say(f"{point_name(varied, row)}: {said}")
 
 
 def _flow_texts(row: Row) -> Iterator[str]:
@@ -275,9 +274,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     measured = any(row.get("gpu_idle_share") is not None for row in rows)
     if compute is None and not measured:
         if "algorithm" in varied:  # a comparison
-            typer.echo(
-                'What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"'
-            )
+            say('What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"')
         return
     table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in rows:
@@ -292,7 +289,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
         who = "GPUs"
         if compute is not None and not measured:
             who = f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces"
-        typer.echo(
+        say(
             f"{who} idle for this share of their time,\n"
             f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
         )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.output import say
+
 if TYPE_CHECKING:
     from p4compiler import Diagnostic
 
@@ -49,4 +51,4 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
 def show_warnings(warnings: Iterable[Diagnostic]) -> None:
     """Print a compiler's warnings to standard error."""
     for warning in warnings:
-        typer.echo(warning, err=True)
+        say(warning, err=True)

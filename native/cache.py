@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -13,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+from native.trust import replaceable
 
 MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
 # Seconds after its last use for which a program stays: who asked for it may be about to load it.
@@ -48,7 +51,8 @@ def locked(entry: Path) -> Iterator[IO[str]]:
     """Of an entry of the cache: one process at a time makes it, the others wait; yields the open file of the lock.
 
     Raises:
-        CacheError: the folder cannot be written, anybody else could write to it, or nothing can be loaded from it.
+        CacheError: the folder cannot be written or is full, anybody else could write to it, or nothing can be loaded
+            from it.
     """
     folder = entry.parent
     try:
@@ -66,7 +70,15 @@ def locked(entry: Path) -> Iterator[IO[str]]:
                 "name a folder elsewhere in $XDG_CACHE_HOME"
             )
         os.utime(lock.fileno())  # the entry's last use
-        yield lock
+        try:
+            yield lock
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise CacheError(
+                f"nothing can be kept in {folder}: {error.strerror}; make room there, or name another folder in "
+                "$XDG_CACHE_HOME"
+            ) from error
 
 
 def _lock(path: Path, mode: str, how: int) -> IO[str]:
@@ -159,16 +171,11 @@ def _check_private(path: Path) -> None:
         reason = f"it belongs to user {found.st_uid}, not to {os.geteuid()}"
     elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = f"others may write to it (mode {stat.S_IMODE(found.st_mode):04o})"
-    elif parent := next((p for p in path.resolve().parents if _open_to_all(p)), None):
-        reason = f"anybody may replace it: {parent} is writable by all"
+    elif how := replaceable(path):
+        reason = f"others may replace it: {how}"
     else:
         return
     raise CacheError(
         f"{path} cannot be trusted to keep compiled programs: {reason}; remove it, or set $XDG_CACHE_HOME to a "
         "folder of yours"
     )
-
-
-def _open_to_all(path: Path) -> bool:
-    mode = path.stat().st_mode
-    return bool(mode & stat.S_IWOTH) and not mode & stat.S_ISVTX

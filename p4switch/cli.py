@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 
+from native.text import printable
 from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, link_option
 from p4switch.tls import TlsFiles
 
@@ -306,6 +307,14 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+class _PrintableFormatter(logging.Formatter):
+    """Clients' names and messages are quoted in what is logged."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line without anything that could act on a terminal."""
+        return printable(super().format(record))
+
+
 def _log_to(options: Options) -> None:
     handler: logging.Handler
     try:
@@ -315,8 +324,8 @@ def _log_to(options: Options) -> None:
             handler = logging.StreamHandler(sys.stdout if options.log_console else sys.stderr)
     except OSError as error:
         raise StartError(f"cannot log: {error}") from None
-    line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=options.log_level, handlers=[handler], format=line)
+    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level, handlers=[handler])
 
 
 def _check_ports(ports: dict[int, str]) -> None:

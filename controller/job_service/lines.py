@@ -5,6 +5,7 @@ it is killed; and to know when its process has ended, which only the kernel tell
 """
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -95,8 +96,10 @@ def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Itera
         writer.close()
         yield
         return
-    except OSError:  # of a kernel older than 5.3, or of a process that is not seen from here
-        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise RefusedError(f"the job service cannot take any more workers: {error.strerror}") from None
+        yield  # a kernel older than 5.3, or a process that is not seen from here
         return
     loop = asyncio.get_running_loop()
     loop.add_reader(process, writer.close)

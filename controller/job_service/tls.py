@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+from controller.admission import Admit, accepting
 from controller.errors import ControllerError
 from controller.job_service.addresses import address_of
 
 CA, CERTIFICATE, KEY = "ca.crt", "server.crt", "server.key"  # in PEM, in one folder
 
-_HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0
 _PIECE = 1 << 16  # bytes
 
 
@@ -52,27 +53,30 @@ def context_of(folder: Path) -> ssl.SSLContext:
 @asynccontextmanager
 async def serving_tls(listener: socket.socket, context: ssl.SSLContext, path: Path) -> AsyncIterator[None]:
     """Inside, clients that `listener` accepts reach the Unix socket `path`."""
-    connections: set[asyncio.Task[None]] = set()
 
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        connections.add(task)
+    async def serve(connection: socket.socket, admit: Admit) -> None:
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
         try:
-            await _relay(reader, writer, path)
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=context, ssl_handshake_timeout=HANDSHAKE_SECONDS
+            )
+        except OSError:  # no TLS, no certificate, or no answer in time
+            return
+        try:
+            if admit():
+                writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+                await _relay(reader, writer, path)
+                async with asyncio.timeout(HANDSHAKE_SECONDS):  # for what has not been sent yet
+                    await writer.wait_closed()
+        except OSError:  # it has hung up
+            pass
         finally:
-            connections.discard(task)
+            transport.abort()
 
-    server = await asyncio.start_server(
-        serve, sock=listener, ssl=context, ssl_handshake_timeout=_HANDSHAKE_SECONDS
-    )
-    try:
+    async with accepting(listener, serve):
         yield
-    finally:
-        server.close()
-        for task in connections:
-            task.cancel()
-        await asyncio.gather(*connections, return_exceptions=True)
 
 
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:

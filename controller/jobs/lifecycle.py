@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from controller.errors import ControllerError
 from controller.jobs.budget import NoRoomError
 from controller.jobs.reports import Heard, Reporting, state_of
+from native.text import MAX_NAME, printable
 
 _logger = logging.getLogger(__name__)
 
@@ -207,7 +208,7 @@ class Jobs:
         found = [job for job in self._present if job.name == name]
         if not found:
             there = ", ".join(job.name for job in self._present) or "none"
-            raise ControllerError(f"no job is called {name}; there are: {there}")
+            raise ControllerError(f"no job is called {printable(name[:MAX_NAME])}; there are: {there}")
         job = found[-1]  # one that has the name from another that is just ending
         if job.state not in ("queued", "in network"):
             raise ControllerError(f"{name} has no lease: it is {job.state} ({job.why})")

@@ -22,10 +22,12 @@ from typing import Any, Protocol, Self
 
 from controller.jobs.lifecycle import JobRequest, Jobs, Open
 from controller.jobs.reports import Heard, state_of
+from native.text import MAX_NAME, is_name, printable
 
 _logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 2.0  # for workers that wait, who look once a second at least
+_MAX_ERROR = 500  # characters of what is wrong with a message
 _LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
 
 
@@ -146,7 +148,8 @@ class JobService:
             async for said in messages:
                 self._hear(member, said)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise NoMessageError(f"that is nothing that a member says: {error}") from None
+            why = " ".join(printable(str(error)).split())[:_MAX_ERROR]
+            raise NoMessageError(f"that is nothing that a member says: {why}") from None
         finally:
             self._release(member)
 
@@ -175,7 +178,7 @@ class JobService:
             case {"finished": [int(), int()] as finished}:
                 member.finished = finished
             case _:
-                raise ValueError(json.dumps(said)[:200])
+                raise ValueError(_quoted(said))
         self._jobs.look()
 
     async def _find_slow(self, member: _Member, number: int) -> None:
@@ -201,21 +204,28 @@ class JobService:
             case {"host": str(host), "process": int(process), "hosts": asked}:
                 pass
             case _:
-                raise ValueError(f"it has host, process and hosts, not {json.dumps(request)[:200]}")
+                raise ValueError(f"it has host, process and hosts, not {_quoted(request)}")
         if host not in self._hosts:
-            raise RefusedError(f"no host is called {host}; there are {', '.join(self._hosts)}")
+            raise RefusedError(
+                f"no host is called {_quoted(host).strip(chr(34))}; there are {', '.join(self._hosts)}"
+            )
         hosts = self._understand_hosts(asked)
         if host not in hosts:
             raise RefusedError(
                 f"the worker on {host} asks for a job of {', '.join(hosts)}, which {host} is not in"
             )
-        match request.get("job"), request.get("slots"), request.get("ring", False):
-            case (str() | None) as name, (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
+        name = request.get("job")
+        if isinstance(name, str) and not is_name(name):
+            raise RefusedError(
+                f"job: is {_quoted(name)}; a name has at most {MAX_NAME} characters, all printable (FANIN_JOB)"
+            )
+        match name, request.get("slots"), request.get("ring", False):
+            case None | str(), (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
                 least = self._understand_least(request.get("min_workers"), hosts, ring)
                 return _Member(host, process, JobRequest(hosts, name, slots, ring, least), connection)
             case other:
                 raise ValueError(
-                    f"job is a name, and slots a number, or null; ring is true or false: not {json.dumps(other)}"
+                    f"job is a name, and slots a number, or null; ring is true or false: not {_quoted(other)}"
                 )
 
     def _understand_hosts(self, asked: object) -> tuple[str, ...]:
@@ -228,14 +238,15 @@ class JobService:
                 raise RefusedError(f"hosts: is {count}, must be from 1 to {len(self._hosts)}")
             case list(names) if set(map(str, names)) <= set(self._hosts):
                 return tuple(known for known in self._hosts if known in names)
-        raise RefusedError(f"hosts: is {asked}; there are {', '.join(self._hosts)}")
+        raise RefusedError(f"hosts: is {_quoted(asked)}; there are {', '.join(self._hosts)}")
 
     def _understand_least(self, asked: object, hosts: Sequence[str], ring: bool) -> int | None:
         if asked is None:
             return None
         if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= len(hosts) or not ring:
             raise RefusedError(
-                f"min_workers: is {asked}, must be from 1 to {len(hosts)}, in a job that goes on by ring if need be"
+                f"min_workers: is {_quoted(asked)}, must be from 1 to {len(hosts)}, in a job that goes on by ring if "
+                "need be"
             )
         return asked
 
@@ -306,6 +317,11 @@ class JobService:
             if not other.left.is_set():
                 other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
         self._jobs.look()
+
+
+def _quoted(said: object) -> str:
+    """What a worker has said, short enough for an error, and without anything that could act on a terminal."""
+    return json.dumps(said)[:200]
 
 
 def _job_of(member: _Member) -> str:

@@ -6,10 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
+
+from native.text import MAX_NAME, is_name
 
 _MAX_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 
+_MAX_REASONS = 64  # for which a worker ignores packets
+
+
+def _checked_name(text: str) -> str:
+    if not is_name(text):
+        raise ValueError(f"a name has at most {MAX_NAME} characters, all printable")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_checked_name)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 Chunks = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # in flight, on average
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -54,7 +66,7 @@ class Report(_Frozen):
     accepted: Count
     timeouts: Count
     saturated: Count
-    ignored: dict[str, Count]
+    ignored: dict[Name, Count] = Field(max_length=_MAX_REASONS)
     smoothed_rtt: Seconds | None
     rto: Seconds
     congestion_window: Chunks

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
 import socket
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from wsgiref.simple_server import WSGIRequestHandler
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from http.client import parse_headers
+from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
+from controller.admission import Admit, accepting
 from controller.telemetry import Event, Reason
 from experiments.inside.inspector import Inspector
 from experiments.inside.look import JobView, Look
 from experiments.inside.waiting import waited_for
 
-_SECONDS = 10.0  # for one look: switches that do not answer are given 2
+REQUEST_SECONDS = 10.0
+_LOOK_SECONDS = 10.0  # switches that do not answer are given 2
+_MAX_REQUEST_BYTES = 1 << 14
+
+_logger = logging.getLogger(__name__)
 
 Sample = tuple[Sequence[str], float]
 
@@ -122,46 +128,72 @@ def _counter(name: str, help_text: str, labels: Sequence[str], samples: Iterable
     return family
 
 
-class _Looks(Collector):
-    """A look for each scrape, from a thread of the server."""
+class _Taken(Collector):
+    """A look that has been taken."""
 
-    def __init__(self, inspector: Inspector, loop: asyncio.AbstractEventLoop) -> None:
-        self._inspector = inspector
-        self._loop = loop
-
-    def describe(self) -> Iterable[Metric]:
-        """None, for which it would have to look."""
-        return ()
+    def __init__(self, look: Look) -> None:
+        self._look = look
 
     def collect(self) -> Iterable[Metric]:
         """All metrics."""
-        looking = asyncio.run_coroutine_threadsafe(self._inspector.look(), self._loop)
-        return metrics_of(looking.result(_SECONDS))
+        return metrics_of(self._look)
 
 
-@contextmanager
-def serving(inspector: Inspector, listener: socket.socket) -> Iterator[None]:
-    """Inside, GET /metrics on `listener` is answered, and the processor time of this process is among the metrics."""
+@asynccontextmanager
+async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterator[None]:
+    """Inside, GET /metrics on `listener` is answered, and the processor time of this process is among the metrics.
+
+    A client has REQUEST_SECONDS to ask, and as long again to read each part of the answer.
+    """
+
+    async def serve(connection: socket.socket, admit: Admit) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=_MAX_REQUEST_BYTES)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if admit():
+                writer.write(await _answer(head, inspector))
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await writer.drain()
+                    writer.write_eof()
+                    while await reader.read(_MAX_REQUEST_BYTES):  # until the client has all of it and closes
+                        pass
+        except (
+            OSError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ):  # it asks nothing, or reads nothing
+            pass
+        finally:
+            writer.transport.abort()
+
+    async with accepting(listener, serve):
+        yield
+
+
+async def _answer(head: bytes, inspector: Inspector) -> bytes:
+    """The response to a request, by the WSGI application of prometheus_client."""
+    request, _, fields = head.partition(b"\r\n")
+    method, _, target = request.decode("latin-1").partition(" ")
+    path, _, query = target.rpartition(" ")[0].partition("?")
+    headers = parse_headers(io.BytesIO(fields))
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
+    for name in ("Accept", "Accept-Encoding"):
+        if name in headers:
+            environ[f"HTTP_{name.upper().replace('-', '_')}"] = headers[name]
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
-    registry.register(_Looks(inspector, asyncio.get_running_loop()))
-    server = ThreadingWSGIServer(listener.getsockname(), _Handler, bind_and_activate=False)
-    server.socket.close()
-    server.socket = listener
-    server.server_name, server.server_port = listener.getsockname()[:2]
-    server.setup_environ()
-    server.set_app(make_wsgi_app(registry))
-    thread = threading.Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    response: list[str] = []
+
+    def start(status: str, told: Sequence[tuple[str, str]], *_: object) -> None:
+        response.extend([f"HTTP/1.0 {status}", *(f"{name}: {value}" for name, value in told), "", ""])
+
     try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-class _Handler(WSGIRequestHandler):
-    """Without a line on standard error for each scrape."""
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+        async with asyncio.timeout(_LOOK_SECONDS):
+            registry.register(_Taken(await inspector.look()))
+        body = b"".join(make_wsgi_app(registry)(environ, start))
+    except Exception as error:  # the next scrape may find what this one does not
+        _logger.warning("metrics cannot be served: %r", error)
+        response[:] = ["HTTP/1.0 500 Internal Server Error", "", ""]
+        body = b"the network cannot be looked into; fanin up's log says why\n"
+    return "\r\n".join(response).encode("latin-1") + body

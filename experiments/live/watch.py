@@ -42,6 +42,7 @@ class Watch:
         self._trouble = ""
         self._down: tuple[Link, ...] = ()
         self._lost: Mapping[str, str] = {}
+        self._blind = ""  # why the links could not be examined the last time
 
     async def run(self, beside: Callable[[], None] | None = None) -> None:
         """For ever. beside: is called at each look, until it fails.
@@ -83,7 +84,16 @@ class Watch:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _look_at_links(self) -> None:
-        down, known = self._network.links_down(), self._down
+        known = self._down
+        try:
+            down = self._network.links_down()
+        except OSError as error:  # which says nothing about the links
+            if self._blind != (why := f"whether links are up cannot be found out: {error}"):
+                self._report(why)
+            self._blind = why
+            down = known
+        else:
+            self._blind = ""
         if down != self._down:
             for what, links in (
                 ("is down", set(down) - set(self._down)),

@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from experiments.results.measured import Row
 from experiments.results.usage import Usage, read_usage, write_usage
+from native.text import printable
 
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
 
@@ -65,7 +66,8 @@ class Journal:
 def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -> None:
     """results.json, .parquet and .csv into `folder`, a row for each run; `about` goes into the first two.
 
-    In the last, lists are JSON. What rows have of each link and worker goes into files of its own (usage.py).
+    In the last, lists are JSON, and a text that spreadsheets would take for a formula begins with an apostrophe. What
+    rows have of each link and worker goes into files of its own (usage.py).
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_usage({row["key"]: row["usage"] for row in rows if "usage" in row}, folder)
@@ -81,8 +83,15 @@ def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
 
 
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets take for the beginning of one
+
+
 def _cell(value: Any) -> Any:
-    return json.dumps(value) if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return f"'{printable(value)}" if value.startswith(_FORMULA) else printable(value)
+    return value
 
 
 def read_rows(path: Path) -> list[Row]:

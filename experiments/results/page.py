@@ -23,6 +23,7 @@ from experiments.results.measured import Row, wait_of
 from experiments.results.provenance import provenance
 from experiments.scenario.settings import KEYS
 from experiments.scenario.tables.figure import Plot
+from native.text import printable
 from topologies.units import TIMES, quantity_text
 
 _TEMPLATE = Path(__file__).with_name("page.html")
@@ -43,6 +44,10 @@ _MEASURED = {
 _FEW = 3  # settings that vary, which a figure can show that no scenario has thought of
 
 
+def _escaped(text: str) -> str:
+    return escape(printable(text))
+
+
 def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
     """A page about the results at `place`, of a scenario if `about` tells of one. The same gives the same page."""
     scenario = _scenario(about)
@@ -53,8 +58,8 @@ def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
     elif all("violations" in row for row in rows):
         outcome += ", and every sum lies within its bound"
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        name=escape(str(about.get("name", "results"))),
-        description=escape(str(scenario.get("description", ""))),
+        name=_escaped(str(about.get("name", "results"))),
+        description=_escaped(str(scenario.get("description", ""))),
         state="wrong" if wrong else "faint",
         outcome=f"{outcome}.",
         measured=_measured(rows) + _failed(rows),
@@ -171,7 +176,7 @@ def _values(values: Mapping[str, str]) -> str:
 def _table(columns: Mapping[str, Sequence[object]]) -> str:
     """By headings. With `_cell` the only place at which values become HTML: all of them escaped."""
     head = "".join(
-        f"<th{_style(any(map(_is_number, values)))}>{escape(heading)}</th>"
+        f"<th{_style(any(map(_is_number, values)))}>{_escaped(heading)}</th>"
         for heading, values in columns.items()
     )
     lines = zip(*columns.values(), strict=True)
@@ -184,7 +189,7 @@ def _table(columns: Mapping[str, Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    return f"<td{_style(_is_number(value))}>{escape(_text(value))}</td>"
+    return f"<td{_style(_is_number(value))}>{_escaped(_text(value))}</td>"
 
 
 def _style(number: bool) -> str:
@@ -227,10 +232,10 @@ def _figure(plot: Plot, rows: Sequence[Row], place: int) -> str:
             draw(lines, plot, path)
             text = path.read_text(encoding="utf-8")
     except PlotError as error:
-        return f"<p>{escape(str(error))}</p>\n"
+        return f"<p>{_escaped(str(error))}</p>\n"
     text = re.sub(r"<metadata>.*</metadata>", "", text, flags=re.DOTALL)
     picture = re.sub(r'(id="|url\(#|href="#)', rf"\1figure{place}-", text[text.index("<svg") :])
-    label = escape(f"{column_label(plot.measured)} over {column_label(plot.x)}")
+    label = _escaped(f"{column_label(plot.measured)} over {column_label(plot.x)}")
     return f'<figure aria-label="{label}">\n{picture}</figure>\n'
 
 
@@ -238,13 +243,13 @@ def _again(about: Mapping[str, Any], place: str) -> str:
     """The commands, and the scenario that the second of them needs."""
     text = (
         "<p>From the rows alone, all points, or with --point those of one key:</p>\n"
-        f"<pre>{escape(shlex.join(['fanin', 'rerun', place]))}</pre>\n"
+        f"<pre>{_escaped(shlex.join(['fanin', 'rerun', place]))}</pre>\n"
     )
     if not about.get("scenario"):
         return text
     file = f"{about.get('name', 'scenario')}.toml"
     changes = [f"--set={change}" for change in about.get("set") or ()]
     return (
-        f"{text}<p>As a scenario: this, in a file {escape(file)}</p>\n<pre>{escape(str(about['scenario']))}</pre>\n"
-        f"<p>and then</p>\n<pre>{escape(shlex.join(['fanin', 'run', file, *changes]))}</pre>\n"
+        f"{text}<p>As a scenario: this, in a file {_escaped(file)}</p>\n<pre>{_escaped(str(about['scenario']))}</pre>\n"
+        f"<p>and then</p>\n<pre>{_escaped(shlex.join(['fanin', 'run', file, *changes]))}</pre>\n"
     )

@@ -8,6 +8,7 @@ import typer
 
 from fanin import shell_environment
 from fanin.failing import failing
+from fanin.output import say
 from native.cache import MAX_BYTES, CacheError, cache_directory, libraries, remove_unused
 from topologies.live.runs import all_runs
 from topologies.units import BYTES, quantity_text
@@ -25,12 +26,12 @@ def clean(
     runs = all_runs()
     for run in runs:
         if run.alive:
-            typer.echo(f"leaving alone the run of process {run.supervisor}, which goes on")
+            say(f"leaving alone the run of process {run.supervisor}, which goes on")
         else:
             run.remove()
-            typer.echo(f"removed {run.folder} and its processes")
+            say(f"removed {run.folder} and its processes")
     if all(run.alive for run in runs):
-        typer.echo("Nothing is left of earlier runs.")
+        say("Nothing is left of earlier runs.")
     with failing("clean", CacheError):
         _empty_cache() if cache else _tell_of_cache()
 
@@ -40,7 +41,7 @@ def _tell_of_cache() -> None:
     if there := libraries(folder):
         size = quantity_text(sum(library.bytes for library in there), BYTES)
         most = quantity_text(MAX_BYTES, BYTES)
-        typer.echo(
+        say(
             f"{folder} keeps {len(there)} compiled programs, {size}; of more than {most} those go that have not "
             "been used for longest. fanin clean --cache removes all."
         )
@@ -50,6 +51,6 @@ def _empty_cache() -> None:
     folder = cache_directory()
     gone = remove_unused(folder, keep=-1, recent=0.0)  # not even what takes no room
     size = quantity_text(sum(library.bytes for library in gone), BYTES)
-    typer.echo(f"removed {len(gone)} compiled programs, {size}, from {folder}")
+    say(f"removed {len(gone)} compiled programs, {size}, from {folder}")
     for environment in shell_environment.remove_all():
-        typer.echo(f"removed {environment}")
+        say(f"removed {environment}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failure
+from fanin.output import say
 from topologies.units import BYTES, TIMES, percent_text, quantity_text
 
 if TYPE_CHECKING:
@@ -104,13 +105,13 @@ def cost(
     found = costs(job)
     if as_json:
         for one in found:
-            typer.echo(json.dumps(asdict(one) | {"dollars_per_day": one.dollars_per_day}))
+            say(json.dumps(asdict(one) | {"dollars_per_day": one.dollars_per_day}))
         return
     from fanin.console import wide
 
     wide.print(_table(found), highlight=False)
     for line in (*_formulas(job, found), *_assumptions(job)):
-        typer.echo(line)
+        say(line)
 
 
 def _explained(error: ValidationError) -> Iterator[str]:

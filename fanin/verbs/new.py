@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failure
+from fanin.output import say
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 _NAME = "NAME"  # in the templates, what the new folder's takes the place of
@@ -41,6 +42,4 @@ def new(
     for part in sorted(PROGRAM.parent.glob("*.p4")):
         if part != PROGRAM:  # which program.p4 is in the place of
             shutil.copyfile(part, folder / PROGRAM.parent.name / part.name)
-    typer.echo(
-        f"{folder}: README.md says how to go on, beginning with:\n  cd {folder} && fanin run scenario.toml"
-    )
+    say(f"{folder}: README.md says how to go on, beginning with:\n  cd {folder} && fanin run scenario.toml")

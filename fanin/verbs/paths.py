@@ -10,6 +10,7 @@ import typer
 
 from fanin.failing import complain, failing, failure
 from fanin.options import Changes, ScenarioFile
+from fanin.output import say
 
 if TYPE_CHECKING:
     from experiments.models.flows import Flow, Hop
@@ -46,7 +47,7 @@ def paths(
         if as_json:
             for flow, hops in found:
                 way = [_hop(hop) for hop in hops]
-                typer.echo(json.dumps({"point": point.key, **_flow(flow), "hops": way}))
+                say(json.dumps({"point": point.key, **_flow(flow), "hops": way}))
         else:
             _show(name, point, found)
     if not shown:
@@ -81,7 +82,7 @@ def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]
     from fanin.console import wide
     from fanin.points import points_table
 
-    typer.echo(f"{name}: {len(found)} flows")
+    say(f"{name}: {len(found)} flows")
     table = points_table(["flow", "five-tuple"], "hash", "way")
     table.columns[-1].justify = "left"
     for flow, hops in found:

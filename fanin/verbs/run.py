@@ -9,13 +9,14 @@ import typer
 
 from experiments.scenario.tools import Compiler, Engine
 from fanin.options import Changes, ControllerFile, Program, Results, ScenarioFile, WorkerFile, brought
+from fanin.output import say
 
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
         from experiments.scenario.schema import scenario_schema
 
-        typer.echo(json.dumps(scenario_schema(), indent=1))
+        say(json.dumps(scenario_schema(), indent=1))
         raise typer.Exit
 
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fanin.failing import failing
 from fanin.options import ControllerFile, Program
+from fanin.output import say
 from fanin.own_network import FANIN
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
     from experiments.virtual.fabric import load_switch
 
     for failure in done.failures[:10]:
-        typer.echo(f"seed {failure.seed}: {failure.violations[0]}", err=True)
+        say(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
     switch = load_switch(program or PROGRAM)
     planner = planner_of(controller) if controller else None
@@ -132,9 +133,9 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
     path = results / f"trace-{seed}.txt"
     with path.open("w") as file:
         outcome = run_scenario(smallest, switch, observer=Trace(file, smallest), planner=planner)
-    typer.echo(f"\nseed {seed}, shrunken: {smallest}", err=True)
+    say(f"\nseed {seed}, shrunken: {smallest}", err=True)
     for violation in outcome.violations:
-        typer.echo(f"  {violation}", err=True)
+        say(f"  {violation}", err=True)
     files = (("--program", program), ("--controller", controller))
     brought = "".join(f" {option} {shlex.quote(str(path))}" for option, path in files if path)
-    typer.echo(f"its packets: {path}\nagain: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)
+    say(f"its packets: {path}\nagain: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)

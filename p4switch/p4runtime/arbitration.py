@@ -17,6 +17,8 @@ from p4switch.p4runtime.proto import p4r, rpc_status
 from p4switch.p4runtime.roles import RoleAccess
 
 _MAX_QUEUED_PACKETS = 4096
+_MAX_ROLE_BYTES = 64 << 10  # of a role's name and config
+_MAX_ROLES_LEFT = 64  # roles without a client whose highest election id and config are remembered
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +60,10 @@ class _Role:
 
 
 class Arbitration:
-    """The roles of one device and their clients. Role "" is the default one, which always exists."""
+    """The roles of one device and their clients.
+
+    Role "" is the default one, which always exists. Of the others, those that were left last are remembered.
+    """
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
@@ -73,6 +78,10 @@ class Arbitration:
         if client.has_left:
             return
         self._check_device(client, message.device_id)
+        if message.role.ByteSize() > _MAX_ROLE_BYTES:
+            raise invalid(
+                f"a role, its name and config, has at most {_MAX_ROLE_BYTES:,} bytes, not {message.role.ByteSize():,}"
+            )
         role = self._role_of(client, message.role)
         access = self._access(role, message.role)
         election_id = _election_id(message)
@@ -86,6 +95,7 @@ class Arbitration:
         if client.role is None:
             client.role = role
             role.clients.append(client)
+            self._roles[role.name] = role
         client.election_id = election_id
         if election_id is not None and (role.highest is None or election_id >= role.highest):
             role.highest = election_id
@@ -105,6 +115,11 @@ class Arbitration:
         role.clients.remove(client)
         if was_primary:
             self._announce(role)
+        if not role.clients and role.name:
+            self._roles[role.name] = self._roles.pop(role.name)  # behind those that were left before
+            left = [other.name for other in self._roles.values() if not other.clients and other.name]
+            for name in left[:-_MAX_ROLES_LEFT]:
+                del self._roles[name]
 
     def primaries(self) -> dict[Client, RoleAccess]:
         """The primary of each role that has one: who gets packets and notifications, as its role says."""
@@ -146,7 +161,7 @@ class Arbitration:
             raise P4RuntimeError(
                 grpc.StatusCode.FAILED_PRECONDITION, "the role of a stream cannot be changed"
             )
-        return self._roles.setdefault(message.name, _Role(message.name))
+        return self._roles.get(message.name) or _Role(message.name)
 
     def _access(self, role: _Role, message: p4r.Role) -> RoleAccess:
         if not message.HasField("config"):

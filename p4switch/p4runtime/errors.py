@@ -11,12 +11,16 @@ from p4switch.engine.entries import TableError
 from p4switch.p4runtime.proto import p4r, rpc_status
 
 _MESSAGE_BYTES = 16 << 10
+_MAX_MESSAGE = 2000  # characters
+_MAX_ECHO_BYTES = 4 << 10  # of a refused stream message
 
 
 class P4RuntimeError(Exception):
     """A request that cannot be done: a canonical gRPC code and a message that says what to change."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        if len(message) > _MAX_MESSAGE:  # it quotes what a client has sent
+            message = f"{message[:_MAX_MESSAGE]} … ({len(message):,} characters)"
         super().__init__(message)
         self.code = code
         self.message = message
@@ -48,8 +52,13 @@ def unimplemented(message: str) -> P4RuntimeError:
 
 
 def stream_error(error: P4RuntimeError, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
-    """The report of a refused stream message (P4Runtime specification, "Stream Error Reporting")."""
+    """The report of a refused stream message (P4Runtime specification, "Stream Error Reporting").
+
+    It bears the message itself unless that is long: reports wait in memory for a client to read them.
+    """
     report = p4r.StreamError(canonical_code=error.code.value[0], message=error.message)
+    if request.ByteSize() > _MAX_ECHO_BYTES:
+        return p4r.StreamMessageResponse(error=report)
     match request.WhichOneof("update"):
         case "packet":
             report.packet_out.packet_out.CopyFrom(request.packet)

@@ -38,6 +38,7 @@ _OTHER_THREADS = 96  # for requests, and for the streams of other services
 _ENTITIES_PER_RESPONSE = 1000  # well under the 4 MB that clients accept in one message
 _MAX_REQUEST_BYTES = 256 << 20
 _MAX_CALLS = 4096  # at a time, of one connection
+_HANDSHAKE_MILLISECONDS = 10_000
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
@@ -53,7 +54,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._device_id = device_id
         self._configuring = threading.Lock()
         self._arbitration = Arbitration(device_id)
-        self._open_streams = threading.BoundedSemaphore(_MAX_STREAMS)
+        self._streams: dict[Client, None] = {}  # those that are open, oldest first
 
     # Streams
 
@@ -61,9 +62,11 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext
     ) -> Iterator[p4r.StreamMessageResponse]:
         """Arbitration, and packets to and from the controller."""
-        if not self._open_streams.acquire(blocking=False):
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_STREAMS} streams are open already")
         client = Client()
+        with self._device.lock:
+            admitted = self._admit(client)
+        if not admitted:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_STREAMS} streams are open already")
         threading.Thread(target=self._receive, args=(client, request_iterator), daemon=True).start()
         try:
             while (message := client.outbox.get()) is not None:
@@ -74,7 +77,23 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             with self._device.lock:
                 self._arbitration.leave(client)
                 self._device.controllers.primaries = self._arbitration.primaries()
-            self._open_streams.release()
+                self._streams.pop(client, None)
+
+    def _admit(self, client: Client) -> bool:
+        """Whether there is room for a stream: the oldest one that has not sent its arbitration makes room."""
+        if len(self._streams) >= _MAX_STREAMS:
+            idle = next((other for other in self._streams if other.role is None), None)
+            if idle is None:
+                return False
+            del self._streams[idle]
+            idle.outbox.put(
+                P4RuntimeError(
+                    grpc.StatusCode.RESOURCE_EXHAUSTED,
+                    f"{_MAX_STREAMS} streams are open, and this one has sent no arbitration update",
+                )
+            )
+        self._streams[client] = None
+        return True
 
     def _receive(self, client: Client, requests: Iterator[p4r.StreamMessageRequest]) -> None:
         try:
@@ -290,6 +309,10 @@ def serve(
             ("grpc.so_reuseport", 0),
             ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
             ("grpc.max_concurrent_streams", _MAX_CALLS),
+            ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
+            # A controller whose machine has gone says nothing, and would keep its stream.
+            ("grpc.keepalive_time_ms", 30_000),
+            ("grpc.keepalive_timeout_ms", 20_000),
         ],
     )
     p4r_grpc.add_P4RuntimeServicer_to_server(service, server)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import os
 import socket
@@ -44,11 +45,17 @@ class Interface:
 
 
 def read_interface(name: str) -> Interface | None:
-    """The interface of that name in this network namespace; None: there is none."""
+    """The interface of that name in this network namespace; None: there is none.
+
+    Raises:
+        OSError: It cannot be read.
+    """
     try:
         payload = _ask(_RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + _name(name))
-    except OSError:
-        return None
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return None
+        raise
     _, _, _, flags, _ = _LINK.unpack_from(payload)
     attributes = dict(_attributes(payload[_LINK.size :]))
     statistics = struct.unpack_from("=13Q", attributes[_IFLA_STATS64])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -29,6 +30,8 @@ class PortMonitor:
         self._changed = changed
         self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._links.setblocking(False)
+        # Kept open: there may be no file descriptor left when a link goes down.
+        self._asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._links.bind((0, _RTMGRP_LINK))
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
         self.listeners: frozenset[Callable[[], None]] = frozenset()
@@ -41,9 +44,9 @@ class PortMonitor:
 
     def look(self) -> frozenset[int]:
         """The ports that are down now, which `changed` may not have been told yet; `since` has it."""
-        with self._looking, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        with self._looking:
             down = frozenset(
-                port for port, interface in self._ports.items() if not _is_running(asking, interface)
+                port for port, interface in self._ports.items() if not _is_running(self._asking, interface)
             )
             self.since.update(dict.fromkeys(down ^ self._seen, time.time_ns()))
             self._seen = down
@@ -55,6 +58,7 @@ class PortMonitor:
         self._thread.join()
         os.close(self._end)
         self._links.close()
+        self._asking.close()
 
     def _run(self) -> None:
         while True:
@@ -82,6 +86,8 @@ def _is_running(asking: socket.socket, interface: str) -> bool:
     request = struct.pack("16sH22x", interface.encode(), 0)
     try:
         (flags,) = struct.unpack_from("H", fcntl.ioctl(asking, _SIOCGIFFLAGS, request), 16)
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno == errno.ENODEV:
+            return False
+        raise
     return bool(flags & _IFF_RUNNING)

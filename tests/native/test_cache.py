@@ -57,6 +57,16 @@ def test_what_sudo_left_is_named_with_how_to_get_it_back() -> None:
     )
 
 
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path) -> None:
+    with (
+        pytest.raises(
+            CacheError, match=r"No space left on device; make room there, or name another folder in"
+        ),
+        locked(tmp_path / "cache" / "entry"),
+    ):
+        Path("/dev/full").write_text("x")
+
+
 # Room
 
 DAY = 86_400.0

@@ -1,6 +1,7 @@
 """A network built with Mininet: a namespace for each host, a process for each switch, shaped links."""
 
 import contextlib
+import errno
 import logging
 import os
 import signal
@@ -177,7 +178,11 @@ class MininetNetwork:
         return [how for switch in self._switches if (how := switch.start_again())]
 
     def links_down(self) -> tuple[Link, ...]:
-        """The links that one of their ends has been taken down of, or lost."""
+        """The links that one of their ends has been taken down of, or lost.
+
+        Raises:
+            OSError: It cannot be found out.
+        """
         return tuple(link for link in self.topology.links if not _has_carrier(link.b.interface))
 
     def switch_seconds(self) -> float:
@@ -292,8 +297,14 @@ def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
 
 
 def _has_carrier(interface: str) -> bool:
-    """Whether both ends of the link are up; of one that is down itself, the kernel does not say."""
+    """Whether both ends of the link are up; of one that is down itself, the kernel does not say.
+
+    Raises:
+        OSError: It cannot be found out.
+    """
     try:
         return Path("/sys/class/net", interface, "carrier").read_text() == "1\n"
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
+            return False
+        raise

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -133,7 +134,7 @@ class SwitchProcess:
         while True:
             self.check()
             with (
-                contextlib.suppress(OSError),
+                contextlib.suppress(ConnectionError, TimeoutError),
                 socket.create_connection(("127.0.0.1", self.switch.grpc_port), _LOOK_SECONDS),
             ):
                 return
@@ -164,7 +165,9 @@ class SwitchProcess:
             raise NetworkError(f"{self.switch.name} has not been started")
         if (status := self._process.poll()) is not None:
             how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
-            raise NetworkError(f"{self.switch.name} has ended with {how}{self._last_words()}")
+            raise NetworkError(
+                f"{self.switch.name} has ended with {how}{self._last_words()}{_memory_limit()}"
+            )
 
     def start_again(self) -> str:
         """Starts it if it has ended, and does not wait for it; how it had ended, or nothing.
@@ -211,3 +214,13 @@ class SwitchProcess:
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return f"; {self._log} ends with:\n  " + "\n  ".join(lines) if lines else f"; {self._log} is empty"
+
+
+def _memory_limit() -> str:
+    """What may have ended a process without a word: a limit of its address space."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return ""
+    return (
+        f"\na process may use {limit >> 20:,} MiB of addresses here; if that is too few: ulimit -v unlimited"
+    )

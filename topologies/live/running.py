@@ -156,7 +156,7 @@ def _network_namespace(process: int) -> int | None:
     """None: it has gone, or is none of ours."""
     try:
         return Path(f"/proc/{process}/ns/net").stat().st_ino
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
 
 
@@ -182,9 +182,8 @@ def running_networks() -> list[RunningNetwork]:
     """All of this user's."""
     networks = []
     for run in all_runs():
-        path: Path = run.folder / _FILE
-        if run.alive and path.exists():
-            network = json.loads(path.read_text())
+        if run.alive and (text := run.read(_FILE)) is not None:
+            network = json.loads(text)
             switches = {name: _running_switch(**switch) for name, switch in network["switches"].items()}
             hosts = {name: RunningHost(**host) for name, host in network["hosts"].items()}
             networks.append(RunningNetwork(run, switches, hosts))

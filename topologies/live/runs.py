@@ -7,18 +7,28 @@ be told from other people's.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import shutil
 import signal
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from native.trust import replaceable
+
 VARIABLE = "FANIN_RUN"  # in the environment of every process of a run: its folder
 _PREFIX = "fanin-run-"
+_NAME = re.compile(_PREFIX + r"([0-9]+)-([0-9]+)-([0-9]+)")  # namespace, process, start in clock ticks
 _FIRST = "first"  # in a folder: who the first process inside is, as it is known outside
+
+
+class RunError(Exception):
+    """There is no folder for a run; the message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +57,10 @@ class Run:
     def processes(self) -> list[int]:
         """The ids of the processes inside, as this user may see them."""
         entry = f"{VARIABLE}={self.folder}".encode()
-        try:
-            first = (self.folder / _FIRST).read_text()
-        except OSError:
-            first = ""
+        first = self.read(_FIRST)
         found = []
         for process in all_processes():
-            with suppress(OSError):
+            with _if_ours():
                 inherited = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
                 if entry in inherited or _identity(process) == first:
                     found.append(process)
@@ -64,7 +71,7 @@ class Run:
         """Those of its processes that are in the sandbox: their ids outside by those inside."""
         found = {}
         for process in self.processes:
-            with suppress(OSError):
+            with _if_ours():
                 for line in Path(f"/proc/{process}/status").read_text().splitlines():
                     if line.startswith("NSpid:") and len(line.split()) == 3:
                         found[int(line.split()[2])] = process
@@ -74,6 +81,20 @@ class Run:
         """The process that has the number `inner` in the sandbox, by its number outside."""
         return self.process_ids.get(inner)
 
+    def read(self, name: str) -> str | None:
+        """Return the text of a file in the folder; None if there is no such file of this user's.
+
+        Folder and file are opened without following symbolic links, and looked at only once they are open: the folder
+        lies among those of others.
+        """
+        with _if_ours(), _opened(self.folder) as folder:
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(file) as stream:
+                found = os.fstat(file)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid():
+                    return stream.read()
+        return None
+
     def set_first(self) -> None:
         """This process is the first one inside; it still has the /proc of outside."""
         identity = _identity(int(Path("/proc/self").readlink().name))
@@ -81,7 +102,7 @@ class Run:
         (self.folder / _FIRST).write_text(identity)
 
     def remove(self) -> None:
-        """Ends its processes, if there are any left, and deletes its folder."""
+        """End its processes, if there are any left, and delete its folder."""
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -89,14 +110,25 @@ class Run:
 
 
 def create() -> Run:
-    """A folder for a run of which this process is the supervisor; those of dead runs are removed."""
-    for run in all_runs():
-        if not run.alive:
-            run.remove()
+    """Make a folder for a run of which this process is the supervisor, and remove those of dead runs.
+
+    Raises:
+        RunError: The temporary folder is full or cannot be written to, or other users could replace what is in it.
+    """
     name = _name(os.getpid())
     assert name is not None
-    folder = Path(tempfile.gettempdir(), name)
-    folder.mkdir(mode=0o700)
+    advice = "set TMPDIR to a folder of yours"
+    try:
+        for run in all_runs():
+            if not run.alive:
+                run.remove()
+        folder = Path(tempfile.gettempdir(), name)
+        if how := replaceable(folder):
+            raise RunError(f"{folder.parent}: other users may replace the files of a run: {how}; {advice}")
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise RunError(f"no folder for the files of a run: {where}{error.strerror}; {advice}") from None
     return Run(folder)
 
 
@@ -108,29 +140,61 @@ def scratch() -> Path | None:
 
 def all_runs() -> list[Run]:
     """This user's runs in this namespace of processes, the dead ones as well."""
-    mine = Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*-*")
-    return [Run(path) for path in sorted(_own(mine))]
+    found = []
+    for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*")):
+        if _NAME.fullmatch(path.name):
+            with _if_ours(), _opened(path):
+                found.append(Run(path))
+    return found
 
 
 def all_processes() -> list[int]:
     """The ids of this user's processes."""
-    return [int(path.name) for path in _own(Path("/proc").glob("[0-9]*"))]
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with _if_ours():
+            if path.stat().st_uid == os.getuid():
+                found.append(int(path.name))
+    return found
 
 
 def command_line(process: int) -> tuple[str, ...]:
     """What a process was started as; empty if it has ended."""
+    with _if_ours():
+        if words := Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0"):
+            return tuple(words.decode(errors="replace").split("\0"))
+    return ()
+
+
+@contextmanager
+def _if_ours() -> Iterator[None]:
+    """Skip what has gone or belongs to others.
+
+    Raises:
+        OSError: This process has no room to look, which says nothing about what it looks at.
+    """
     try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0")
-    except OSError:
-        return ()
-    return tuple(words.decode(errors="replace").split("\0")) if words else ()
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
 
 
-def _own(paths: Iterator[Path]) -> Iterator[Path]:
-    for path in paths:
-        with suppress(OSError):
-            if path.stat().st_uid == os.getuid():
-                yield path
+@contextmanager
+def _opened(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder that is this user's alone.
+
+    Raises:
+        OSError: It is none: another user's, writable by others, or a symbolic link.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.getuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"{folder} is not this user's alone")
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _name(process: int) -> str | None:
@@ -140,12 +204,15 @@ def _name(process: int) -> str | None:
 
 
 def _identity(process: int) -> str | None:
-    """Its number and its start in clock ticks, since another may get the number; None if there is no such process."""
-    try:
+    """Its number and its start in clock ticks, since another may get the number; None if there is no such process.
+
+    Raises:
+        OSError: It cannot be found out.
+    """
+    with _if_ours():
         stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    return f"{process}-{stat.rpartition(')')[2].split()[19]}"
+        return f"{process}-{stat.rpartition(')')[2].split()[19]}"
+    return None
 
 
 def _namespace() -> int:

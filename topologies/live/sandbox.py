@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from native.cache import CacheError, cache_directory
+from native.trust import replaceable
 from topologies.errors import NetworkError
 from topologies.live import libc, runs, time_slices
 from topologies.live.patience import setting
@@ -30,6 +32,8 @@ _SYSCTLS = (
     ("kernel.unprivileged_userns_clone", "0", "1"),
     ("user.max_user_namespaces", "0", "10000"),
 )
+# Mininet's mnexec closes every number up to the limit for each host; where the hard limit is 2**30, that takes minutes.
+_MOST_DESCRIPTORS = 1 << 16
 
 _inside = False
 
@@ -55,24 +59,26 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
 
     Returns inside only: there this process goes on, forked, as process 1, which is root and has its own /proc, /sys
-    and /run, a loopback interface that is up, and short time slices, as all that it starts. The process outside stays
-    as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the inner one. When either
-    ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
+    and /run, a loopback interface that is up, short time slices, and a high limit of open files, as all that it starts.
+    The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the
+    inner one. When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
 
     listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
     that are returned.
 
     Raises:
-        SandboxError: no namespaces for this user on this machine, or a port is taken.
+        SandboxError: no namespaces for this user on this machine, a port is taken, there is no folder for the run, or
+            another user could replace the cache.
     """
     global _inside
     listeners = [_listener(each) for each in listen]
     if _inside:
         return listeners
-    run = runs.create()
+    _check_cache()
     try:
         time_limit = END_SECONDS * setting()
-    except NetworkError as error:
+        run = runs.create()
+    except (runs.RunError, NetworkError) as error:
         raise SandboxError(str(error)) from None
     reader, writer = os.pipe()
     # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
@@ -91,6 +97,7 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         _supervise(child, run, writer, time_limit)
     os.close(writer)
     os.environ[runs.VARIABLE] = str(run.folder)
+    _raise_descriptor_limit()
     time_slices.shorten()
     threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
     for number in stopping:  # process 1 would not get them with the default action
@@ -111,6 +118,28 @@ def check() -> None:
     if child == 0:
         os._exit(0)
     os.waitpid(child, 0)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow this process, and what it starts, as many open files as the hard limit has, or _MOST_DESCRIPTORS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, _MOST_DESCRIPTORS) if hard != resource.RLIM_INFINITY else _MOST_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _check_cache() -> None:
+    """Examine the folders above the cache, since the owners of most of them are unknown inside a user namespace.
+
+    Raises:
+        SandboxError: Another user could replace the cache.
+    """
+    with contextlib.suppress(CacheError, OSError):  # reported by whatever needs the cache
+        cache = cache_directory()
+        if how := replaceable(cache):
+            raise SandboxError(
+                f"{cache}: others may replace it: {how}; set XDG_CACHE_HOME to a folder of yours"
+            )
 
 
 def _listener(address: tuple[str, int]) -> socket.socket:

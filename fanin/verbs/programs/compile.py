@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from fanin.failing import failing, failure
+from fanin.output import say
 from fanin.programs import Define, Include, macros, show_warnings
 
 Phase = Literal["parse", "check", "inline", "lower", "graph"]
@@ -56,16 +57,16 @@ def compile_program(
             compiled = compile_file(program, include_dirs=include or (), defines=defines)
             warnings = compiled.warnings
     except CompileError as error:
-        typer.echo(error, err=True)
+        say(error, err=True)
         raise typer.Exit(1) from None
     except OSError as error:
         raise failure("compile", f"{program}: cannot be read: {error.strerror}", 2) from None
     if werror and warnings:
-        typer.echo(CompileError([replace(w, severity="error") for w in warnings]), err=True)
+        say(CompileError([replace(w, severity="error") for w in warnings]), err=True)
         raise typer.Exit(1)
     show_warnings(warnings)
     if dump is not None:
-        typer.echo(text, nl=False)
+        say(text, nl=False)
         return
     config = compiled.json_text()
     output = output or Path(program.name).with_suffix(".json")
@@ -78,4 +79,4 @@ def compile_program(
             path.write_text(text)
         except OSError as error:
             raise failure("compile", f"{path} cannot be written: {error.strerror}") from None
-        typer.echo(f"wrote {path}")
+        say(f"wrote {path}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import failing, failure
+from fanin.output import say
 from topologies.live.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def diff(
             show_warnings(made.warnings)
     usable = next((made for made in compiled.values() if isinstance(made, CompiledProgram)), None)
     if usable is None:
-        typer.echo("\n".join(str(said) for said in compiled.values()), err=True)
+        say("\n".join(str(said) for said in compiled.values()), err=True)
         raise typer.Exit(2)
     rng = random.Random(seed)
     with failing("diff", ValueError, OSError, status=2):
@@ -74,7 +75,7 @@ def diff(
             source = PacketSource(json.loads(usable.device_config), held, rng)
             sent = [source.packet() for _ in range(random_packets)]
 
-    typer.echo(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
+    say(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
     verdicts = []
     for verdict in compare(compiled, held, sent):
         verdicts.append(verdict)
@@ -89,31 +90,31 @@ def diff(
 def show(verdict: Verdict, most: int) -> None:
     """Print one pair's line, and below it at most `most` of its differences in full."""
     if verdict.outcome is None:
-        typer.echo(f"{verdict.pair}: cannot run: {verdict.cannot}")
+        say(f"{verdict.pair}: cannot run: {verdict.cannot}")
         return
     if not verdict.differences:
         outputs = sum(map(len, verdict.outcome.outputs))
         refused = len(verdict.outcome.refused)
-        typer.echo(
+        say(
             f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
             + (f", {refused} entries refused" if refused else "")
         )
         return
     counted = Counter(found.kind for found in verdict.differences)
     counts = ", ".join(f"{kind.name.lower()}: {counted[kind]}" for kind in sorted(counted))
-    typer.echo(f"{verdict.pair}: DIFFERS ({counts})")
+    say(f"{verdict.pair}: DIFFERS ({counts})")
     for found in verdict.differences[:most]:
-        typer.echo(f"  {found.what}")
+        say(f"  {found.what}")
         varies = " (varies between runs)" if found.undefined else ""
         for name, text in ((f"the reference{varies}", found.reference), (str(verdict.pair), found.other)):
-            typer.echo(indent(f"{name}: {text}", "    "))
+            say(indent(f"{name}: {text}", "    "))
     if (hidden := len(verdict.differences) - most) > 0:
-        typer.echo(f"  and {hidden} more: --show {len(verdict.differences)} prints all")
+        say(f"  and {hidden} more: --show {len(verdict.differences)} prints all")
     if undefined := sum(found.undefined for found in verdict.differences):
-        typer.echo(
+        say(
             f"  In {undefined} of these the reference varies between runs: the program reads the clock, a random"
             "\n  number or fields of an invalid header, in which BMv2 leaves what earlier packets had, or it has a"
             "\n  register in ingress and egress, which BMv2 runs at the same time."
         )
     for trace in verdict.traces:
-        typer.echo(trace)
+        say(trace)

@@ -10,6 +10,7 @@ import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from fanin.failing import failing
+from fanin.output import say
 
 if TYPE_CHECKING:
     from p4switch.fuzz.campaign import Fuzzed
@@ -50,6 +51,6 @@ def fuzz(
     console.print(f"{done.cases} programs, of which the switch took {done.taken}")
     if done.failed is not None:
         seed, said = done.failed
-        typer.echo(f"seed {seed} fails:\n{said}\nagain: fanin fuzz --repeat {done.path}", err=True)
+        say(f"seed {seed} fails:\n{said}\nagain: fanin fuzz --repeat {done.path}", err=True)
         raise typer.Exit(1)
     console.print("Nothing wrong.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fanin.output import say
 from fanin.programs import Define, Include, device_config
 
 
@@ -33,14 +34,14 @@ def stf(
         config = device_config(program, include, define)
         runner = run_stf(config, test.read_text())
     except (CompileError, ProgramError, ToolchainError) as error:
-        typer.echo(error, err=True)
+        say(error, err=True)
         raise typer.Exit(2) from None
     except (StfError, OSError, UnicodeDecodeError) as error:
-        typer.echo(f"{test}: {error}", err=True)
+        say(f"{test}: {error}", err=True)
         raise typer.Exit(2) from None
     for line in (*runner.notes, *runner.differences):
-        typer.echo(line)
+        say(line)
     if runner.differences:
-        typer.echo(f"FAIL {test}: {len(runner.differences)} differences")
+        say(f"FAIL {test}: {len(runner.differences)} differences")
         raise typer.Exit(1)
-    typer.echo(f"PASS {test}")
+    say(f"PASS {test}")

@@ -16,6 +16,7 @@ import typer
 
 from fanin.failing import complain, ending, failing, failure
 from fanin.options import Network
+from fanin.output import say
 from fanin.programs import Define, Include, device_config
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
@@ -83,7 +84,7 @@ def trace(
         lines = _of_packets(source, packets, capture, port, conditions, as_json=as_json, verbose=verbose)
     with ending(), closing(lines):
         for line in islice(lines, count):
-            typer.echo(line)
+            say(line)
 
 
 _refused = partial(failure, "trace", status=2)

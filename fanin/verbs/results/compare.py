@@ -9,6 +9,7 @@ import typer
 
 from fanin.failing import failing, failure
 from fanin.options import probability
+from fanin.output import say
 from topologies.units import percent_text
 
 if TYPE_CHECKING:
@@ -79,12 +80,10 @@ def _show(found: Comparison, before: Path, after: Path) -> None:
         if unknown
         else ""
     )
-    typer.echo(
-        f"A: {before}\nB: {after}\nOf {len(judged)} medians {judged.count(True)} differ beyond noise.{why}"
-    )
+    say(f"A: {before}\nB: {after}\nOf {len(judged)} medians {judged.count(True)} differ beyond noise.{why}")
     for rows, here, there in ((found.only_before, "A", "B"), (found.only_after, "B", "A")):
         for row in rows:
-            typer.echo(f"Only in {here}, or failed in {there}: {point_name(found.varied, row)}")
+            say(f"Only in {here}, or failed in {there}: {point_name(found.varied, row)}")
 
 
 def _table(found: Comparison) -> Table:

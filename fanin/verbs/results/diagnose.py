@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.failing import complain, failing, failure
+from fanin.output import say
 
 if TYPE_CHECKING:
     from experiments.diagnosis.diagnose import Diagnosis
@@ -47,7 +48,7 @@ def diagnose(
         if as_json:
             causes = [asdict(finding) for finding in found[name].findings]
             told = {"cause": found[name].cause, "findings": causes, "limit": found[name].limit}
-            typer.echo(json.dumps({"point": row.get("key"), "name": name, **told}))
+            say(json.dumps({"point": row.get("key"), "name": name, **told}))
     if not found:
         raise failure("diagnose", f"{results}: no point can be diagnosed")
     if not as_json:
@@ -61,16 +62,16 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
             first = (
                 _render(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
             )
-            typer.echo(f"{name}: {first}")
+            say(f"{name}: {first}")
         elif diagnosis.findings:
             _show_all(diagnosis.findings)
         else:
-            typer.echo(f"Nothing wrong: {diagnosis.limit}.")
+            say(f"Nothing wrong: {diagnosis.limit}.")
 
 
 def _show_all(findings: Sequence[Finding]) -> None:
     for number, finding in enumerate(findings, start=1):
-        typer.echo(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
+        say(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
 
 
 def _render(finding: Finding) -> str:

@@ -10,6 +10,7 @@ import typer
 
 from experiments.scenario.styles import Kind, Spread, Style
 from fanin.failing import complain, failure
+from fanin.output import say
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -103,7 +104,7 @@ def plot(
         raise failure("plot", error, 2) from None
     if names := mixed(rows, wanted):
         complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")
-    typer.echo(path)
+    say(path)
 
 
 def _words(text: str) -> tuple[str, ...]:

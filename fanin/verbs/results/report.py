@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fanin.failing import failing
+from fanin.output import say
 
 
 def report(
@@ -28,4 +29,4 @@ def report(
         about, rows = read_results(results)
         path = output or (results if results.is_dir() else results.parent) / "report.html"
         path.write_text(page(about, rows, str(results)), encoding="utf-8")
-    typer.echo(path)
+    say(path)

@@ -11,6 +11,7 @@ import typer
 
 from fanin.failing import failing, failure
 from fanin.options import Network, vector_sizes
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
 
@@ -37,12 +38,12 @@ def allreduce(
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
 
     def show(outcome: Outcome) -> None:
-        typer.echo(json.dumps(asdict(outcome)) if as_json else _row(outcome))
+        say(json.dumps(asdict(outcome)) if as_json else _row(outcome))
 
     with failing("allreduce", NetworkError):
         network = find_network(supervisor=supervisor)
         if not as_json:
-            typer.echo(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
+            say(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
         outcomes = all_reduce(network, orders, show)
     if wrong := sum(outcome.wrong for outcome in outcomes):
         raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")

@@ -9,6 +9,7 @@ import typer
 
 from fanin.failing import failing
 from fanin.options import Network, SwitchName
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import RunningSwitch, find_network
 
@@ -28,11 +29,11 @@ def counters(
     named = [cell | {"name": _cell_name(cell, network.switches[switch])} for cell in found]
     if as_json:
         for cell in named:
-            typer.echo(json.dumps(cell))
+            say(json.dumps(cell))
     elif named:
         _show(named)
     else:
-        typer.echo(f"{switch} has counted nothing yet.")
+        say(f"{switch} has counted nothing yet.")
 
 
 def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:

@@ -11,6 +11,7 @@ import typer
 
 from fanin.failing import failing
 from fanin.options import Network
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
 
@@ -41,11 +42,11 @@ def jobs(
         found = service.list()
     if as_json:
         for job in found:
-            typer.echo(json.dumps(job))
+            say(json.dumps(job))
     elif found:
         _show(found)
     else:
-        typer.echo("No job is on the network; start one with: fanin launch train.py")
+        say("No job is on the network; start one with: fanin launch train.py")
 
 
 def _show(found: list[dict[str, Any]]) -> None:

@@ -13,6 +13,7 @@ import typer
 
 from fanin.failing import failing, failure
 from fanin.options import Network
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import RunningNetwork, find_network
 from topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
@@ -74,7 +75,7 @@ def link(
     if as_json:
         for way, state in found:
             place = {"from": way.sender, "to": way.receiver, "switch": way.switch, "port": way.port}
-            typer.echo(json.dumps(place | {"direction": way.direction} | state))
+            say(json.dumps(place | {"direction": way.direction} | state))
     else:
         _show(found)
 

@@ -8,6 +8,7 @@ import typer
 
 from fanin.failing import failing, failure
 from fanin.options import Network, SwitchName
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import RunningHost, find_network
 
@@ -47,7 +48,7 @@ def packet(
             raise NetworkError(f"{switch} has no port {port}; there are {ports}")
         data = _bytes(digits, layers, network.hosts.get(neighbours[port]))
         request = {"port": port, "packet": data.hex(), "json": as_json, "verbose": verbose}
-        typer.echo(network.call(switch, "Inject", request)["trace"])
+        say(network.call(switch, "Inject", request)["trace"])
 
 
 def _bytes(digits: str | None, layers: str | None, sender: RunningHost | None) -> bytes:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from fanin.output import say
 from topologies.live.running import RunningNetwork, running_networks
 from topologies.live.runs import command_line
 
@@ -21,11 +22,11 @@ def ps(
     networks = running_networks()
     for network in networks:
         if as_json:
-            typer.echo(json.dumps(_document(network)))
+            say(json.dumps(_document(network)))
         else:
             _show(network)
     if not networks and not as_json:
-        typer.echo("No network is up; start one in another terminal: fanin up")
+        say("No network is up; start one in another terminal: fanin up")
 
 
 def _document(network: RunningNetwork) -> dict[str, object]:

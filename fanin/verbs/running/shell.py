@@ -11,6 +11,7 @@ import typer
 from fanin import shell_environment
 from fanin.failing import failing
 from fanin.options import Network, SwitchName
+from fanin.output import say
 from native.cache import CacheError
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
@@ -31,7 +32,7 @@ def shell(
         if switch not in network.switches:
             raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
         if not shell_environment.ready():
-            typer.echo("setting up p4runtime-shell in an environment of its own …", err=True)
+            say("setting up p4runtime-shell in an environment of its own …", err=True)
         shell_environment.set_up()
         place = network.switches[switch]
         # Above the controller's, which takes the next higher one when it needs the switch again.

@@ -9,6 +9,7 @@ import typer
 
 from fanin.failing import failing
 from fanin.options import Network, SwitchName
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
 
@@ -36,7 +37,7 @@ def tables(
             found = _of_table(found, switch, table)
     if as_json:
         for each in found:
-            typer.echo(json.dumps(each))
+            say(json.dumps(each))
     else:
         _show(found)
 

@@ -11,6 +11,7 @@ import typer
 
 from fanin.failing import ending, failing
 from fanin.options import Network
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import find_network
 from topologies.units import BYTES, RATES, TIMES, quantity_text
@@ -45,10 +46,10 @@ def top(
             return Look.model_validate(service.look())
 
         if as_json:
-            typer.echo(look().model_dump_json())
+            say(look().model_dump_json())
             while not once:
                 time.sleep(seconds)
-                typer.echo(look().model_dump_json())
+                say(look().model_dump_json())
         else:
             _show(look, seconds, once)
 

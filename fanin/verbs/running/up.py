@@ -29,6 +29,7 @@ from fanin.options import (
     hosts_per_leaf,
     refuse_beside_topology,
 )
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import JOB_SERVICE, JOB_SERVICE_GRPC
 from topologies.live.runs import scratch
@@ -180,7 +181,7 @@ def _until_told_to_end() -> Iterator[None]:
         yield
     except (KeyboardInterrupt, SystemExit) as told:
         with suppress(OSError):  # a terminal that was closed
-            typer.echo("The network is down; nothing is left behind.")
+            say("The network is down; nothing is left behind.")
         if isinstance(told, SystemExit):
             raise
         raise typer.Exit(INTERRUPTED) from None
@@ -234,15 +235,15 @@ async def _keep_up(
                 listener = listeners["jobs"]
                 address, port = listener.getsockname()
                 await stack.enter_async_context(serving_tls(listener, tls, folder / JOB_SERVICE_GRPC))
-                typer.echo(f"Job service: gRPC with TLS at {address}:{port}\n")
+                say(f"Job service: gRPC with TLS at {address}:{port}\n")
             await stack.enter_async_context(service)
             if "metrics" in listeners:
                 from experiments.inside.metrics import serving as serving_metrics
 
                 listener = listeners["metrics"]
-                stack.enter_context(serving_metrics(inspector, listener))
+                await stack.enter_async_context(serving_metrics(inspector, listener))
                 address, port = listener.getsockname()
-                typer.echo(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
+                say(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
             _show(topology)
             watch = Watch(network, controller, jobs, service.jobs, _warn)
             await watch.run(None if log is None else lambda: stalls.look(inspector.jobs(), time.time()))

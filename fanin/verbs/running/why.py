@@ -12,6 +12,7 @@ import typer
 
 from fanin.failing import failing
 from fanin.options import Network
+from fanin.output import say
 from topologies.errors import NetworkError
 from topologies.live.running import RunningNetwork, find_network
 
@@ -67,7 +68,7 @@ def why(
             if name in (None, forming.name):
                 _tell_of_forming(forming, now.at, as_json)
     if not found and not as_json:
-        typer.echo("No job is on the network; start one with: fanin launch train.py")
+        say("No job is on the network; start one with: fanin launch train.py")
 
 
 def _named(look: Look, name: str | None) -> set[str | None]:
@@ -96,7 +97,7 @@ def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
 def _state(process: int) -> str | None:
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return _STATES["Z"]
     return _STATES.get(stat.rpartition(")")[2].split()[0])
 
@@ -107,15 +108,15 @@ def _tell(job: JobView, explanation: Explanation, as_json: bool) -> None:
         told["waiting"] = [worker.model_dump() for worker in explanation.waiting]
         _print_line(job.name, told)
         return
-    typer.echo(f"{job.name}, lease {job.lease}{_who_waits(explanation)}")
+    say(f"{job.name}, lease {job.lease}{_who_waits(explanation)}")
     if explanation.unknown:
-        typer.echo(f"How far its chunks are is not known: {explanation.unknown}")
+        say(f"How far its chunks are is not known: {explanation.unknown}")
     for missing in explanation.missing:
         chunks = ", ".join(_range_text(job, *each) for each in missing.chunks)
-        typer.echo(f"  chunks {chunks}: {missing.hop} is missing")
+        say(f"  chunks {chunks}: {missing.hop} is missing")
         for fact in missing.known:
-            typer.echo(f"    {fact}")
-    typer.echo(explanation.culprit)
+            say(f"    {fact}")
+    say(explanation.culprit)
 
 
 def _who_waits(explanation: Explanation) -> str:
@@ -149,7 +150,7 @@ def _tell_of_outsider(job: JobView, as_json: bool) -> None:
     if as_json:
         _print_line(job.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
     else:
-        typer.echo(f"{job.name}\n{culprit}")
+        say(f"{job.name}\n{culprit}")
 
 
 def _tell_of_forming(forming: FormingView, now: float, as_json: bool) -> None:
@@ -159,8 +160,8 @@ def _tell_of_forming(forming: FormingView, now: float, as_json: bool) -> None:
     if as_json:
         _print_line(forming.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
     else:
-        typer.echo(f"{forming.name or 'a job without a name'}\n{culprit}")
+        say(f"{forming.name or 'a job without a name'}\n{culprit}")
 
 
 def _print_line(job: str | None, told: dict[str, Any]) -> None:
-    typer.echo(json.dumps({"job": job} | told))
+    say(json.dumps({"job": job} | told))

@@ -212,7 +212,7 @@ def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> N
         (b'{"host": "h9", "process": 1, "hosts": null}', "no host is called h9; there are h1, h2, h3"),
         (b'{"host": "h1", "process": 1, "hosts": 4}', "hosts: is 4, must be from 1 to 3"),
         (b'{"host": "h1", "process": 1, "hosts": 0}', "hosts: is 0, must be from 1 to 3"),
-        (b'{"host": "h1", "process": 1, "hosts": true}', "hosts: is True"),
+        (b'{"host": "h1", "process": 1, "hosts": true}', "hosts: is true"),
         (b'{"host": "h1", "process": 1, "hosts": ["h7"]}', "there are h1, h2, h3"),
         (b'{"host": "h1", "process": 1, "hosts": [[]]}', "there are h1, h2, h3"),
         (b'{"host": "h1", "process": 1, "hosts": {}}', "there are h1, h2, h3"),

@@ -59,7 +59,7 @@ def scraped(look: Look | Exception) -> dict[str, dict[tuple[str, ...], float]]:
             with urllib.request.urlopen(url, timeout=20) as answer:
                 return str(answer.read().decode())
 
-        with serving(inspector, listener):
+        async with serving(inspector, listener):
             return await asyncio.to_thread(get)
 
     families = text_string_to_metric_families(asyncio.run(scrape()))

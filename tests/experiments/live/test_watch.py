@@ -1,6 +1,7 @@
 """What is done for jobs when a switch has lost all that it held."""
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -42,11 +43,14 @@ class Network:
 
     def __init__(self, down: Sequence[Link] = ()) -> None:
         self._down = tuple(down)
+        self.blind = False
 
     def start_again(self) -> list[str]:
         return []
 
     def links_down(self) -> tuple[Link, ...]:
+        if self.blind:
+            raise OSError(errno.EMFILE, "Too many open files")
         return self._down
 
 
@@ -123,6 +127,25 @@ def test_a_job_whose_new_tree_leads_over_a_link_known_to_be_down_gets_no_other_o
     asyncio.run(look_twice())
     why = "the link between leaf1 and spine1 is down"
     assert jobs.ended == [(7, why, False), (7, why, True)]
+
+
+def test_links_of_which_nothing_is_known_are_as_they_were() -> None:
+    jobs, said, link = Jobs(ROOT, SPINE), list[str](), _link("leaf1", "spine1")
+    parts = _parts(jobs, [link])
+    watch = Watch(*parts, said.append)
+
+    async def look() -> None:
+        await watch._look_at_links()
+        parts[0].blind = True
+        await watch._look_at_links()
+        await watch._look_at_links()
+
+    asyncio.run(look())
+    assert said == [
+        "the link between leaf1 and spine1 is down",
+        "whether links are up cannot be found out: [Errno 24] Too many open files",
+    ]
+    assert [why for _, why, _ in jobs.ended] == ["the link between leaf1 and spine1 is down"] * 3
 
 
 def test_a_host_s_link_is_in_every_tree() -> None:

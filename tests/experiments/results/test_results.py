@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from experiments.results.drawing.figures import plot_comparison, plot_training
+from experiments.results.files import write_results
 from experiments.results.measured import row
 from experiments.results.report import table
 from experiments.results.summary import write_curves, write_summary
@@ -92,3 +93,8 @@ def test_figures_are_pictures_of_some_size(tmp_path: Path, rate: int | None) -> 
         picture = imread(tmp_path / name)
         assert picture.shape[1] > 1000
         assert np.ptp(picture) > 0.9
+
+
+def test_a_text_that_a_spreadsheet_would_run_is_none_in_csv(tmp_path: Path) -> None:
+    write_results([{"a": "=1+1", "b": -1, "c": "\x1b[2J", "d": "-x"}], {}, tmp_path)
+    assert (tmp_path / "results.csv").read_text().splitlines() == ["a,b,c,d", "'=1+1,-1,\ufffd[2J,'-x"]

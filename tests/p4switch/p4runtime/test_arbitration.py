@@ -160,6 +160,22 @@ def test_packets_for_a_controller_that_does_not_read_are_lost_and_arbitration_is
     assert client.outbox.qsize() == queued + 1
 
 
+def test_roles_that_nobody_has_are_remembered_only_so_many(arbitration):
+    for number in range(1000):
+        arbitration.leave(announce(arbitration, Client(), 5, f"role {number}"))
+    assert len(arbitration._roles) < 100
+    assert heard(announce(arbitration, Client(), 4, "role 999")) == [(NOT_FOUND, 5)]  # it was the last
+    assert heard(announce(arbitration, Client(), 4, "role 0")) == [(OK, 4)]
+
+
+def test_a_role_that_is_refused_is_none(arbitration):
+    for wrong in ({"device_id": 99}, {"role": "x" * 100_000}):
+        with pytest.raises(P4RuntimeError) as refused:
+            announce(arbitration, Client(), 5, **{"role": "new", **wrong})
+        assert len(str(refused.value)) < 1000
+    assert len(arbitration._roles) == 1
+
+
 # The same over gRPC
 
 
@@ -217,3 +233,21 @@ def test_the_number_of_streams_is_limited(connect):
         except Exception as error:
             refused += error.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert refused == 1
+
+
+def test_streams_that_say_nothing_make_room_the_oldest_first(connect):
+    idle = [connect() for _ in range(70)]
+    for client in idle:
+        client.open()
+    primary = connect().become_primary(9)
+    assert idle[0].refusal(idle[0].receive).code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    primary.close_stream()
+
+
+@pytest.mark.slow
+def test_streams_of_controllers_make_no_room(connect):
+    for election_id in range(1, 65):
+        connect().become_primary(election_id)
+    late = connect()
+    late.open()
+    assert late.refusal(late.receive).code is grpc.StatusCode.RESOURCE_EXHAUSTED

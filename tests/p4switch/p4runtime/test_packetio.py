@@ -129,3 +129,17 @@ def test_before_a_pipeline_is_set_packets_are_refused(connect):
     primary = connect().become_primary()
     primary.send(packet=packet_out(1))
     assert "No forwarding pipeline config" in primary.receive().error.message
+
+
+def test_a_refused_packet_is_returned_unless_it_is_long(connect):
+    other = connect()
+    other.open()
+    for size, returned in ((1500, 1500), (1_000_000, 0)):
+        other.send(packet=p4r.PacketOut(payload=bytes(size)))
+        error = other.receive().error
+        assert error.canonical_code == DENIED
+        assert len(error.packet_out.packet_out.payload) == returned
+
+
+def test_an_error_quotes_only_so_much():
+    assert len(str(P4RuntimeError(None, "x" * 1_000_000))) < 3000

@@ -1,6 +1,7 @@
 """Fresh namespaces around a command."""
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -199,6 +200,33 @@ def test_processes_inside_are_known_outside_as_well(environment: dict[str, str])
             process.kill()
     assert process.returncode == 0
     assert not Path(folder).exists()
+
+
+@pytest.mark.live
+def test_as_many_files_may_be_open_as_the_hard_limit_allows(run: Run) -> None:
+    done = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n" + ENTER + "import subprocess, sys\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import os; print(os.sysconf(4))'])\n"
+    )
+    assert done.stdout.splitlines() == ["(300, 300)", "300"], done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cache_that_another_user_could_replace_is_refused_on_the_way_in(
+    run: Run, environment: dict[str, str]
+) -> None:
+    """Inside a user namespace its owner would be unknown."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 12345, 12345)
+        Path(folder).chmod(0o755)
+        environment["XDG_CACHE_HOME"] = folder
+        done = run(ENTER)
+    assert f"{folder}/fanin: others may replace it: " in done.stderr
+    assert "belongs to user " in done.stderr
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize(("user", "fix"), [(0, "a container needs --privileged"), (1000, "sudo ")])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import signal
+import socket
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from controller.job_service import jobs_pb2 as pb
 from controller.job_service.server import SERVICE
 from tests.controller.certificates import certificates
 from tests.fanin.network import SMALL, TIMEOUT, Up
+from topologies.live.runs import Run
 
 pytestmark = pytest.mark.live
 
@@ -123,6 +126,27 @@ def test_metrics_are_scraped_from_outside_of_the_namespaces(up: Up) -> None:
     assert found["fanin_switch_up", "leaf1"] == 1
     assert found["fanin_switch_aggregation_events_total", "COMPLETED,leaf1"] > 0
     assert found["fanin_link_capacity_bytes_per_second", "leaf1,h1"] == 100e6 / 8
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_connections_that_say_nothing_take_no_link_down(up: Up, fanin: Any) -> None:
+    """More than the network's process may have files open, at both ports."""
+    ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)(?:\n|/metrics)", up.said)]
+    assert len(ports) == 2
+    [folder] = up.folder.glob("fanin-run-*")
+    inside = Run(folder).process(1)
+    assert inside is not None
+    few = 400
+    resource.prlimit(inside, resource.RLIMIT_NOFILE, (few, few))
+    with ExitStack() as stack:
+        for port in ports * few:
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), TIMEOUT))
+        test_metrics_are_scraped_from_outside_of_the_namespaces(up)
+        test_the_job_service_is_reached_from_outside_with_a_certificate(up)
+        look = ask(up, fanin, "top", "--once")
+        assert all(link["up"] for link in look["links"])
+        assert len(list(Path(f"/proc/{inside}/fd").iterdir())) < few
+    assert "is down" not in (up.folder / "new" / "log.jsonl").read_text()
 
 
 def test_what_happens_is_logged(up: Up) -> None:

@@ -1,0 +1,18 @@
+"""How verbs write to the terminal, where what comes from outside must not act on it."""
+
+from __future__ import annotations
+
+import typer
+
+from native.text import printable
+
+
+def say(text: object, *, err: bool = False, nl: bool = True) -> None:
+    """Write `text` to standard output.
+
+    Args:
+        text: What to write; printable() cleans it.
+        err: Write to standard error instead.
+        nl: End the line.
+    """
+    typer.echo(printable(str(text)), err=err, nl=nl)

@@ -1,0 +1,27 @@
+"""Text that comes from outside: names, error messages and command lines of other programs and people."""
+
+from __future__ import annotations
+
+import unicodedata
+
+MAX_NAME = 64  # characters
+
+
+def printable(text: str) -> str:
+    """Return `text` with a replacement character for each one that could act on a terminal.
+
+    These are control characters but for line feeds and tabs, and what changes the order of other characters or is not
+    seen. Spaces of all kinds stay.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if _is_harmless(each) else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
+def is_name(text: str) -> bool:
+    """Return whether `text` can be shown as a name in any table: on one line, and no longer than MAX_NAME."""
+    return len(text) <= MAX_NAME and text.isprintable()
+
+
+def _is_harmless(character: str) -> bool:
+    return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"

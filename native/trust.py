@@ -1,0 +1,65 @@
+"""Who besides this user could replace a file: what keeps files in a folder that others share has to know."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+_EVERY_ID = 2**32 - 1  # the length of an id map that leaves no user out
+_MAX_LINKS = 40  # as the kernel follows (path_resolution(7))
+
+
+def replaceable(path: Path) -> str | None:
+    """Return how another user could put something else at `path`; None if nobody but this user and root can.
+
+    Every folder and symbolic link on the way has to belong to one of the two, and no folder may be writable by others
+    unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the owner of what belongs to one of
+    them is unknown, and is taken to be root.
+
+    Args:
+        path: A file or folder. It need not exist, but its folder must.
+
+    Raises:
+        OSError: A folder on the way cannot be examined, or there are too many symbolic links.
+    """
+    trusted = _trusted_users()
+    for place in _way_to(path):
+        found = place.lstat()
+        if found.st_uid not in trusted:
+            return f"{place} belongs to user {found.st_uid}"
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            return f"{place} is writable by all"
+    return None
+
+
+def _way_to(path: Path) -> Iterator[Path]:
+    """Each folder and symbolic link that leads to `path`, which itself is left out."""
+    parts = deque(path.absolute().parts)
+    here, links = Path(parts.popleft()), 0
+    while parts:
+        yield here
+        name = parts.popleft()
+        there = here.parent if name == os.pardir else here / name
+        if there.is_symlink():
+            yield there
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(f"{path}: too many symbolic links")
+            target = there.readlink()
+            parts.extendleft(reversed(target.parts))
+            there = Path(parts.popleft()) if target.is_absolute() else here
+        here = there
+
+
+def _trusted_users() -> set[int]:
+    """This user and root, and, for root, the user who became root with sudo."""
+    trusted = {0, os.geteuid()}
+    if os.geteuid() == 0:
+        trusted.add(int(os.environ.get("SUDO_UID", 0)))
+    mapped = [int(line.split()[2]) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    if sum(mapped) < _EVERY_ID:
+        trusted.add(int(Path("/proc/sys/kernel/overflowuid").read_text()))
+    return trusted

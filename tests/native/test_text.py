@@ -1,0 +1,25 @@
+"""What may be shown of text from outside."""
+
+import pytest
+
+from native.text import MAX_NAME, is_name, printable
+
+
+@pytest.mark.parametrize("text", ["", "job-1", "two\nlines\tand a tab", "größer, 名前, ✓", "a\u00a0b\u202fc"])
+def test_what_only_shows_stays(text: str) -> None:
+    assert printable(text) == text
+
+
+@pytest.mark.parametrize(
+    "act", [*map(chr, range(0x20)), "\x7f", "\x9b", "\u2028", "\u202e", "\u200b", "\udc80"]
+)
+def test_what_acts_is_replaced_one_by_one(act: str) -> None:
+    if act not in "\n\t":
+        assert printable(f"a{act}{act}b") == "a\ufffd\ufffdb"
+
+
+def test_names_are_short_and_on_one_line() -> None:
+    assert is_name("x" * MAX_NAME)
+    assert not is_name("x" * (MAX_NAME + 1))
+    assert not is_name("a\nb")
+    assert not is_name("\x1b[2J")
