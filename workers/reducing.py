@@ -18,9 +18,9 @@ from workers.arguments import Array, Operation, flattened, split
 from workers.collective import raveled
 from workers.engines.buffers import Buffers
 from workers.host_based.tcp import TcpConfig, TcpRing
+from workers.job.calls import Calls
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError
-from workers.job.waiting import Waiting
 from workers.values import exact
 from workers.values.compressed import Compressed
 
@@ -52,8 +52,8 @@ class Place(Protocol):
         """
 
     @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
+    def calls(self) -> Calls:
+        """This worker's."""
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended."""

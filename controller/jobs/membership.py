@@ -63,6 +63,8 @@ class _Member:
     finished: Any = None
     leaving: bool = False
     meeting: bool = False
+    call: tuple[int, str] = (0, "")  # in which it waited last: its number, and what all must call alike
+    failure: str = ""  # of a call, after which it makes none
     at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
     round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
@@ -159,6 +161,12 @@ class JobService:
         match said:
             case {"report": report}:
                 member.heard.take(report)
+            case {"call": {"number": int(number), "what": str(what)}}:
+                member.call = number, what
+                self._jobs.compare(member)
+            case {"failed": {"call": int(number), "what": str(what), "error": str(error)}}:
+                member.failure = f"failed in call {number}, {what}: {error}"
+                self._jobs.fail(member)
             case {"waiting": int(number)}:
                 if member not in self._asking:  # one that asks all the time is answered as often as others
                     self._asking[member] = task = asyncio.create_task(self._find_slow(member, number))

@@ -13,7 +13,7 @@ from typing import TypeVar
 from tests.free_ports import free_port
 from tests.workers.model_switch import ModelSwitch
 from workers.communicator import Communicator
-from workers.job.waiting import Waiting
+from workers.job.calls import Calls
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
@@ -86,7 +86,7 @@ class Place(InNetworkAllReduce):
         self.rank, self.workers = config.lease.rank, config.lease.workers
         self.addresses = addresses
         self._gone = gone
-        self.waiting = Waiting(lambda _: None)
+        self.calls = Calls(lambda _: None, self.rank)
 
     def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
         return self._gone
