@@ -41,6 +41,8 @@ from workers.values.compression import Compression
 
 _NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
 
+NonFinite = Literal["refuse", "propagate"]
+
 _T = TypeVar("_T")
 _X = TypeVar("_X", Array, list[Array])
 
@@ -111,18 +113,22 @@ class Communicator(Closing):
     In a job with groups (elastic.py) an operation in the middle of which a worker ends is done again without it, from
     arrays that nobody has written to, and workers whose numbers change have their new ones when it has returned.
 
-    rank, size: this worker's number and how many there are. in_network: see fanin.init().
+    rank, size: this worker's number and how many there are. in_network, non_finite: see fanin.init().
     """
 
     def __init__(
-        self, place: Place, timeout: float, in_network: Literal["preferred", "required"] = "preferred"
+        self,
+        place: Place,
+        timeout: float,
+        in_network: Literal["preferred", "required"] = "preferred",
+        non_finite: NonFinite = "refuse",
     ) -> None:
         self.rank = place.rank
         self.size = place.workers
         self.calls = place.calls
         self._place = place
         self._required = in_network == "required"
-        self._reducer = Reducer(place, timeout)
+        self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate")
         self._recurring: Recurring[Request[Any]] = Recurring(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
@@ -178,8 +184,8 @@ class Communicator(Closing):
 
         Raises:
             TypeError: no array of numbers, a mean of integers, or compression of other numbers. ValueError: `out` does
-                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
-                another `op`, or in_network="required".
+                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), unless the job
+                propagates them, or compression beside another `op`, or in_network="required".
         """
         if compression is None:
             if not async_op and (recurring := self._recurring.find(x, op, out)):

@@ -67,8 +67,9 @@ class InNetworkConfig:
     admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
     63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
     UDP_GRO where the kernel has them. checksums: UDP's, without which a flipped bit is added up, and which
-    sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite,
-    on_saturation: see protocol.Worker.
+    sums have as they leave the switches if the updates had them; UDP_SEGMENT needs them. non_finite:
+    "raise", or "propagate": all_reduce() gives NaN for the whole block in which some worker has a number that is not
+    finite. on_saturation: see protocol.Worker.
 
     Raises:
         ValueError: the port is not one of the switch's, or `segments` is out of range.
@@ -376,10 +377,11 @@ class InNetworkAllReduce(Closing):
         """
         buffers = Buffers(*flat(x, out))
         self.sum(buffers, call)
+        buffers.out[self.unsummed] = np.nan
         return buffers.out.reshape(x.shape) if out is None else out
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """As all_reduce(), of what is flat, and has been checked."""
+        """As all_reduce(), of what is flat, and has been checked, but elements that are `unsummed` have `x` there."""
         stage = self.worker.sum(self.socket, buffers, call)
         if stage != SUMMED:
             self._sum(buffers, call, stage)
@@ -395,7 +397,12 @@ class InNetworkAllReduce(Closing):
         while not worker.finished:
             self._send()
             worker.exchange(self.socket, time.monotonic() + _LOOK)
-        worker.finish()
+        worker.finish(unsummed="own")
+
+    @property
+    def unsummed(self) -> NDArray[np.int64]:
+        """Which elements of the last result have no sum, at all workers alike: ascending."""
+        return self.worker.unsummed
 
     def _finished(self) -> None:
         """An all-reduce has ended with a result."""

@@ -35,7 +35,8 @@ class NumpyEngine:
             self._out, self._copy = buffers.kept, buffers.out
         self._blocks = self._make_blocks(tensor, buffers.x, self._out)
         progress = self._state.progress
-        progress.first_chunk, progress.chunks, progress.disagree = first_chunk, 0, 0
+        progress.first_chunk, progress.chunks = first_chunk, 0
+        progress.disagree = progress.unsummed = 0
         if self._blocks.unquantizable and not propagate:
             return np.zeros(0, np.int64)
         progress.missing = progress.chunks = tensor.least_chunks
@@ -156,7 +157,7 @@ class NumpyEngine:
         progress.missing -= len(chunks)
         progress.latest = now
         self._begun.accepted[chunks] = True
-        self._begun.read(chunks, packets)
+        progress.unsummed += self._begun.read(chunks, packets)
         state.gate.answer(len(chunks))
         ready = state.gate.admit(self._released(chunks), self._begun.accepted, self._begun.tensor.lead)
         if not progress.missing:

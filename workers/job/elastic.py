@@ -69,9 +69,16 @@ class Elastic:
     group than before. calls: this worker's. out: there is none for this worker any more.
     """
 
-    def __init__(self, service: Service, assignment: Mapping[str, Any], timeout: float) -> None:
+    def __init__(
+        self,
+        service: Service,
+        assignment: Mapping[str, Any],
+        timeout: float,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self._service = service
         self._timeout = timeout
+        self._settings = settings or {}
         self._round = int(assignment.get("round", 0))  # of which it was told last
         self.why = ""
         self._waits = "the job service says nothing"
@@ -97,7 +104,7 @@ class Elastic:
         self.addresses = addresses_of(group)
         self.hosts = tuple(map(str, group["hosts"]))
         if group["config"] is not None:
-            self._aggregation = _Aggregation(config_of(group["config"], self._timeout, {}), self)
+            self._aggregation = _Aggregation(config_of(group["config"], self._timeout, self._settings), self)
 
     @property
     def workers(self) -> int:
@@ -113,6 +120,12 @@ class Elastic:
         if self._aggregation is None:
             raise LeaseLostError(f"no lease: {self._refused}")
         self._aggregation.sum(buffers, call)
+
+    @property
+    def unsummed(self) -> NDArray[np.int64]:
+        """See InNetworkAllReduce."""
+        assert self._aggregation
+        return self._aggregation.unsummed
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Nobody of the group, as far as is known after waiting `timeout` seconds for news.
@@ -299,8 +312,10 @@ class Elastic:
             timeout = 0.0
 
 
-def join_elastic(workers: int | None, min_workers: int, timeout: float) -> Elastic:
+def join_elastic(workers: int | None, min_workers: int, timeout: float, **settings: Any) -> Elastic:
     """This host's part in a job of so many hosts (None: all) that goes on as long as `min_workers` are left.
+
+    settings: see membership.join().
 
     Raises:
         JoinError: see membership.join().
@@ -308,7 +323,7 @@ def join_elastic(workers: int | None, min_workers: int, timeout: float) -> Elast
     asked = {"hosts": workers, "job": None, "slots": None, "ring": True, "min_workers": min_workers}
     service, assignment = ask(asked, timeout)
     try:
-        return Elastic(service, assignment, timeout)
+        return Elastic(service, assignment, timeout, settings)
     except BaseException:
         service.close()
         raise

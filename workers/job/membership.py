@@ -186,6 +186,7 @@ class Member(InNetworkAllReduce):
         self.calls = self._membership.calls
         self.socket.notice(service.fileno())
         self._handover: Handover | None = None
+        self._taken: NDArray[np.int64] | None = None  # `unsummed`, of a result that another worker has given
         if ring:
             patience = config.recovery.give_up
             watch = partial(self._membership.listen, 0.0)
@@ -201,6 +202,11 @@ class Member(InNetworkAllReduce):
     def workers(self) -> int:
         """How many the job has."""
         return self.config.lease.workers
+
+    @property
+    def unsummed(self) -> NDArray[np.int64]:
+        """See InNetworkAllReduce."""
+        return self.worker.unsummed if self._taken is None else self._taken
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
@@ -234,7 +240,7 @@ class Member(InNetworkAllReduce):
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended. AbortedError: a call
                 has failed at another worker.
         """
-        handover = self._handover
+        handover, self._taken = self._handover, None
         if handover is None or not buffers.elements:  # then it is finished at once, whatever others do
             super().sum(buffers, call)
         elif buffers.elements > self._window:
@@ -250,14 +256,25 @@ class Member(InNetworkAllReduce):
             except LeaseLostError:
                 self._take_over(handover, buffers)
             else:
-                handover.finish()
+                self._finish(handover)
+
+    def _finish(self, handover: Handover, first: int = 0) -> None:
+        """A result is kept for others, from this element on: NaN tells them of what has no sum."""
+        handover.finish()
+        if len(unsummed := self.unsummed):
+            handover.last[unsummed[unsummed >= first] - first] = np.nan
 
     def _take_over(self, handover: Handover, buffers: Buffers) -> None:
         """The sum from others, who have all of it; or the ring begins."""
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        buffers.out[:] = handover.take()
+        result = handover.take()
+        summed = ~np.isnan(result)
+        self._taken = np.flatnonzero(~summed)
+        if buffers.out is not buffers.x:
+            np.copyto(buffers.out, buffers.x)
+        np.copyto(buffers.out, result, where=summed)
 
     def _long_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
         """Of more blocks than the window, into the caller's array, of which only the end is kept.
@@ -282,12 +299,16 @@ class Member(InNetworkAllReduce):
                 summed = self.worker.summed
             else:
                 handover.buffer(len(end))[:] = end
-                handover.finish()
+                self._finish(handover, len(out) - len(end))
                 return
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
         handover.take()
+        # What was in `out` there, if it is `x`, is lost: the sums will be NaN at all workers.
+        first, before = len(out) - len(end), self.worker.unsummed
+        self._taken = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
+        out[self._taken] = x[self._taken]
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""
@@ -336,6 +357,7 @@ class Outsider:
     def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: Service) -> None:
         self.rank = rank
         self.workers = len(addresses)
+        self.unsummed = np.zeros(0, np.int64)
         self.addresses = tuple(addresses)
         self._why = why
         self._membership = _Membership(service, rank)
@@ -387,13 +409,13 @@ def join(
     return _member(service, assignment, give_up, settings, ring=False)
 
 
-def join_or_ring(workers: int | None, timeout: float) -> Member | Outsider:
+def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
     """As join(), of a job that does not wait in a queue but goes on by ring where it has no lease."""
     service, assignment = ask({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout)
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)
-    return _member(service, assignment, timeout, {}, ring=True)
+    return _member(service, assignment, timeout, settings, ring=True)
 
 
 def _member(
