@@ -421,6 +421,18 @@ class RevokeResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class AbsentRequest(_message.Message):
+    __slots__ = ("job", "host")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    host: str
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+
+class AbsentResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class LookRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

@@ -106,6 +106,7 @@ class _Job:
     request: JobRequest
     members: Sequence[Member]
     candidate: Candidate
+    asked: JobRequest
     state: State = "queued"
     why: str = ""
     place: int = 0
@@ -114,10 +115,6 @@ class _Job:
     round: int = 0
     since: float = field(default_factory=time.time)
     look: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: JobRequest = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.asked = self.request
 
     def tell(self, message: Mapping[str, Any]) -> None:
         for member in self.members:
@@ -192,10 +189,10 @@ class Jobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
-    def begin(self, request: JobRequest, members: Sequence[Member]) -> None:
-        """All `members` (by rank) have joined."""
+    def begin(self, request: JobRequest, members: Sequence[Member], asked: JobRequest) -> None:
+        """All `members` (by rank) have joined. asked: what they ask for, which may be more hosts than will be there."""
         name = request.name or f"job-{next(self._numbers)}"
-        job = _Job(name, request, members, self._open(request))
+        job = _Job(name, request, members, self._open(request), asked)
         self._present.append(job)
         job.log(logging.INFO, "all workers have joined")
         self._start(self._hold(job))

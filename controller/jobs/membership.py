@@ -17,7 +17,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from controller.jobs.lifecycle import JobRequest, Jobs, Open
@@ -99,6 +99,7 @@ class JobService:
         self._jobs = Jobs(open_job, report, self._waiting)
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._asking: dict[_Member, asyncio.Task[None]] = {}
+        self._absent: set[tuple[str, str | None]] = set()  # places whose workers will not join
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -131,6 +132,14 @@ class JobService:
             }
             for request, there in found.items()
         ]
+
+    def go_without(self, host: str, job: str) -> None:
+        """The worker on `host` will not join: a job with min_workers begins without it once it has enough others."""
+        self._absent.add((host, job))
+        for member in self._members.values():
+            if member.request.name == job and not member.mates:
+                self._gather(member)
+                return
 
     async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
         """A membership: from the worker's request to the end of its `messages`.
@@ -273,18 +282,26 @@ class JobService:
         if self._ended:
             raise RefusedError("the network has ended")
         self._members[member.place] = member
+        self._absent.discard(member.place)
         _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
         request = member.request
         waiting = self._waiting(request)
-        if len(waiting) < len(request.hosts):
+        missing = {host for host in request.hosts if host not in {each.host for each in waiting}}
+        enough = request.min_workers is not None and len(waiting) >= request.min_workers
+        if missing and not (enough and all((host, request.name) in self._absent for host in missing)):
             self._tell_who_is_missing(waiting)
             return
         for each in waiting:
             each.mates = waiting
-        self._jobs.begin(request, waiting)
+        self._forget_absent(request)
+        self._jobs.begin(replace(request, hosts=tuple(each.host for each in waiting)), waiting, request)
+
+    def _forget_absent(self, request: JobRequest) -> None:
+        """The next job of this name has other workers."""
+        self._absent -= {(host, request.name) for host in request.hosts}
 
     def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
         """Those who ask for this and are in no job yet, by rank."""
@@ -307,7 +324,9 @@ class JobService:
         _log("has left", member)
         del self._members[member.place]
         if not member.mates:
-            self._tell_who_is_missing(self._waiting(member.request))
+            self._tell_who_is_missing(waiting := self._waiting(member.request))
+            if not waiting:
+                self._forget_absent(member.request)
             return
         rank = member.request.hosts.index(member.host)
         for other in member.mates:

@@ -268,6 +268,47 @@ def test_those_who_are_left_agree_and_get_a_lease_of_their_own(either: With) -> 
     either(check)
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: bool) -> None:
+    """Whether that is known before or after the others have joined; the next job of the name has all its workers."""
+
+    async def check(path: Path, grants: FakeGrants) -> None:
+        async def connect(host: str) -> Worker:
+            return await Worker.connect(path, host, job="a", ring=True, min_workers=2)
+
+        h1 = await connect("h1")
+        assert await until(h1, "waiting_for") == ["h2", "h3"]
+        if first:
+            grants.go_without("h2", "a")
+        h3 = await connect("h3")
+        if not first:
+            assert await until(h3, "waiting_for") == ["h2"]
+            grants.go_without("h2", "a")
+        for rank, worker in enumerate((h1, h3)):
+            while "rank" not in (assignment := await worker.hear()):
+                pass
+            assert (assignment["rank"], assignment["hosts"]) == (rank, ["h1", "h3"])
+        for worker in (h1, h3):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+        h1, h3 = await connect("h1"), await connect("h3")
+        assert await until(h3, "waiting_for") == ["h2"]
+
+    either(check)
+
+
+def test_too_few_workers_go_on_waiting_for_one_that_will_not_join(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1 = await Worker.connect(path, "h1", job="a", ring=True, min_workers=2)
+        assert await until(h1, "waiting_for") == ["h2", "h3"]
+        for host in ("h2", "h3"):
+            grants.go_without(host, "a")
+            assert await until(h1, "waiting_for") == ["h2", "h3"]
+        assert not grants.granted
+
+    either(check)
+
+
 def test_who_ends_in_a_round_makes_another_one(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2, h3 = await elastic(path)
