@@ -43,6 +43,7 @@ _IP_PMTUDISC_PROBE = 3
 _LARGEST_MESSAGE = 65507
 MAX_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
 _RECEIVE_BUFFER = 8 << 20
+_NO_ELEMENTS = np.zeros(0, np.int64)
 # Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams;
 # with more, the switch waits for the worker's answer.
 _ENOUGH = 16 << 10
@@ -344,12 +345,15 @@ def _too_large(size: int) -> OSError:
 class InNetworkAllReduce(Closing):
     """A Collective whose sums are made in the switches.
 
+    unsummed: which elements of the last sum() have no sum, at all workers alike: ascending.
+
     Raises:
         OSError: see UdpSocket.
     """
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
+        self.unsummed = _NO_ELEMENTS
         self.worker = Worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
@@ -385,6 +389,8 @@ class InNetworkAllReduce(Closing):
         stage = self.worker.sum(self.socket, buffers, call)
         if stage != SUMMED:
             self._sum(buffers, call, stage)
+        elif len(self.unsummed):
+            self.unsummed = _NO_ELEMENTS
         self._finished()
 
     def _sum(self, buffers: Buffers, call: str, stage: int) -> None:
@@ -398,11 +404,7 @@ class InNetworkAllReduce(Closing):
             self._send()
             worker.exchange(self.socket, time.monotonic() + _LOOK)
         worker.finish(unsummed="own")
-
-    @property
-    def unsummed(self) -> NDArray[np.int64]:
-        """Which elements of the last result have no sum, at all workers alike: ascending."""
-        return self.worker.unsummed
+        self.unsummed = worker.unsummed
 
     def _finished(self) -> None:
         """An all-reduce has ended with a result."""

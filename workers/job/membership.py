@@ -186,7 +186,6 @@ class Member(InNetworkAllReduce):
         self.calls = self._membership.calls
         self.socket.notice(service.fileno())
         self._handover: Handover | None = None
-        self._taken: NDArray[np.int64] | None = None  # `unsummed`, of a result that another worker has given
         if ring:
             patience = config.recovery.give_up
             watch = partial(self._membership.listen, 0.0)
@@ -202,11 +201,6 @@ class Member(InNetworkAllReduce):
     def workers(self) -> int:
         """How many the job has."""
         return self.config.lease.workers
-
-    @property
-    def unsummed(self) -> NDArray[np.int64]:
-        """See InNetworkAllReduce."""
-        return self.worker.unsummed if self._taken is None else self._taken
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
@@ -240,7 +234,7 @@ class Member(InNetworkAllReduce):
             LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended. AbortedError: a call
                 has failed at another worker.
         """
-        handover, self._taken = self._handover, None
+        handover = self._handover
         if handover is None or not buffers.elements:  # then it is finished at once, whatever others do
             super().sum(buffers, call)
         elif buffers.elements > self._window:
@@ -271,7 +265,7 @@ class Member(InNetworkAllReduce):
             raise LeaseLostError(handover.why)
         result = handover.take()
         summed = ~np.isnan(result)
-        self._taken = np.flatnonzero(~summed)
+        self.unsummed = np.flatnonzero(~summed)
         if buffers.out is not buffers.x:
             np.copyto(buffers.out, buffers.x)
         np.copyto(buffers.out, result, where=summed)
@@ -307,8 +301,8 @@ class Member(InNetworkAllReduce):
         handover.take()
         # What was in `out` there, if it is `x`, is lost: the sums will be NaN at all workers.
         first, before = len(out) - len(end), self.worker.unsummed
-        self._taken = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
-        out[self._taken] = x[self._taken]
+        self.unsummed = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
+        out[self.unsummed] = x[self.unsummed]
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""
