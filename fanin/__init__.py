@@ -17,6 +17,7 @@ def init(
     timeout: float = 120.0,
     in_network: Literal["preferred", "required"] = "preferred",
     min_workers: int | None = None,
+    non_finite: Literal["refuse", "propagate"] = "refuse",
 ) -> Communicator:
     """This process's end of the job that `fanin launch` has started; the same one each time, closed at exit.
 
@@ -24,6 +25,9 @@ def init(
     in_network: where the job gets no lease, or loses it, it goes on by ring; "required": it waits for one, and fails.
     min_workers: as long as so many are left, the job goes on without workers that have ended (docs/faults.md); None: as
     `fanin launch --min-workers` says, or else it fails when one ends.
+    non_finite: what becomes of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
+    cannot add up: "refuse": ValueError. "propagate": they come out where they went in, as of a sum of float32; blocks
+    of 64 or 256 values in which there is one are summed again, round the ring.
 
     Raises:
         ValueError: both min_workers and in_network="required".
@@ -48,13 +52,14 @@ def init(
             raise ValueError(
                 "a job with min_workers goes on by ring if need be: leave in_network='required' out"
             )
+        checks: Literal["raise", "propagate"] = "propagate" if non_finite == "propagate" else "raise"
         if least is not None:
-            place: Place = join_elastic(workers, least, timeout)
+            place: Place = join_elastic(workers, least, timeout, non_finite=checks)
         elif in_network == "required":
-            place = join(workers, timeout=timeout, give_up=timeout)
+            place = join(workers, timeout=timeout, give_up=timeout, non_finite=checks)
         else:
-            place = join_or_ring(workers, timeout)
-        _communicator = Communicator(place, timeout, in_network)
+            place = join_or_ring(workers, timeout, non_finite=checks)
+        _communicator = Communicator(place, timeout, in_network, non_finite)
         atexit.register(_communicator.close)
     return _communicator
 

@@ -75,7 +75,7 @@ def _create(_store: dist.Store, rank: int, size: int, timeout: timedelta) -> "Pr
     # Not above: whoever imports PyTorch where fanin is installed comes by here.
     from workers.process_group import ProcessGroup
 
-    communicator = fanin.init(timeout=timeout.total_seconds())
+    communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
     if (rank, size) != (communicator.rank, communicator.size):
         raise ValueError(
             f'a group of "fanin" has all {communicator.size} processes of the launch, ranked as RANK says: this one '

@@ -5,6 +5,7 @@ from workers.communicator import Communicator, Handle
 from workers.host_based.algorithm import Group
 from workers.host_based.tcp import TcpAllReduce, TcpConfig
 from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from workers.job.calls import AbortedError
 from workers.job.membership import JoinError, LeftError, Member, join
 from workers.lease import Lease
 from workers.protocol import (
@@ -20,6 +21,7 @@ from workers.udp import InNetworkAllReduce, InNetworkConfig
 from workers.values.compression import ErrorFeedback, Rounded, TopK
 
 __all__ = [
+    "AbortedError",
     "Collective",
     "CollectiveError",
     "Communicator",

@@ -97,7 +97,11 @@ def _described(operation: str, types: tuple[_Type, ...]) -> str:
     for dtype, _ in types:
         if not dtype.isnative:
             raise TypeError(f"arrays have this machine's byte order, not {dtype}; astype() converts one")
-    return f"{operation} of {', '.join([f'{dtype} {shape}' for dtype, shape in types])}"
+    return f"{operation} of {', '.join([_array(dtype, shape) for dtype, shape in types])}"
+
+
+def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
+    return f"{shape[0]:,} {dtype}" if len(shape) == 1 else f"{dtype} {shape}"
 
 
 def as_given(x: Array | list[Array]) -> Callable[[list[Array]], Array | list[Array]]:

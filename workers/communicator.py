@@ -8,6 +8,7 @@ and what is compressed.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +31,7 @@ from workers.arguments import (
 )
 from workers.collective import Closing, CollectiveError, StallError
 from workers.engines.buffers import Buffers
+from workers.job.calls import AbortedError, Calls, collective
 from workers.job.elastic import Elastic, RegroupError
 from workers.job.membership import LeftError
 from workers.recurring import Recurring
@@ -39,6 +41,8 @@ from workers.values.compression import Compression
 
 _NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
 
+NonFinite = Literal["refuse", "propagate"]
+
 _T = TypeVar("_T")
 _X = TypeVar("_X", Array, list[Array])
 
@@ -46,8 +50,9 @@ _X = TypeVar("_X", Array, list[Array])
 class Handle(Generic[_T]):
     """An operation begun with async_op=True. Its arrays must stay as they are until it is done."""
 
-    def __init__(self, future: Future[_T]) -> None:
+    def __init__(self, future: Future[_T], calls: Calls) -> None:
         self._future = future
+        self._calls = calls
 
     def done(self) -> bool:
         """Whether it has ended, one way or the other."""
@@ -55,10 +60,17 @@ class Handle(Generic[_T]):
 
     def wait(self) -> _T:
         """What the operation returns, once it is done; or raises."""
-        return self._future.result()
+        try:
+            return self._future.result()
+        except BaseException as error:  # Ctrl-C among them, after which the caller may change the arrays
+            self._calls.abort(error, self._calls.count, "which it waited for")
+            raise
 
     def add_done_callback(self, call: Callable[[], object]) -> None:
-        """Have `call` called once the operation has ended: before the next begins, or at once if it has already."""
+        """Have `call` called once the operation has ended: before the next begins, or at once if it has already.
+
+        What it calls of the communicator is carried out before the next operation, too.
+        """
         self._future.add_done_callback(lambda _: call())
 
 
@@ -66,10 +78,13 @@ class Handle(Generic[_T]):
 class Request(Generic[_T]):
     """What a call does.
 
+    what: the call, in words that all workers must have alike. needs_others: whether there is anything to send.
     attempt: computes all that the worker may need, alike at all where a job has groups, into `outs` or where these are
     None new arrays; of the caller's arrays it writes to no other. deliver: makes of it what the call returns.
     """
 
+    what: str
+    needs_others: bool
     attempt: Callable[[Sequence[Array | None]], list[Array]]
     outs: Sequence[Array | None]
     deliver: Callable[[list[Array]], _T]
@@ -89,29 +104,35 @@ class Communicator(Closing):
     from one thread at a time.
 
     Where `x` may be a list of arrays, those of one type travel as one vector, and a list comes back. With async_op=True
-    a call returns a Handle at once; operations are carried out in the order of the calls. Arguments are checked before
-    anything is sent: TypeError, ValueError. Workers whose calls differ in the operation, its arguments, types or shapes
-    get a CollectiveError, at once or after `timeout` seconds, and never a wrong result. After a CollectiveError the
-    communicator is of no use any more.
+    a call returns a Handle at once; operations are carried out in the order of the calls. Workers whose calls differ in
+    the operation, its arguments, types or shapes get a CollectiveError, and never a wrong result.
+
+    Whatever a call raises, at any worker (TypeError and ValueError for its arguments, too), no call is made after it:
+    each one raises AbortedError, at all workers, which names the worker, its call and its error (workers/job/calls.py).
 
     In a job with groups (elastic.py) an operation in the middle of which a worker ends is done again without it, from
     arrays that nobody has written to, and workers whose numbers change have their new ones when it has returned.
 
-    rank, size: this worker's number and how many there are. in_network: see fanin.init().
+    rank, size: this worker's number and how many there are. in_network, non_finite: see fanin.init().
     """
 
     def __init__(
-        self, place: Place, timeout: float, in_network: Literal["preferred", "required"] = "preferred"
+        self,
+        place: Place,
+        timeout: float,
+        in_network: Literal["preferred", "required"] = "preferred",
+        non_finite: NonFinite = "refuse",
     ) -> None:
         self.rank = place.rank
         self.size = place.workers
+        self.calls = place.calls
         self._place = place
         self._required = in_network == "required"
-        self._reducer = Reducer(place, timeout)
-        self._recurring: Recurring[Request[Any]] = Recurring(self.allreduce_init)
+        self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate")
+        self._recurring: Recurring[Request[Any]] = Recurring(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
+        self._background = 0  # that thread's identifier
         self._begun = False  # by it, perhaps not done yet
-        self._failure: CollectiveError | None = None
         self._closed = False
         self._new = True
         self._elastic = place if isinstance(place, Elastic) else None
@@ -141,6 +162,7 @@ class Communicator(Closing):
         async_op: Literal[True],
     ) -> Handle[_X]: ...
 
+    @collective
     def allreduce(
         self,
         x: Array | list[Array],
@@ -162,22 +184,24 @@ class Communicator(Closing):
 
         Raises:
             TypeError: no array of numbers, a mean of integers, or compression of other numbers. ValueError: `out` does
-                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), or compression beside
-                another `op`, or in_network="required".
+                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), unless the job
+                propagates them, or compression beside another `op`, or in_network="required".
         """
         if compression is None:
             if not async_op and (recurring := self._recurring.find(x, op, out)):
-                self.carry_out(recurring)
+                self._begin(recurring, async_op=False)
                 return out
-            return self.carry_out(self.allreduce_init(x, op, out), async_op=async_op)
+            return self._begin(self._allreduce(x, op, out), async_op=async_op)
         xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)
         if self._required:
             raise ValueError(
                 "what is compressed is added up by the hosts: leave out compression, or in_network='required'"
             )
         attempt = partial(self._reducer.reduce_compressed, Compressed(compression, xs, op), what)
-        return self.carry_out(Request(attempt, outs, as_given(x)), async_op=async_op)
+        request = Request(what, _any(xs), attempt, outs, as_given(x))
+        return self._begin(request, async_op=async_op)
 
+    @collective
     def allreduce_init(
         self, x: Array | list[Array], op: Operation = "sum", out: Array | list[Array] | None = None
     ) -> Request[Any]:
@@ -186,8 +210,13 @@ class Communicator(Closing):
         Raises:
             TypeError, ValueError: see allreduce(), but for what depends on the numbers.
         """
+        return self._allreduce(x, op, out)
+
+    def _allreduce(
+        self, x: Array | list[Array], op: Operation, out: Array | list[Array] | None
+    ) -> Request[Any]:
         xs, outs, what = reduction(f"allreduce {op}", op, x, out)
-        return Request(self._reducer.prepared(xs, op, what, outs), outs, as_given(x))
+        return Request(what, _any(xs), self._reducer.prepared(xs, op, what, outs), outs, as_given(x))
 
     @overload
     def reduce(
@@ -205,6 +234,7 @@ class Communicator(Closing):
         self, x: _X, root: int = 0, op: Operation = "sum", *, out: _X | None = None, async_op: Literal[True]
     ) -> Handle[_X | None]: ...
 
+    @collective
     def reduce(
         self,
         x: Array | list[Array],
@@ -231,7 +261,7 @@ class Communicator(Closing):
         def deliver(results: list[Array]) -> Any:
             return give(results) if root == self.rank else None
 
-        return self.carry_out(Request(attempt, outs, deliver), async_op=async_op)
+        return self._begin(Request(what, _any(xs), attempt, outs, deliver), async_op=async_op)
 
     @overload
     def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[False] = False) -> _X: ...
@@ -239,6 +269,7 @@ class Communicator(Closing):
     @overload
     def broadcast(self, x: _X, root: int = 0, *, async_op: Literal[True]) -> Handle[_X]: ...
 
+    @collective
     def broadcast(self, x: Array | list[Array], root: int = 0, *, async_op: bool = False) -> Any:
         """What `x` is at the worker `root`, to the bit, at all of them: written into each one's `x`, and returned.
 
@@ -266,7 +297,7 @@ class Communicator(Closing):
                     each[...] = part.view(each.dtype).reshape(each.shape)
             return x
 
-        return self.carry_out(Request(attempt, [None], deliver), async_op=async_op)
+        return self._begin(Request(what, _any(xs), attempt, [None], deliver), async_op=async_op)
 
     @overload
     def allgather(self, x: Array, *, async_op: Literal[False] = False) -> Array: ...
@@ -274,6 +305,7 @@ class Communicator(Closing):
     @overload
     def allgather(self, x: Array, *, async_op: Literal[True]) -> Handle[Array]: ...
 
+    @collective
     def allgather(self, x: Array, *, async_op: bool = False) -> Any:
         """The `x` of all workers, by rank: [size, *shape].
 
@@ -291,7 +323,8 @@ class Communicator(Closing):
                 self._reducer.ring().all_gather(bytes_of(gathered), what)
             return [gathered]
 
-        return self.carry_out(Request(attempt, [None], lambda results: results[0]), async_op=async_op)
+        request = Request(what, _any([x]), attempt, [None], lambda results: results[0])
+        return self._begin(request, async_op=async_op)
 
     @overload
     def reduce_scatter(
@@ -303,6 +336,7 @@ class Communicator(Closing):
         self, x: Array, op: Operation = "sum", *, async_op: Literal[True]
     ) -> Handle[Array]: ...
 
+    @collective
     def reduce_scatter(self, x: Array, op: Operation = "sum", *, async_op: bool = False) -> Any:
         """This worker's part of what allreduce() gives: of `size` equal parts of the first axis the one of its rank.
 
@@ -338,7 +372,7 @@ class Communicator(Closing):
                 result: Array = (part / size if op == "mean" else part).astype(x.dtype)
             return result
 
-        return self.carry_out(Request(attempt, [None], deliver), async_op=async_op)
+        return self._begin(Request(what, _any([x]), attempt, [None], deliver), async_op=async_op)
 
     @overload
     def barrier(self, *, async_op: Literal[False] = False) -> None: ...
@@ -346,6 +380,7 @@ class Communicator(Closing):
     @overload
     def barrier(self, *, async_op: Literal[True]) -> Handle[None]: ...
 
+    @collective
     def barrier(self, *, async_op: bool = False) -> Any:
         """Return when all workers have called it: the smallest all-reduce, of one element, in the network."""
 
@@ -354,8 +389,9 @@ class Communicator(Closing):
             self._reducer.sum(Buffers(zero, zero), "barrier")
             return [zero]
 
-        return self.carry_out(Request(attempt, [None], lambda _: None), async_op=async_op)
+        return self._begin(Request("barrier", True, attempt, [None], lambda _: None), async_op=async_op)
 
+    @collective
     def regroup(self) -> bool:
         """Between two steps: let workers in that have been started again. Whether somebody is new.
 
@@ -371,8 +407,10 @@ class Communicator(Closing):
         if first or self._elastic is None:
             return first
         elastic = self._elastic
-        meeting = Request(lambda _: [elastic.meet()], [None], lambda results: bool(results[0][0]))
-        joined = self.carry_out(meeting)
+        meeting = Request(
+            "regroup", True, lambda _: [elastic.meet()], [None], lambda results: bool(results[0][0])
+        )
+        joined = self._begin(meeting, async_op=False)
         self._renumber(elastic)
         return joined is True
 
@@ -381,7 +419,7 @@ class Communicator(Closing):
         if self._thread is not None:
             self._thread.shutdown()
         self._reducer.close()
-        if self._elastic is not None and self._failure is None and not self._closed:
+        if self._elastic is not None and not self.calls.failure and not self._closed:
             with suppress(CollectiveError):
                 self._elastic.leave()
         self._closed = True
@@ -389,36 +427,68 @@ class Communicator(Closing):
 
     # -- carrying them out -----------------------------------------------------------------------------------
 
+    @collective
     def carry_out(self, operation: Request[_T], *, async_op: bool = False) -> _T | Handle[_T]:
         """What its call returns; its arrays are read, and written to, then."""
+        return self._begin(operation, async_op=async_op)
+
+    def _begin(self, operation: Request[_T], *, async_op: bool) -> _T | Handle[_T]:
+        if async_op and self._in_background:
+            done: Future[_T] = Future()
+            try:
+                done.set_result(self._carry_out(operation))
+            except BaseException as error:
+                done.set_exception(error)
+            return Handle(done, self.calls)
         if async_op:
-            self._thread = self._thread or ThreadPoolExecutor(1, "fanin")
+            self._thread = self._thread or ThreadPoolExecutor(1, "fanin", self._note_thread)
             self._begun = True
-            return Handle(self._thread.submit(self._carry_out, operation))
-        if self._begun and self._thread is not None:
+            return Handle(self._thread.submit(self._carry_out, operation), self.calls)
+        if self._begun and self._thread is not None and not self._in_background:
             self._thread.submit(
                 int
             ).result()  # in the order of the calls, and after what waits for their ends
             self._begun = False
         return self._carry_out(operation)
 
+    def _note_thread(self) -> None:
+        self._background = threading.get_ident()
+
+    @property
+    def _in_background(self) -> bool:
+        """Whether what waits for the end of an operation makes a call.
+
+        It has to be carried out there and then: the next operation begins only after it, at all workers alike.
+        """
+        return self._background == threading.get_ident()
+
     def _carry_out(self, operation: Request[_T]) -> _T:
-        if self._failure is not None:
-            raise CollectiveError(f"an operation before has failed: {self._failure}")
+        number = self.calls.begin(operation.what, needs_others=operation.needs_others)
         try:
             if self._elastic is not None:
                 return self._carry_out_in_groups(self._elastic, operation)
-            self._place.waiting.begin()
             return operation.deliver(operation.attempt(operation.outs))
-        except CollectiveError as error:
-            self._failure = error
-            if not isinstance(error, LeftError) and (left := self._left()):
-                self._failure = LeftError(f"{left[0]} ended: {error}")
-            if slow := self._place.waiting.slow:  # who gives up for it first hangs up, and is not the cause
-                self._failure = StallError(f"{slow} did not come: {self._failure}")
-            if self._failure is error:
+        except BaseException as error:
+            cause = self._cause(error) if isinstance(error, CollectiveError) else error
+            self.calls.abort(cause, number, operation.what)
+            if cause is error:
                 raise
-            raise self._failure from error
+            raise cause from error
+
+    def _cause(self, error: CollectiveError) -> CollectiveError:
+        """What has come to this worker as `error`, which may be another one's."""
+        if not isinstance(error, AbortedError):
+            self.calls.report()
+            try:
+                if left := self._left():
+                    error = LeftError(f"{left[0]} ended: {error}")
+            except CollectiveError as news:
+                return news
+        elif not isinstance(error, LeftError):
+            return error
+        if slow := self.calls.slow:  # who gives up for it first hangs up, and is not the cause
+            return StallError(f"{slow} did not come: {error}")
+        return error
 
     def _left(self) -> list[str]:
         """Who has, after an error that may come from it."""
@@ -431,11 +501,12 @@ class Communicator(Closing):
                 return self._finish(elastic, operation)
             except RegroupError:
                 pass
-            except LeftError:
+            except AbortedError:
                 raise
             except (
                 CollectiveError
             ):  # it may be that a peer has ended, and was faster to hang up than to be told of
+                self.calls.report()
                 try:
                     elastic.left(_NEWS_SECONDS)
                 except RegroupError:
@@ -456,7 +527,7 @@ class Communicator(Closing):
     def _finish(self, elastic: Elastic, operation: Request[_T]) -> _T:
         elastic.begin()
         results = operation.attempt([None] * len(operation.outs))
-        if not any(each.size for each in results):  # which needs nobody
+        if not operation.needs_others:
             return operation.deliver(results)
         elastic.keep(results)
         value = operation.deliver(operation.placed(results))
@@ -474,3 +545,8 @@ class Communicator(Closing):
     def _check_root(self, root: int) -> None:
         if not 0 <= root < self.size:
             raise ValueError(f"root must be a rank from 0 to {self.size - 1}, not {root}")
+
+
+def _any(xs: Sequence[Array]) -> bool:
+    """Whether there is an element."""
+    return any(each.size for each in xs)

@@ -4,6 +4,7 @@ Tensors whose numbers numpy has, and that lie in memory without gaps, are summed
 bfloat16, which numpy has not, is summed as float32 and rounded once.
 """
 
+import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch.distributed as dist
 
 from workers.arguments import Array, Operation
 from workers.communicator import Communicator, Handle, Request
+from workers.job.calls import Calls, collective
 from workers.recurring import Remembered, lent
 from workers.values.compression import Compression
 
@@ -31,11 +33,17 @@ _OTHERS: tuple[tuple[Any, Operation], ...] = (
 class Work(dist.Work):
     """An operation begun: done once all of `handles` are, and `finish` after them, which has the result in `tensors`.
 
-    What goes wrong comes out of wait(), and as a RuntimeError with the same text out of the future.
+    What goes wrong comes out of wait(), and as a RuntimeError with the same text out of the future. Callbacks of the
+    future are called when the operation has ended and before the next one begins, or at once if it has already. What
+    they begin themselves is carried out before the next one, too, at all ranks alike; so they may wait for it.
     """
 
     def __init__(
-        self, handles: Sequence[Handle[Any]], tensors: Tensors, finish: Callable[[], None] = lambda: None
+        self,
+        calls: Calls,
+        handles: Sequence[Handle[Any]],
+        tensors: Tensors,
+        finish: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._handles = handles
@@ -45,7 +53,11 @@ class Work(dist.Work):
         def complete(_: object) -> list[torch.Tensor]:
             for handle in handles:
                 handle.wait()
-            finish()
+            try:
+                finish()
+            except BaseException as error:
+                calls.abort(error, calls.count, "whose result does not fit")
+                raise
             return list(tensors)
 
         self._future = ended.then(complete)
@@ -67,6 +79,7 @@ class Work(dist.Work):
         return bool(self._future.done())
 
 
+@collective
 def allreduce(
     communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
 ) -> Work:
@@ -77,7 +90,7 @@ def allreduce(
     """
     arrays, copies = _arrays(tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
-    return Work([handle], tensors, lambda: _put_back(copies))
+    return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
 def _refused(name: str) -> Callable[..., Work]:
@@ -87,7 +100,8 @@ def _refused(name: str) -> Callable[..., Work]:
             'torch.distributed.new_group(backend="gloo")'
         )
 
-    return refuse
+    refuse.__name__ = name
+    return collective(refuse)
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -99,6 +113,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def __init__(self, communicator: Communicator) -> None:
         super().__init__(communicator.rank, communicator.size)
+        self.calls = communicator.calls
         self._communicator = communicator
         self._requests: Remembered[Request[Any] | None] = Remembered()
 
@@ -108,6 +123,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     # -- summed in the network -------------------------------------------------------------------------------
 
+    @collective
     def allreduce(self, tensors: Tensors, opts: Any) -> Work | None:
         """Each tensor in place. None: it is done; as PyTorch has it of a backend that does not return before."""
         op = _operation(opts)
@@ -142,60 +158,72 @@ class ProcessGroup(dist.ProcessGroup):
         mine = lent(array)
         return self._communicator.allreduce_init(mine, op, mine)
 
+    @collective
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
         """As allreduce(), which takes several tensors, too."""
         return self.allreduce(tensors, opts)
 
+    @collective
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
         """Each tensor in place, at the root; the others' stay as they are."""
         root = opts.rootRank == self._communicator.rank
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
         handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
-        return Work([handle], tensors, lambda: _put_back(copies) if root else None)
+        return Work(self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
 
+    @collective
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
         """The root's tensors into the others'."""
         bits = [_bits(tensor) for tensor in tensors]
-        return Work([self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
+        return Work(self.calls, [self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
 
+    @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
         """Done when all have called it."""
-        return Work([self._communicator.barrier(async_op=True)], [])
+        return Work(self.calls, [self._communicator.barrier(async_op=True)], [])
 
     # -- round the ring --------------------------------------------------------------------------------------
 
+    @collective
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """Of each input, what each rank has, into one of the outputs."""
         return self._gather(inputs, outputs, _place_all)
 
+    @collective
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
         """As allgather() of several inputs, with a list of outputs for each rank, not for each input."""
         return self.allgather(list(zip(*outputs, strict=True)), inputs, opts)
 
+    @collective
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """What each rank has, one after the other."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
+    @collective
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
         """As all_gather_single(), of several."""
         return self._gather(inputs, outputs, _place)
 
+    @collective
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
         """As allgather(), with the result at the root only; the traffic is the same."""
         if opts.rootRank == self._communicator.rank:
             return self._gather(inputs, outputs, _place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
+    @collective
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
         """Of each list of inputs, one for each rank, what all of them have for this rank."""
         arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
         return self._reduce_scatter(outputs, arrays, opts)
 
+    @collective
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
         """This rank's part of the sum."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
+    @collective
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
         """As reduce_scatter_single(), of several."""
         return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], opts)
@@ -207,7 +235,7 @@ class ProcessGroup(dist.ProcessGroup):
             for handle, output in zip(handles, outputs, strict=True):
                 place(handle.wait(), output)
 
-        return Work(handles, outputs, finish)
+        return Work(self.calls, handles, outputs, finish)
 
     def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], opts: Any) -> Work:
         op = _operation(opts)
@@ -217,7 +245,7 @@ class ProcessGroup(dist.ProcessGroup):
             for handle, output in zip(handles, outputs, strict=True):
                 _round(handle.wait(), output)
 
-        return Work(handles, outputs, finish)
+        return Work(self.calls, handles, outputs, finish)
 
     # -- not at all ------------------------------------------------------------------------------------------
 
@@ -255,30 +283,42 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
 
 def _in_place(tensor: torch.Tensor) -> Array | None:
     """Its own memory, if numpy can have it, and has no gaps."""
-    # Tried before it is asked whether it can be: each question takes PyTorch as long.
-    try:
-        array: Array = tensor.numpy()
-    except (RuntimeError, TypeError):
-        tensor = _checked(tensor)
-        if tensor.dtype == torch.bfloat16:
-            return None
-        array = tensor.numpy()
-    return array if array.flags.c_contiguous else None
+    tensor = _checked(tensor)
+    if tensor.dtype == torch.bfloat16 or not tensor.is_contiguous():
+        return None
+    return _memory(tensor)
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
     """To calculate with, without gaps."""
     tensor = _checked(tensor)
-    array: Array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous().numpy()
-    return array
+    return _memory((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous())
 
 
 def _bits(tensor: torch.Tensor) -> Array:
     """To pass on unread: the tensor's own memory."""
     tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16:
-        tensor = tensor.view(torch.int16)
-    array: Array = tensor.numpy()
+    return _memory(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
+
+
+def _memory(tensor: torch.Tensor) -> Array:
+    """Return a tensor's memory as an array that keeps it alive.
+
+    After Tensor.numpy(), PyTorch refuses to resize the tensor, which its batched PowerSGD does.
+    """
+    if tensor.is_neg() or tensor.is_conj():
+        tensor.numpy()  # raises, and says what to do
+    storage = tensor.untyped_storage()
+    memory: Any = (ctypes.c_byte * storage.nbytes()).from_address(storage.data_ptr())
+    memory.owner = tensor
+    size = tensor.element_size()
+    array: Array = np.ndarray(
+        tuple(tensor.shape),
+        str(tensor.dtype).removeprefix("torch."),
+        memory,
+        tensor.storage_offset() * size,
+        [stride * size for stride in tensor.stride()],
+    )
     return array
 
 

@@ -23,6 +23,8 @@ from workers.recovery import Recovery
 from workers.tensor import Tensor, span
 from workers.values import quantization, scaling
 
+_NO_ELEMENTS = np.zeros(0, np.int64)
+
 
 class SaturationError(CollectiveError):
     """Sums met the limits of int32, which workers that quantize alike cannot cause."""
@@ -106,6 +108,14 @@ class Outstanding:
         return self.lease.first_slot + chunk % self.lease.window
 
 
+def not_finite(index: int, value: np.float32) -> str:
+    """Say that the element at this index cannot be summed."""
+    return (
+        f"element {index} is {value}: sums need finite numbers below 2^127 in magnitude. Clip or scale the input, or "
+        "choose non_finite='propagate', which passes NaN and infinities on"
+    )
+
+
 class Worker:
     """One worker in one lease: any number of all-reduces, one after the other.
 
@@ -113,9 +123,10 @@ class Worker:
     and call datagrams_to_send() again at deadline() at the latest; then finish(). `now`: seconds on any
     clock that never goes back.
 
-    non_finite: "raise", or "propagate" to sum a block in which some worker has a NaN, an infinity or a
-    magnitude of 2^127 and more to NaN. on_saturation: "raise" SaturationError from finish(), the lease
-    staying usable, or only "count". engine: what does the work on packets, the fastest here.
+    non_finite: "raise", or "propagate" to take blocks in which this worker has a NaN, an infinity or a magnitude of
+    2^127 and more. Where some worker has one, no worker has a sum of the block (see `unsummed`). on_saturation: "raise"
+    SaturationError from finish(), the lease staying usable, or only "count". engine: what does the work on packets, the
+    fastest here.
     """
 
     def __init__(
@@ -210,10 +221,7 @@ class Worker:
         if not progress.chunks:
             self._tensor, self._output, self._result = before
             index = quantization.first_unquantizable(buffers.x, lease.values, self._engine.quantizable)
-            raise ValueError(
-                f"element {index} is {buffers.x[index]}: sums need finite numbers below 2^127 in magnitude. "
-                "Clip or scale the input, or choose non_finite='propagate' to get NaN for its whole block"
-            )
+            raise ValueError(not_finite(index, buffers.x[index]))
         self._to_send = [ready]
 
     def sum(self, socket: Socket, buffers: Buffers, call: str) -> int:
@@ -247,8 +255,11 @@ class Worker:
         """Whether every result of the all-reduce begun last is there."""
         return self._state.progress.missing == 0
 
-    def finish(self) -> NDArray[np.float32]:
+    def finish(self, *, unsummed: Literal["NaN", "own"] = "NaN") -> NDArray[np.float32]:
         """The sum, once finished, of the shape of `x`.
+
+        Args:
+            unsummed: What the elements have that have no sum: NaN, or this worker's own values.
 
         Raises:
             SaturationError: it is wrong, integers were cut off at their limits.
@@ -258,6 +269,8 @@ class Worker:
             raise CollectiveError("no all-reduce has finished")
         result, self._result = self._result, None
         if self._tensor:
+            if unsummed == "NaN":
+                self._output[self.unsummed] = np.nan
             self._engine.finish()
             if self._tensor.finish():
                 self._tensors[self._tensor.elements, self._tensor.call] = self._tensor
@@ -282,7 +295,18 @@ class Worker:
     @property
     def summed(self) -> NDArray[np.bool_]:
         """Of which blocks the sum is in its place by now, if there are more than places: [blocks]."""
-        return self._engine.summed
+        summed = self._engine.summed
+        return summed & ~np.isnan(self._engine.factors[: len(summed)])
+
+    @property
+    def unsummed(self) -> NDArray[np.int64]:
+        """Which elements of the last result have no sum, since some worker cannot quantize their block: ascending."""
+        if not self._tensor or not self._state.progress.unsummed:
+            return _NO_ELEMENTS
+        values = self.lease.values
+        blocks = np.flatnonzero(np.isnan(self._engine.factors[: self._tensor.blocks]))
+        elements = (blocks[:, np.newaxis] * values + np.arange(values)).reshape(-1)
+        return elements[elements < self._tensor.elements]
 
     # -- sending ---------------------------------------------------------------------------------------------
 

@@ -18,9 +18,10 @@ from workers.arguments import Array, Operation, flattened, split
 from workers.collective import raveled
 from workers.engines.buffers import Buffers
 from workers.host_based.tcp import TcpConfig, TcpRing
+from workers.job.calls import Calls
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError
-from workers.job.waiting import Waiting
+from workers.protocol import not_finite
 from workers.values import exact
 from workers.values.compressed import Compressed
 
@@ -45,15 +46,19 @@ class Place(Protocol):
         """Where each rank may listen."""
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """The sum over all workers; see Worker.start() for `call`.
+        """The sum over all workers, but for elements that are `unsummed`; see Worker.start() for `call`.
 
         Raises:
             LeaseLostError: at all of them from the same call on: the ring is to do it.
         """
 
     @property
-    def waiting(self) -> Waiting:
-        """Who is waited for."""
+    def unsummed(self) -> NDArray[np.int64]:
+        """Which elements of the last sum have this worker's own values instead, at all of them alike: ascending."""
+
+    @property
+    def calls(self) -> Calls:
+        """This worker's."""
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended."""
@@ -65,12 +70,14 @@ class Place(Protocol):
 class Reducer:
     """Of one worker in a job. Every worker makes the same calls in the same order; `what`: what they must call alike.
 
-    timeout: seconds after which others are no longer waited for.
+    timeout: seconds after which others are no longer waited for. propagate: NaN and infinities are summed as any
+    float32; if not, a worker that has one gets a ValueError.
     """
 
-    def __init__(self, place: Place, timeout: float) -> None:
+    def __init__(self, place: Place, timeout: float, *, propagate: bool = False) -> None:
         self._place = place
         self._timeout = timeout
+        self._propagate = propagate
         self._connected: TcpRing | None = None
         self._by_ring = False
 
@@ -182,6 +189,8 @@ class Reducer:
         if not self._by_ring:
             try:
                 self._place.sum(buffers, what)
+                if len(unsummed := self._place.unsummed):
+                    self._sum_as_float(buffers.out, unsummed, what)
                 return
             except LeaseLostError as lost:
                 self._by_ring = True
@@ -190,9 +199,20 @@ class Reducer:
                 if under_way := lost.under_way:
                     under_way.go_on(self.ring(), self._place.rank, self._place.workers, what)
                     return
+        if not self._propagate and not np.isfinite(buffers.x).all():
+            index = int(np.argmin(np.isfinite(buffers.x)))
+            raise ValueError(not_finite(index, buffers.x[index]))
         np.copyto(buffers.out, buffers.x)
         if buffers.elements:
-            self.ring().all_reduce(buffers.out, np.add, what)
+            with np.errstate(over="ignore", invalid="ignore"):
+                self.ring().all_reduce(buffers.out, np.add, what)
+
+    def _sum_as_float(self, out: NDArray[np.float32], elements: NDArray[np.int64], what: str) -> None:
+        """Those that the switches cannot add up, round the ring, with what IEEE 754 gives for NaN and infinities."""
+        values = out[elements]
+        with np.errstate(over="ignore", invalid="ignore"):
+            self.ring().all_reduce(values, np.add, f"{what}: blocks that are not finite")
+        out[elements] = values
 
     def broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
         """The bytes that the root sends, and the others do not."""

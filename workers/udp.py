@@ -43,6 +43,7 @@ _IP_PMTUDISC_PROBE = 3
 _LARGEST_MESSAGE = 65507
 MAX_SEGMENTS = _LARGEST_MESSAGE // wire.packet_dtype(256).itemsize  # 63
 _RECEIVE_BUFFER = 8 << 20
+_NO_ELEMENTS = np.zeros(0, np.int64)
 # Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams;
 # with more, the switch waits for the worker's answer.
 _ENOUGH = 16 << 10
@@ -68,7 +69,8 @@ class InNetworkConfig:
     63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
     UDP_GRO where the kernel has them. checksums: whether packets carry UDP's, as the lease was
     granted: with checksums switches drop those without, and without them a flipped bit is added up.
-    UDP_SEGMENT needs them. non_finite, on_saturation: see protocol.Worker.
+    UDP_SEGMENT needs them. non_finite: "raise", or "propagate": all_reduce() gives NaN for the whole block in
+    which some worker has a number that is not finite. on_saturation: see protocol.Worker.
 
     Raises:
         ValueError: the port is not one of the switch's, or `segments` is out of range.
@@ -343,12 +345,15 @@ def _too_large(size: int) -> OSError:
 class InNetworkAllReduce(Closing):
     """A Collective whose sums are made in the switches.
 
+    unsummed: which elements of the last sum() have no sum, at all workers alike: ascending.
+
     Raises:
         OSError: see UdpSocket.
     """
 
     def __init__(self, config: InNetworkConfig) -> None:
         self.config = config
+        self.unsummed = _NO_ELEMENTS
         self.worker = Worker(
             config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
         )
@@ -376,13 +381,16 @@ class InNetworkAllReduce(Closing):
         """
         buffers = Buffers(*flat(x, out))
         self.sum(buffers, call)
+        buffers.out[self.unsummed] = np.nan
         return buffers.out.reshape(x.shape) if out is None else out
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """As all_reduce(), of what is flat, and has been checked."""
+        """As all_reduce(), of what is flat, and has been checked, but elements that are `unsummed` have `x` there."""
         stage = self.worker.sum(self.socket, buffers, call)
         if stage != SUMMED:
             self._sum(buffers, call, stage)
+        elif len(self.unsummed):
+            self.unsummed = _NO_ELEMENTS
         self._finished()
 
     def _sum(self, buffers: Buffers, call: str, stage: int) -> None:
@@ -395,7 +403,8 @@ class InNetworkAllReduce(Closing):
         while not worker.finished:
             self._send()
             worker.exchange(self.socket, time.monotonic() + _LOOK)
-        worker.finish()
+        worker.finish(unsummed="own")
+        self.unsummed = worker.unsummed
 
     def _finished(self) -> None:
         """An all-reduce has ended with a result."""

@@ -35,6 +35,10 @@ class JobServiceClient:
         """Take a job's lease, or its place in the queue, away."""
         self._call("Revoke", pb.RevokeRequest(job=job), pb.RevokeResponse)
 
+    def absent(self, job: str, host: str) -> None:
+        """Have a job with min_workers begin without the worker on `host`, which will not join."""
+        self._call("Absent", pb.AbsentRequest(job=job, host=host), pb.AbsentResponse)
+
     def look(self) -> dict[str, Any]:
         """All of the network at one moment: Look of experiments/inside/look.py."""
         answer: dict[str, Any] = document_of(self._call("Look", pb.LookRequest(), pb.LookResponse))

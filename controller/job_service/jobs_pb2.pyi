@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToService(_message.Message):
-    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting")
+    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting", "call", "failed")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,8 @@ class ToService(_message.Message):
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
     MEETING_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
     join: JoinRequest
     finished: Finished
     waiting: int
@@ -22,7 +24,27 @@ class ToService(_message.Message):
     leaving: bool
     report: Report
     meeting: int
-    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ...) -> None: ...
+    call: Call
+    failed: Failed
+    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ..., call: _Optional[_Union[Call, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ...) -> None: ...
+
+class Call(_message.Message):
+    __slots__ = ("number", "what")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    what: str
+    def __init__(self, number: _Optional[int] = ..., what: _Optional[str] = ...) -> None: ...
+
+class Failed(_message.Message):
+    __slots__ = ("call", "what", "error")
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    call: int
+    what: str
+    error: str
+    def __init__(self, call: _Optional[int] = ..., what: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
     __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers")
@@ -61,7 +83,7 @@ class Finished(_message.Message):
     def __init__(self, count: _Optional[int] = ..., port: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class FromService(_message.Message):
-    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met")
+    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met", "aborted")
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
@@ -73,6 +95,7 @@ class FromService(_message.Message):
     SLOW_FIELD_NUMBER: _ClassVar[int]
     WHERE_FIELD_NUMBER: _ClassVar[int]
     MET_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
     waiting_for: HostNames
     queued: Queued
     assignment: Assignment
@@ -84,7 +107,8 @@ class FromService(_message.Message):
     slow: Slow
     where: Where
     met: int
-    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ...) -> None: ...
+    aborted: str
+    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ..., aborted: _Optional[str] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__ = ("rank", "place", "why")
@@ -259,7 +283,7 @@ class ListResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("name", "hosts", "processes", "workers", "state", "place", "why", "since", "ring", "lease", "slots", "udp_port", "switches", "tree")
+    __slots__ = ("name", "hosts", "processes", "workers", "state", "place", "why", "since", "ring", "lease", "slots", "udp_port", "switches", "tree", "aborted")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
@@ -274,6 +298,7 @@ class Job(_message.Message):
     UDP_PORT_FIELD_NUMBER: _ClassVar[int]
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
     name: str
     hosts: _containers.RepeatedScalarFieldContainer[str]
     processes: _containers.RepeatedScalarFieldContainer[int]
@@ -288,7 +313,8 @@ class Job(_message.Message):
     udp_port: int
     switches: _containers.RepeatedScalarFieldContainer[str]
     tree: _containers.RepeatedCompositeFieldContainer[Part]
-    def __init__(self, name: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[int]] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., state: _Optional[str] = ..., place: _Optional[int] = ..., why: _Optional[str] = ..., since: _Optional[float] = ..., ring: _Optional[bool] = ..., lease: _Optional[int] = ..., slots: _Optional[_Union[Range, _Mapping]] = ..., udp_port: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., tree: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    aborted: str
+    def __init__(self, name: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[int]] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., state: _Optional[str] = ..., place: _Optional[int] = ..., why: _Optional[str] = ..., since: _Optional[float] = ..., ring: _Optional[bool] = ..., lease: _Optional[int] = ..., slots: _Optional[_Union[Range, _Mapping]] = ..., udp_port: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., tree: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., aborted: _Optional[str] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("first", "last")
@@ -392,6 +418,18 @@ class RevokeRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
 class RevokeResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AbsentRequest(_message.Message):
+    __slots__ = ("job", "host")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    host: str
+    def __init__(self, job: _Optional[str] = ..., host: _Optional[str] = ...) -> None: ...
+
+class AbsentResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -84,8 +84,8 @@ def heard_of(message: pb.ToService) -> dict[str, Any]:
             finished = message.finished
             number = {"round": finished.round} if finished.HasField("round") else {}
             return {"finished": [finished.count, finished.port], **number}
-        case "report":
-            return {"report": document_of(message.report)}
+        case "report" | "call" | "failed":
+            return {what: document_of(getattr(message, what))}
         case _:
             return {what: getattr(message, what)}
 

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -16,6 +16,7 @@ from native.text import MAX_NAME, printable
 _logger = logging.getLogger(__name__)
 
 _REVOKED = "its lease was revoked"
+_REPORTS_SECONDS = 0.3  # in which all workers that wait report in which call they are (workers/job/calls.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,16 @@ class Member(Reporting, Protocol):
 
     finished: what it says once the lease is revoked (workers/job/handover.py), or in a round in which a group forms
     (workers/job/elastic.py). leaving: it ends once the others have what it has finished. meeting: it is in regroup(),
-    and waits to be told whether somebody has joined. mates: all workers of its job, by rank.
+    and waits to be told whether somebody has joined. mates: all workers of its job, by rank. call: in which it waited
+    last, by number and in words. failure: of a call, after which it makes none.
     """
 
     finished: Any
     meeting: bool
     mates: Any
     leaving: bool
+    call: tuple[int, str]
+    failure: str
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send it a message."""
@@ -91,7 +95,7 @@ class Member(Reporting, Protocol):
 class _Job:
     """look: something may have changed for it. why: it waits, or has no lease. place: in the queue; 0: not there.
 
-    revoked: why, from then on.
+    revoked: why, from then on. aborted: why its workers make no more calls; empty: they do.
 
     Where the request has min_workers, its members form groups, one after the other: `members` is the last one, by rank.
     Whenever one ends, or the lease is revoked, those who are left are told to stop (`round` counts how often that was
@@ -103,17 +107,15 @@ class _Job:
     request: JobRequest
     members: Sequence[Member]
     candidate: Candidate
+    asked: JobRequest
     state: State = "queued"
     why: str = ""
     place: int = 0
     revoked: str = ""
+    aborted: str = ""
     round: int = 0
     since: float = field(default_factory=time.time)
     look: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: JobRequest = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.asked = self.request
 
     def tell(self, message: Mapping[str, Any]) -> None:
         for member in self.members:
@@ -134,6 +136,7 @@ class _Job:
             "state": self.state,
             "place": self.place,
             "why": self.why,
+            "aborted": self.aborted,
             "since": self.since,
             "ring": self.request.ring,
             **self.candidate.lease(),
@@ -152,6 +155,14 @@ class _Job:
     def meets(self) -> bool:
         """Whether all of the group are in regroup()."""
         return self.request.min_workers is not None and all(member.meeting for member in self.members)
+
+    def callers(self, member: Member) -> dict[str, list[Member]]:
+        """Who waits in the call of the number that this member waits in, by what they call."""
+        found: dict[str, list[Member]] = {}
+        for each in self.there():
+            if each.call[0] == member.call[0]:
+                found.setdefault(each.call[1], []).append(each)
+        return found
 
     def gone(self) -> Member | None:
         """A member that has left."""
@@ -179,13 +190,16 @@ class Jobs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._numbers = itertools.count(1)
 
-    def begin(self, request: JobRequest, members: Sequence[Member]) -> None:
-        """All `members` (by rank) have joined."""
+    def begin(self, request: JobRequest, members: Sequence[Member], asked: JobRequest) -> None:
+        """All `members` (by rank) have joined. asked: what they ask for, which may be more hosts than will be there."""
         name = request.name or f"job-{next(self._numbers)}"
-        job = _Job(name, request, members, self._open(request))
+        job = _Job(name, request, members, self._open(request), asked)
         self._present.append(job)
         job.log(logging.INFO, "all workers have joined")
-        task = asyncio.create_task(self._hold(job))
+        self._start(self._hold(job))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -194,6 +208,41 @@ class Jobs:
         for job in self._present:
             job.look.set()
             self._hand_over(job)
+
+    def fail(self, member: Member) -> None:
+        """A call has failed at a member: nobody of its job makes another one; in a job of groups it has to leave."""
+        for job in self._of(member):
+            if job.request.min_workers is None:
+                self._abort(job, f"{_named(job, member)} {member.failure}")
+            else:
+                member.dismiss(member.failure)
+
+    def compare(self, member: Member) -> None:
+        """A member has reported the call that it waits in: if others wait in another one, nobody can go on."""
+        for job in self._of(member):
+            if not job.aborted and len(job.callers(member)) > 1:
+                self._start(self._abort_differing(job, member))
+
+    async def _abort_differing(self, job: _Job, member: Member) -> None:
+        await asyncio.sleep(_REPORTS_SECONDS)
+        callers = sorted(job.callers(member).items(), key=lambda each: len(each[1]))
+        if len(callers) < 2:  # the others have left
+            return
+        said = [f"{_and([_named(job, each) for each in members])}: {what}" for what, members in callers]
+        if len(callers) == 2 and len(callers[0][1]) < len(callers[1][1]):
+            said[1] = f"the others: {callers[1][0]}"
+        self._abort(job, f"the workers make different calls. {'; '.join(said)}")
+
+    def _of(self, member: Member) -> list[_Job]:
+        """The job that it is in."""
+        return [job for job in self._present if member in job.members]
+
+    def _abort(self, job: _Job, why: str) -> None:
+        """All of its workers are told, the first time."""
+        if not job.aborted:
+            job.aborted = why
+            job.log(logging.WARNING, why)
+            job.tell({"aborted": why})
 
     def documents(self) -> list[Mapping[str, Any]]:
         """What there is, in the order of their beginning."""
@@ -453,10 +502,20 @@ class Jobs:
 def _ends(members: Sequence[Member]) -> Sequence[str]:
     """Who of a group has ended, and how."""
     return [
-        f"rank {rank} (process {member.process} on {member.host}) {'left' if member.leaving else 'ended'}"
+        f"rank {rank} (process {member.process} on {member.host}) "
+        f"{member.failure or ('left' if member.leaving else 'ended')}"
         for rank, member in enumerate(members)
         if member.left.is_set() or member.leaving
     ]
+
+
+def _named(job: _Job, member: Member) -> str:
+    return f"rank {job.members.index(member)} (process {member.process} on {member.host})"
+
+
+def _and(names: Sequence[str]) -> str:
+    """A list, in words."""
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _ended_early(member: Member) -> str:

@@ -17,7 +17,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 from controller.jobs.lifecycle import JobRequest, Jobs, Open
@@ -65,6 +65,8 @@ class _Member:
     finished: Any = None
     leaving: bool = False
     meeting: bool = False
+    call: tuple[int, str] = (0, "")  # in which it waited last: its number, and what all must call alike
+    failure: str = ""  # of a call, after which it makes none
     at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
     round: int = 0  # in which it was told last to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
@@ -99,6 +101,7 @@ class JobService:
         self._jobs = Jobs(open_job, report, self._waiting)
         self._members: dict[tuple[str, str | None], _Member] = {}  # by place
         self._asking: dict[_Member, asyncio.Task[None]] = {}
+        self._absent: set[tuple[str, str | None]] = set()  # places whose workers will not join
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -132,6 +135,14 @@ class JobService:
             for request, there in found.items()
         ]
 
+    def go_without(self, host: str, job: str) -> None:
+        """The worker on `host` will not join: a job with min_workers begins without it once it has enough others."""
+        self._absent.add((host, job))
+        for member in self._members.values():
+            if member.request.name == job and not member.mates:
+                self._gather(member)
+                return
+
     async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
         """A membership: from the worker's request to the end of its `messages`.
 
@@ -162,6 +173,12 @@ class JobService:
         match said:
             case {"report": report}:
                 member.heard.take(report)
+            case {"call": {"number": int(number), "what": str(what)}}:
+                member.call = number, what
+                self._jobs.compare(member)
+            case {"failed": {"call": int(number), "what": str(what), "error": str(error)}}:
+                member.failure = f"failed in call {number}, {what}: {error}"
+                self._jobs.fail(member)
             case {"waiting": int(number)}:
                 if member not in self._asking:  # one that asks all the time is answered as often as others
                     self._asking[member] = task = asyncio.create_task(self._find_slow(member, number))
@@ -276,18 +293,26 @@ class JobService:
         if self._ended:
             raise RefusedError("the network has ended")
         self._members[member.place] = member
+        self._absent.discard(member.place)
         _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
         """Forms the job if all are there, or tells those that are who is missing."""
         request = member.request
         waiting = self._waiting(request)
-        if len(waiting) < len(request.hosts):
+        missing = {host for host in request.hosts if host not in {each.host for each in waiting}}
+        enough = request.min_workers is not None and len(waiting) >= request.min_workers
+        if missing and not (enough and all((host, request.name) in self._absent for host in missing)):
             self._tell_who_is_missing(waiting)
             return
         for each in waiting:
             each.mates = waiting
-        self._jobs.begin(request, waiting)
+        self._forget_absent(request)
+        self._jobs.begin(replace(request, hosts=tuple(each.host for each in waiting)), waiting, request)
+
+    def _forget_absent(self, request: JobRequest) -> None:
+        """The next job of this name has other workers."""
+        self._absent -= {(host, request.name) for host in request.hosts}
 
     def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
         """Those who ask for this and are in no job yet, by rank."""
@@ -310,7 +335,9 @@ class JobService:
         _log("has left", member)
         del self._members[member.place]
         if not member.mates:
-            self._tell_who_is_missing(self._waiting(member.request))
+            self._tell_who_is_missing(waiting := self._waiting(member.request))
+            if not waiting:
+                self._forget_absent(member.request)
             return
         rank = member.request.hosts.index(member.host)
         for other in member.mates:

@@ -22,13 +22,14 @@ class Part(_Frozen):
 class JobView(_Frozen):
     """A job whose workers have all joined, by rank; without a lease `lease` and `slots` (first, last) are None.
 
-    since: in seconds of the Unix epoch.
+    since: in seconds of the Unix epoch. aborted: why its workers make no more calls; empty: they do.
     """
 
     name: str
     state: str
     place: int
     why: str
+    aborted: str
     since: float
     hosts: tuple[str, ...]
     workers: tuple[WorkerState, ...]

@@ -72,12 +72,18 @@ class Launch:
         }
 
 
-async def run(launch: Launch, check: Callable[[], None], report: Callable[[str], None]) -> int:
+async def run(
+    launch: Launch,
+    check: Callable[[], None],
+    report: Callable[[str], None],
+    absent: Callable[[str], None] = lambda _: None,
+) -> int:
     """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
 
     Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
     started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
-    raises. `report` is told which rank ended how. A signal's number plus 128 is the exit status of what it has killed.
+    raises. `report` is told which rank ended how, `absent` the host of one without which the others go on. A signal's
+    number plus 128 is the exit status of what it has killed.
     """
     time_slices.shorten()  # as all processes of the network have them, which this one is not in
     environment = launch.environment()
@@ -94,7 +100,7 @@ async def run(launch: Launch, check: Callable[[], None], report: Callable[[str],
         try:
             for number in range(len(launch.hosts)):
                 start(number)
-            return await _failure(launch, ranks, start, check, report, unread)
+            return await _failure(launch, ranks, start, check, report, absent, unread)
         finally:
             try:
                 await _end(ranks, report)
@@ -109,6 +115,7 @@ async def _failure(
     start: Callable[[int], None],
     check: Callable[[], None],
     report: Callable[[str], None],
+    absent: Callable[[str], None],
     unread: asyncio.Future[None],
 ) -> int:
     spare = 0 if launch.min_workers is None else len(ranks) - launch.min_workers
@@ -134,6 +141,7 @@ async def _failure(
                 if spare > 0:
                     spare -= 1
                     report(f"{failed}; the others go on")
+                    await asyncio.to_thread(absent, rank.host)  # it may not have joined yet
                     continue
                 report(failed)
                 return status if status > 0 else 128 - status

@@ -192,8 +192,8 @@ class Stranger:
 class Flips:
     """Single flipped bits at both ends of a host's link, those that a checksum must have been required against.
 
-    share: of the frames in each direction. What the host sends arrives with the UDP checksum 0, as if its only 1 bit
-    been flipped. What it receives has one bit flipped, whether it came with a checksum or not.
+    share: of the frames in each direction. What the host sends arrives with the UDP checksum 0, as if its only set bit
+    had been flipped. What it receives has one bit flipped, whether it came with a checksum or not.
     """
 
     def __init__(self, share: float, seed: list[int]) -> None:

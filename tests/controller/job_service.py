@@ -113,6 +113,7 @@ class FakeGrants:
     """
 
     jobs: Jobs
+    go_without: Callable[[str, str], None]
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, ...]] = []
@@ -320,6 +321,7 @@ def served(path: Path) -> With:
         grants = FakeGrants()
         service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
         grants.jobs = service.jobs
+        grants.go_without = service.go_without
         serve = serving(service, Inspector(), path) if path.name == GRPC else serving_workers(service, path)
         async with serve, service:
             try:

@@ -11,7 +11,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -20,12 +20,15 @@ from controller.errors import ControllerError
 from controller.job_service.lines import serving_workers
 from controller.jobs.lifecycle import JobRequest
 from controller.jobs.membership import JobService
-from tests.workers.loopback import HOST, WINDOW, free_address, free_tcp_addresses
+from tests.workers.loopback import HOST, WINDOW, everywhere, free_address, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
 from workers import Lease, Recovery
 from workers.communicator import Communicator
 from workers.engines import native
 from workers.job import environment
+from workers.job.elastic import Elastic
+from workers.job.membership import Outsider, Service, _assignment, _member, addresses_of
+from workers.reducing import Place
 
 Do = Callable[[Communicator, Callable[[Any], None]], None]
 
@@ -171,6 +174,32 @@ class Process:
             while True:
                 self.told.append(pickle.load(said))
         return self.told
+
+
+@contextmanager
+def communicators(
+    path: Path, hosts: Sequence[str], least: int | None = None, timeout: float = PATIENCE
+) -> Iterator[list[Communicator]]:
+    """A job of the service at `path` whose workers, one on each of `hosts`, are all in this process; by rank."""
+    request = {"hosts": len(hosts), "job": None, "slots": None, "ring": True, "min_workers": least}
+    services = []
+    for host in hosts:
+        os.environ |= {environment.HOST: host, environment.SERVICE: str(path)}
+        services.append(Service())
+        services[-1].say({**request, "host": host, "process": os.getpid()})
+    comms: list[Communicator] = []
+    with ExitStack() as members:
+        for service in services:
+            assignment = _assignment(service, timeout)
+            if least is not None:
+                place: Place = Elastic(service, assignment, timeout)
+            elif assignment["config"] is None:
+                place = Outsider(assignment["rank"], addresses_of(assignment), "no lease", service)
+            else:
+                place = _member(service, assignment, timeout, {}, ring=True)
+            comms.append(Communicator(place, timeout))
+        members.callback(lambda: everywhere(comms, Communicator.close))  # each may wait for the others
+        yield comms
 
 
 def _work(do: Do, init: Callable[[], Communicator], dies_at: int, told: IO[bytes]) -> None:

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from tests.free_ports import free_port
 from tests.workers.model_switch import ModelSwitch
-from workers.communicator import Communicator
-from workers.job.waiting import Waiting
+from workers.communicator import Communicator, NonFinite
+from workers.job.calls import Calls
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
@@ -86,7 +86,7 @@ class Place(InNetworkAllReduce):
         self.rank, self.workers = config.lease.rank, config.lease.workers
         self.addresses = addresses
         self._gone = gone
-        self.waiting = Waiting(lambda _: None)
+        self.calls = Calls(lambda _: None, self.rank)
 
     def left(self, timeout: float = 0.0) -> list[str]:  # noqa: ARG002
         return self._gone
@@ -94,7 +94,10 @@ class Place(InNetworkAllReduce):
 
 @contextmanager
 def job(
-    count: int, timeout: float = 20.0, at: tuple[str, int] = SWITCH
+    count: int,
+    timeout: float = 20.0,
+    at: tuple[str, int] = SWITCH,
+    non_finite: NonFinite = "refuse",
 ) -> Iterator[tuple[list[Communicator], list[str]]]:
     here = [free_address() for _ in range(count)]
     addresses = free_tcp_addresses(count)
@@ -104,8 +107,15 @@ def job(
         comms = []
         for rank in range(count):
             lease = Lease(5, rank, count, WINDOW)
-            place = Place(InNetworkConfig(lease, here[rank], at, recovery=recovery), addresses, gone)
-            comms.append(members.enter_context(Communicator(place, timeout)))
+            config = InNetworkConfig(
+                lease,
+                here[rank],
+                at,
+                recovery=recovery,
+                non_finite="propagate" if non_finite == "propagate" else "raise",
+            )
+            place = Place(config, addresses, gone)
+            comms.append(members.enter_context(Communicator(place, timeout, non_finite=non_finite)))
         yield comms, gone
 
 

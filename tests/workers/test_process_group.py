@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,14 +11,22 @@ import pytest
 
 from tests.workers.loopback import SWITCH, everywhere, job
 from workers.communicator import Communicator
+from workers.job.calls import AbortedError
 from workers.values.compression import Compressor, Rounded, TopK
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.distributed.algorithms.ddp_comm_hooks import (  # noqa: E402
+    default_hooks,
+    post_localSGD_hook,
+    powerSGD_hook,
+    quantization_hooks,
+)
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fanin.torch import CompressionState, allreduce_hook, compression_hook  # noqa: E402
+from workers import process_group  # noqa: E402
 from workers.process_group import ProcessGroup, _in_place  # noqa: E402
 
 pytestmark = pytest.mark.torch
@@ -127,10 +136,16 @@ def test_tensors_that_follow_each_other_in_one_memory(comms: list[Communicator])
             at_once(group, x)
             close(x.detach(), torch.full_like(x, 6))
             assert memory.count_nonzero() == x.numel()
-        with pytest.raises(RuntimeError, match="negative bit"):
-            at_once(group, torch._neg_view(memory))
 
     everywhere(comms, do)
+
+
+def test_a_tensor_that_numpy_would_read_wrongly_is_refused() -> None:
+    with job(1) as ([comm], _):
+        memory = torch.ones(3)
+        at_once(ProcessGroup(comm), memory)
+        with pytest.raises(RuntimeError, match="negative bit"):
+            at_once(ProcessGroup(comm), torch._neg_view(memory))
 
 
 def test_what_is_remembered_of_a_tensor_reads_what_is_there_now(comms: list[Communicator]) -> None:
@@ -277,21 +292,56 @@ def test_nobody_passes_a_barrier_before_all_have_come(comms: list[Communicator])
         (lambda group: dist.all_reduce(torch.tensor(torch.nan), group=group), ValueError, "element 0 is nan"),
     ],
 )
-def test_what_it_cannot_do_it_says(
-    comms: list[Communicator], wrong: Callable[[Any], object], error: type[Exception], says: str
+def test_what_it_cannot_do_it_says_and_makes_no_call_after_it(
+    wrong: Callable[[Any], object], error: type[Exception], says: str
 ) -> None:
-    with pytest.raises(error, match=says):
-        wrong(ProcessGroup(comms[0]))
+    with job(1) as ([comm], _):
+        group = ProcessGroup(comm)
+        with pytest.raises(error, match=says):
+            wrong(group)
+        with pytest.raises(AbortedError, match=says):
+            dist.all_reduce(torch.ones(3), group=group)
 
 
-def test_a_result_that_does_not_fit_is_an_error(comms: list[Communicator]) -> None:
+def test_a_result_that_does_not_fit_is_an_error() -> None:
     def do(comm: Communicator) -> None:
         wide = [torch.zeros(3, dtype=torch.float64) for _ in range(N)]
         work = ProcessGroup(comm).allgather([wide], [torch.ones(3)])
         with pytest.raises(RuntimeError, match="Cannot cast"):
             work.wait()
+        with pytest.raises(AbortedError, match="Cannot cast"):
+            comm.barrier()
 
-    everywhere(comms, do)
+    with job(N) as (comms, _):
+        everywhere(comms, do)
+
+
+def test_every_call_of_the_group_ends_the_calls_if_it_fails() -> None:
+    """And so does what the hooks call."""
+    names = [
+        name
+        for name, value in vars(ProcessGroup).items()
+        if inspect.isfunction(value) and name[0] != "_" and name != "getBackendName"
+    ]
+    assert {"allreduce", "all_gather_single", "send", "barrier"} <= set(names)
+    calls = {name: getattr(ProcessGroup, name) for name in names}
+    for name, call in [*calls.items(), ("allreduce", process_group.allreduce)]:
+        with job(1) as ([comm], _):
+            group = ProcessGroup(comm) if name in calls and call is calls[name] else comm
+            with pytest.raises((TypeError, NotImplementedError)):
+                call(group, nothing="that it takes")
+            with pytest.raises(
+                AbortedError, match=r"failed in call 1, .*nothing|failed in call 1, .* has no "
+            ):
+                call(group)
+
+
+def test_a_tensor_that_has_been_summed_where_it_is_can_be_resized() -> None:
+    with job(1) as ([comm], _):
+        x = torch.ones(3)
+        at_once(ProcessGroup(comm), x)
+        dist.broadcast(x, group_src=0, group=ProcessGroup(comm))
+        x.resize_(50)
 
 
 # -- DistributedDataParallel ---------------------------------------------------------------------------------
@@ -376,9 +426,7 @@ def test_compressed_gradients_are_alike_at_all_and_what_is_left_out_goes_with_th
 
 
 @pytest.mark.parametrize("hook", [None, allreduce_hook])
-def test_a_gradient_that_cannot_be_summed_fails_the_backward_pass(
-    comms: list[Communicator], hook: Any
-) -> None:
+def test_a_gradient_that_cannot_be_summed_fails_the_backward_pass(hook: Any) -> None:
     models = [network() for _ in range(N)]
 
     def do(comm: Communicator) -> None:
@@ -388,7 +436,73 @@ def test_a_gradient_that_cannot_be_summed_fails_the_backward_pass(
         with pytest.raises(RuntimeError, match="nan"):
             parallel(torch.full((2, 20), torch.nan)).sum().backward()
 
-    everywhere(comms, do)
+    with job(N) as (comms, _):
+        everywhere(comms, do)
+
+
+HOOKS: dict[str, tuple[Callable[[ProcessGroup], Any], Any, float | None]] = {
+    "fp16": (lambda group: group, default_hooks.fp16_compress_hook, 1e-2),
+    # Under another name, for by its own DistributedDataParallel asks for a GPU.
+    "bf16": (
+        lambda group: group,
+        lambda group, bucket: default_hooks.bf16_compress_hook(group, bucket),
+        5e-2,
+    ),
+    "PowerSGD": (lambda group: powersgd(group, rank=20), powerSGD_hook.powerSGD_hook, 1e-2),
+    "PowerSGD, of which much is left out": (lambda group: powersgd(group), powerSGD_hook.powerSGD_hook, None),
+    "batched PowerSGD": (lambda group: powersgd(group), powerSGD_hook.batched_powerSGD_hook, None),
+    "fp16, then PowerSGD": (
+        lambda group: powersgd(group, rank=20),
+        default_hooks.fp16_compress_wrapper(powerSGD_hook.powerSGD_hook),
+        1e-2,
+    ),
+    "quantization": (  # PyTorch's other hook, by channel, fails with any backend
+        lambda group: group,
+        quantization_hooks.quantization_pertensor_hook,
+        None,
+    ),
+    "post-local SGD": (
+        lambda group: post_localSGD_hook.PostLocalSGDState(group, group, start_localSGD_iter=2),
+        post_localSGD_hook.post_localSGD_hook,
+        1e-4,
+    ),
+}
+
+
+def powersgd(group: ProcessGroup, rank: int = 1) -> Any:
+    return powerSGD_hook.PowerSGDState(
+        group, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=0.1
+    )
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_of_pytorch_whose_callbacks_begin_and_wait_for_other_operations(
+    comms: list[Communicator], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All ranks have the same parameters after some steps, in several buckets; those of one process if it is exact."""
+    state, hook, tolerance = HOOKS[name]
+    # PyTorch 2.13's batched PowerSGD gives its matrices to a function that takes batches of them, with any backend.
+    of_batches = powerSGD_hook._orthogonalize
+    monkeypatch.setattr(
+        powerSGD_hook,
+        "_orthogonalize",
+        lambda x, epsilon=0: of_batches(x.unsqueeze(0) if x.dim() == 2 else x, epsilon),
+    )
+    x, y = batch()
+    models = [network() for _ in range(N)]
+    alone = train(network(), x, y)
+
+    def do(comm: Communicator) -> Any:
+        group = ProcessGroup(comm)
+        parallel = DistributedDataParallel(models[comm.rank], process_group=group, bucket_cap_mb=0.001)
+        parallel.register_comm_hook(state(group), hook)
+        return train(parallel, x.chunk(N)[comm.rank], y.chunk(N)[comm.rank])
+
+    first, *others = everywhere(comms, do)
+    assert all(torch.equal(first, other) for other in others)
+    if tolerance is not None:
+        torch.testing.assert_close(first, alone, atol=tolerance, rtol=tolerance)
+    assert not torch.allclose(first, nn.utils.parameters_to_vector(network().parameters()), atol=1e-2)
 
 
 def test_buckets_are_reduced_while_the_backward_pass_goes_on(comms: list[Communicator]) -> None:

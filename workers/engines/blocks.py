@@ -94,25 +94,33 @@ class Blocks:
         possible: NDArray[np.bool_] = announced & (packets["call"] == self._calls(chunks))
         return possible
 
-    def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Take over the results of these chunks [m], each once; their packets [m]."""
+    def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> int:
+        """Take over the results of these chunks [m], each once; their packets [m]. How many say of a block that some
+        worker cannot quantize it: there the worker's own values are left, or put.
+        """
+        unsummed = 0
         announcing = chunks < self.tensor.blocks
         carrying = chunks >= self.tensor.lead
         if np.count_nonzero(announcing):
-            fits = self._learn(
-                chunks[announcing],
-                packets["e0"][announcing],
-                packets["e1"][announcing] < wire.NOT_QUANTIZABLE,
-            )
+            quantizable = packets["e1"][announcing] < wire.NOT_QUANTIZABLE
+            unsummed = len(quantizable) - int(np.count_nonzero(quantizable))
+            fits = self._learn(chunks[announcing], packets["e0"][announcing], quantizable)
             carrying[announcing] |= fits
         if np.count_nonzero(carrying) < len(chunks):
             chunks, packets = chunks[carrying], packets[carrying]
         if len(chunks):
             rows = span(self._blocks_of(chunks))
+            factors = self._factors[rows]
+            if np.count_nonzero(left_out := np.isnan(factors)):
+                values = np.empty_like(self._out_rows[rows])
+                quantization.dequantize(packets["values"], factors, values)
+                self._out_rows[rows] = np.where(left_out[:, np.newaxis], self._x_rows[rows], values)
+                return unsummed
             values = self._out_rows[rows]
-            quantization.dequantize(packets["values"], self._factors[rows], values)
+            quantization.dequantize(packets["values"], factors, values)
             if not isinstance(rows, slice):  # a copy
                 self._out_rows[rows] = values
+        return unsummed
 
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]

@@ -46,12 +46,13 @@ class Progress(ctypes.Structure):
         chunks: How many it has, as far as that is known.
         missing: How many of their results are not there.
         disagree: Whether the first chunk's result shows that the workers do not agree.
-        sums: What was in that result.
+        unsummed: How many blocks are known that some worker cannot quantize.
+        sums: What was in the result that shows a disagreement.
         latest: When it began, or something new arrived last, in seconds.
     """
 
     _fields_ = (
-        *((name, _int64) for name in ("calls", "first_chunk", "chunks", "missing", "disagree")),
+        *((name, _int64) for name in ("calls", "first_chunk", "chunks", "missing", "disagree", "unsummed")),
         ("sums", _int64 * DIGITS),
         ("latest", ctypes.c_double),
     )
@@ -60,6 +61,7 @@ class Progress(ctypes.Structure):
     chunks: int
     missing: int
     disagree: int
+    unsummed: int
     sums: ctypes.Array[ctypes.c_int64]
     latest: float
 
@@ -160,15 +162,17 @@ class Engine(Protocol):
     def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
         """Begin a sum, which is there when nothing is missing; nobody else writes to `buffers` before finish().
 
-        The chunks [m] that may be sent at once. propagate: blocks that cannot be quantized are summed to NaN; if not,
-        and there are such, nothing has begun, and there are no chunks.
+        The chunks [m] that may be sent at once. propagate: blocks that cannot be quantized are left out: where the sum
+        would be, each worker has its own values; if not, and there are such, nothing has begun, and there are no
+        chunks.
         """
 
     def sum(self, socket: "Socket", tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
         """All of an all-reduce like one before, with that one's `tensor`, faster. How far it has come:
 
         SUMMED: it is over, and nobody keeps `buffers`. BEGUN: exchange() has to go on, or somebody to look at what has
-        been saturated. NOT_BEGUN: begin() does it, or says why not. A negative number: BEGUN, until this error.
+        been saturated or left out. NOT_BEGUN: begin() does it, or says why not. A negative number: BEGUN, until this
+        error.
         """
 
     @property

@@ -327,5 +327,5 @@ int sum(struct work *w, struct link *l, const struct tensor *t, const struct buf
     int error = exchange(w, l, p->latest + fmin(l->longest_exchange, w->give_up));
     if (error)
         return -error;
-    return p->missing || w->totals->saturated != saturated ? BEGUN : SUMMED;
+    return p->missing || p->unsummed || w->totals->saturated != saturated ? BEGUN : SUMMED;
 }

@@ -49,7 +49,8 @@ SHARE_STRUCT(timers,
              FIELD(restarted) FIELD(not_before) FIELD(backoff) FIELD(next_sending) FIELD(newest_answered)
              FIELD(probe) FIELD(running) FIELD(flight))
 SHARE_STRUCT(progress,
-             FIELD(calls) FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(sums) FIELD(latest))
+             FIELD(calls) FIELD(first_chunk) FIELD(chunks) FIELD(missing) FIELD(disagree) FIELD(unsummed)
+             FIELD(sums) FIELD(latest))
 SHARE_STRUCT(totals,
              FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
@@ -270,11 +271,16 @@ static void learn(struct work *w, int64_t block, int largest, bool quantizable)
         }
     }
     w->factors[block] = quantizable ? scale(w, used) : NAN;
+    w->progress->unsummed += !quantizable;
 }
 
 static void read_values(struct work *w, const uint8_t *values, int64_t block)
 {
     float *out = w->out + block * w->values;
+    if (isnan(w->factors[block])) { /* the worker's own values stay, or come there */
+        memmove(out, w->x + block * w->values, (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out);
+        return;
+    }
     dequantize(values, w->factors[block], w->values, block < w->whole_blocks ? out : w->out_tail);
     if (block == w->whole_blocks)
         memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
@@ -304,7 +310,7 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->agreement = t->agreement;
     w->delayed = t->delayed;
     w->call = (uint32_t)(t->signature + w->progress->calls);
-    w->progress->disagree = 0;
+    w->progress->disagree = w->progress->unsummed = 0;
     w->progress->first_chunk = first_chunk;
     w->progress->chunks = w->ready_count = 0;
     w->whole_blocks = elements / w->values;

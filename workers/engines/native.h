@@ -34,7 +34,7 @@ struct timers { /* recovery.py */
 
 struct progress { /* engine.py */
     int64_t calls, first_chunk, chunks, missing;
-    int64_t disagree, sums[DIGITS];
+    int64_t disagree, unsummed, sums[DIGITS]; /* unsummed: blocks that some worker cannot quantize */
     double latest;
 };
 

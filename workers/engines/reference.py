@@ -36,7 +36,8 @@ class NumpyEngine:
         progress = self._state.progress
         call = (tensor.signature + progress.calls) % wire.CALLS
         self._blocks = self._make_blocks(tensor, call, buffers.x, self._out)
-        progress.first_chunk, progress.chunks, progress.disagree = first_chunk, 0, 0
+        progress.first_chunk, progress.chunks = first_chunk, 0
+        progress.disagree = progress.unsummed = 0
         if self._blocks.unquantizable and not propagate:
             return np.zeros(0, np.int64)
         progress.missing = progress.chunks = tensor.least_chunks
@@ -159,7 +160,7 @@ class NumpyEngine:
         progress.missing -= len(chunks)
         progress.latest = now
         self._begun.accepted[chunks] = True
-        self._begun.read(chunks, packets)
+        progress.unsummed += self._begun.read(chunks, packets)
         state.gate.answer(len(chunks))
         ready = state.gate.admit(self._released(chunks), self._begun.accepted, self._begun.tensor.lead)
         if not progress.missing:

@@ -34,9 +34,9 @@ from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, StallError
 from workers.engines.buffers import Buffers
+from workers.job.calls import Calls
 from workers.job.handover import LeaseLostError
 from workers.job.membership import LeftError, Service, addresses_of, ask, config_of
-from workers.job.waiting import Waiting
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 Array = NDArray[Any]
@@ -66,19 +66,26 @@ class Elastic:
     """One worker's part in such a job. For what else there is, see membership.Member.
 
     rank, workers, addresses, hosts: this worker's, and everybody's by rank, in the present group. why: there is another
-    group than before. waiting: who is waited for. out: there is none for this worker any more.
+    group than before. calls: this worker's. out: there is none for this worker any more.
     """
 
-    def __init__(self, service: Service, assignment: Mapping[str, Any], timeout: float) -> None:
+    def __init__(
+        self,
+        service: Service,
+        assignment: Mapping[str, Any],
+        timeout: float,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         self._service = service
         self._timeout = timeout
+        self._settings = settings or {}
         self._round = int(assignment.get("round", 0))  # of which it was told last
         self.why = ""
-        self.waiting = Waiting(service.say)
         self._waits = "the job service says nothing"
         self._next: Mapping[str, Any] = {}
         self._kept: Sequence[Array] = ()  # the results of the last operation
         self._finished = int(assignment.get("begun", 0))
+        self.calls = Calls(service.say, int(assignment["rank"]), self._finished)
         if self._finished:  # somebody may need the result of the regroup() in which this worker has joined
             self._kept = [_JOINED]
         self._met = -1  # the round after which nobody has joined in regroup()
@@ -93,11 +100,11 @@ class Elastic:
         self.out = "rank" not in group
         if self.out:
             return
-        self.rank = int(group["rank"])
+        self.rank = self.calls.rank = int(group["rank"])
         self.addresses = addresses_of(group)
         self.hosts = tuple(map(str, group["hosts"]))
         if group["config"] is not None:
-            self._aggregation = _Aggregation(config_of(group["config"], self._timeout, {}), self)
+            self._aggregation = _Aggregation(config_of(group["config"], self._timeout, self._settings), self)
 
     @property
     def workers(self) -> int:
@@ -114,12 +121,18 @@ class Elastic:
             raise LeaseLostError(f"no lease: {self._refused}")
         self._aggregation.sum(buffers, call)
 
+    @property
+    def unsummed(self) -> NDArray[np.int64]:
+        """See InNetworkAllReduce."""
+        assert self._aggregation
+        return self._aggregation.unsummed
+
     def left(self, timeout: float = 0.0) -> list[str]:
         """Nobody of the group, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
-            RegroupError: somebody, so it is the group no longer. LeftError: too few are left. JoinError: the network
-                has ended.
+            RegroupError: somebody, so it is the group no longer. LeftError: too few are left. AbortedError: a call has
+                failed. JoinError: the network has ended.
         """
         if self.out:
             raise LeftError(self._refused)
@@ -130,16 +143,15 @@ class Elastic:
         """An operation, in this group.
 
         Raises:
-            RegroupError, LeftError, JoinError: see left().
+            RegroupError, AbortedError, JoinError: see left().
         """
-        self.waiting.begin(self._finished + 1)
         self.left()
 
     def meet(self) -> Array:
         """Wait until all of the group have come to this: nobody waits to join it, or there is a round.
 
         Raises:
-            RegroupError, LeftError, JoinError: see left(). StallError: others have not come.
+            RegroupError, AbortedError, JoinError: see left(). StallError: others have not come.
         """
         self._met = -1
         self._service.say({"meeting": self._entered})
@@ -282,7 +294,7 @@ class Elastic:
                 return
 
     def _listen(self, timeout: float) -> None:
-        self.waiting.look()
+        self.calls.look()
         while (message := self._service.hear(timeout)) is not None:
             match message:
                 case {"regroup": {"round": int(number), "why": str(why)}}:
@@ -296,12 +308,14 @@ class Elastic:
                 case {"error": str(why)}:
                     raise LeftError(why)
                 case _:
-                    self.waiting.hear(message)
+                    self.calls.hear(message)
             timeout = 0.0
 
 
-def join_elastic(workers: int | None, min_workers: int, timeout: float) -> Elastic:
+def join_elastic(workers: int | None, min_workers: int, timeout: float, **settings: Any) -> Elastic:
     """This host's part in a job of so many hosts (None: all) that goes on as long as `min_workers` are left.
+
+    settings: see membership.join().
 
     Raises:
         JoinError: see membership.join().
@@ -309,7 +323,7 @@ def join_elastic(workers: int | None, min_workers: int, timeout: float) -> Elast
     asked = {"hosts": workers, "job": None, "slots": None, "ring": True, "min_workers": min_workers}
     service, assignment = ask(asked, timeout)
     try:
-        return Elastic(service, assignment, timeout)
+        return Elastic(service, assignment, timeout, settings)
     except BaseException:
         service.close()
         raise

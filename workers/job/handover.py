@@ -12,6 +12,7 @@ summed: if it is done again, what has been summed at some worker counts (UnderWa
 """
 
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from workers.collective import CollectiveError
 from workers.host_based.tcp import TcpRing
 from workers.job.kept import Kept, Standing
 
+_LOOK = 0.25  # seconds, at most, between looks at what the job service says
 _COME_SECONDS = 10.0  # for those behind, who wait for nothing else, to ask for a result
 
 
@@ -66,8 +68,9 @@ class LeaseLostError(CollectiveError):
 class Handover(Kept):
     """One worker's part.
 
-    addresses: where each rank can be reached, by rank. say: sends a message to the job service. patience: seconds in
-    which another worker goes on sending, or taking.
+    addresses: where each rank can be reached, by rank. say: sends a message to the job service. watch: called again
+    and again while others are waited for; what it raises ends that. patience: seconds in which another worker goes on
+    sending, or taking.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Handover(Kept):
         rank: int,
         addresses: Sequence[tuple[str, int]],
         say: Callable[[Mapping[str, Any]], None],
+        watch: Callable[[], object],
         patience: float,
     ) -> None:
         super().__init__()
@@ -83,6 +87,7 @@ class Handover(Kept):
         self._rank = rank
         self._addresses = addresses
         self._say = say
+        self._watch = watch
         self._patience = patience
         self._listener: socket.socket | None = None
         self._ports: list[int | None] = []  # at which each rank can be asked for its last result
@@ -127,8 +132,19 @@ class Handover(Kept):
         try:
             address = (self._addresses[giver][0], port)
             with socket.create_connection(address, self._patience) as connection:
-                while left and (count := connection.recv_into(left)):
-                    left = left[count:]
+                connection.settimeout(_LOOK)
+                latest = time.monotonic()
+                while left:
+                    try:
+                        count = connection.recv_into(left)
+                    except TimeoutError:
+                        self._watch()
+                        if time.monotonic() - latest >= self._patience:
+                            raise
+                        continue
+                    if not count:
+                        break
+                    left, latest = left[count:], time.monotonic()
         except OSError as error:
             raise self._missing(str(error)) from error
         if left:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,15 @@ from numpy.typing import NDArray
 
 from workers.collective import CollectiveError, StallError
 from workers.engines.buffers import Buffers
+from workers.job.calls import AbortedError, Calls, collective
 from workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from workers.job.handover import Handover, LeaseLostError, UnderWay
 from workers.job.reporting import Reporter
-from workers.job.waiting import Waiting
 from workers.lease import Lease
 from workers.recovery import Recovery
 from workers.udp import InNetworkAllReduce, InNetworkConfig
 
+_LOOK = 0.25  # seconds, at most, in which a worker that waits for news does not report
 _LEFT_SECONDS = (
     1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
 )
@@ -37,7 +39,7 @@ class JoinError(CollectiveError):
     """There is no job to be part of; the text says why."""
 
 
-class LeftError(CollectiveError):
+class LeftError(AbortedError):
     """A worker of the job has ended, and the others wait for it in vain."""
 
 
@@ -110,21 +112,21 @@ class Service:
 class _Membership:
     """What a worker hears from the job service once its job has begun."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, rank: int) -> None:
         self._service = service
         self.left: list[str] = []
         self.left_at = 0.0  # the first of them
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
-        self.waiting = Waiting(service.say)
+        self.calls = Calls(service.say, rank)
 
     def listen(self, timeout: float) -> None:
         """Take what has been said, after waiting `timeout` seconds at most for it.
 
         Raises:
-            JoinError: the network has ended.
+            JoinError: the network has ended. AbortedError: a call has failed at some worker.
         """
-        self.waiting.look()
+        self.calls.look()
         while (message := self._service.hear(timeout)) is not None:
             match message:
                 case {"left": {"rank": rank, "host": host, "process": process}}:
@@ -135,16 +137,19 @@ class _Membership:
                 case {"carry_on": numbers}:
                     self.carry_on(numbers)
                 case _:
-                    self.waiting.hear(message)
+                    self.calls.hear(message)
             timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
-            JoinError: the network has ended.
+            JoinError, AbortedError: see listen().
         """
-        self.listen(0.0 if self.left else timeout)
+        deadline = time.monotonic() + timeout
+        while not self.left and (remaining := deadline - time.monotonic()) > 0:
+            self.listen(remaining)
+        self.listen(0.0)
         return self.left
 
     def say(self, message: Mapping[str, Any]) -> None:
@@ -161,7 +166,7 @@ class Member(InNetworkAllReduce):
 
     addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank. ring: whether the job goes
     on without its lease: then all_reduce() raises LeaseLostError once it is lost, at all workers from the same call on.
-    waiting: who is waited for.
+    calls: this worker's.
     """
 
     def __init__(
@@ -176,14 +181,15 @@ class Member(InNetworkAllReduce):
         self._window = config.lease.window * config.lease.values  # in elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.mention)
-        self._membership = _Membership(service)
+        self._membership = _Membership(service, config.lease.rank)
         self._membership.revoked = self._revoked
-        self.waiting = self._membership.waiting
+        self.calls = self._membership.calls
         self.socket.notice(service.fileno())
         self._handover: Handover | None = None
         if ring:
             patience = config.recovery.give_up
-            self._handover = Handover(self.rank, self.addresses, self._membership.say, patience)
+            watch = partial(self._membership.listen, 0.0)
+            self._handover = Handover(self.rank, self.addresses, self._membership.say, watch, patience)
             self._membership.carry_on = self._handover.agree
 
     @property
@@ -200,26 +206,33 @@ class Member(InNetworkAllReduce):
         """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
 
         Raises:
-            JoinError: the network has ended. CollectiveError: the lease is revoked.
+            JoinError: the network has ended. AbortedError: a call has failed. CollectiveError: the lease is revoked.
         """
         return self._membership.others_left(timeout)
 
+    @collective
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
     ) -> NDArray[np.float32]:
-        """See InNetworkAllReduce.
+        """See InNetworkAllReduce. Whatever it raises, no call can be made after it, at any worker.
 
         Raises:
-            LeaseLostError, LeftError: see sum().
+            LeaseLostError, LeftError, AbortedError: see sum().
         """
-        self.waiting.begin()
-        return super().all_reduce(x, out, call)
+        what = f"{call or 'all-reduce'} of {np.size(x):,} float32"
+        number = self.calls.begin(what)
+        try:
+            return super().all_reduce(x, out, call)
+        except BaseException as error:
+            self.calls.abort(error, number, what)
+            raise
 
     def sum(self, buffers: Buffers, call: str) -> None:
         """See InNetworkAllReduce.
 
         Raises:
-            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended.
+            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended. AbortedError: a call
+                has failed at another worker.
         """
         handover = self._handover
         if handover is None or not buffers.elements:  # then it is finished at once, whatever others do
@@ -237,14 +250,25 @@ class Member(InNetworkAllReduce):
             except LeaseLostError:
                 self._take_over(handover, buffers)
             else:
-                handover.finish()
+                self._finish(handover)
+
+    def _finish(self, handover: Handover, first: int = 0) -> None:
+        """A result is kept for others, from this element on: NaN tells them of what has no sum."""
+        handover.finish()
+        if len(unsummed := self.unsummed):
+            handover.last[unsummed[unsummed >= first] - first] = np.nan
 
     def _take_over(self, handover: Handover, buffers: Buffers) -> None:
         """The sum from others, who have all of it; or the ring begins."""
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
-        buffers.out[:] = handover.take()
+        result = handover.take()
+        summed = ~np.isnan(result)
+        self.unsummed = np.flatnonzero(~summed)
+        if buffers.out is not buffers.x:
+            np.copyto(buffers.out, buffers.x)
+        np.copyto(buffers.out, result, where=summed)
 
     def _long_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
         """Of more blocks than the window, into the caller's array, of which only the end is kept.
@@ -269,12 +293,16 @@ class Member(InNetworkAllReduce):
                 summed = self.worker.summed
             else:
                 handover.buffer(len(end))[:] = end
-                handover.finish()
+                self._finish(handover, len(out) - len(end))
                 return
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
         handover.take()
+        # What was in `out` there, if it is `x`, is lost: the sums will be NaN at all workers.
+        first, before = len(out) - len(end), self.worker.unsummed
+        self.unsummed = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
+        out[self.unsummed] = x[self.unsummed]
 
     def _agree(self, handover: Handover) -> None:
         """Wait until all workers know what all have finished."""
@@ -285,7 +313,7 @@ class Member(InNetworkAllReduce):
                     f"rank {self.rank} of {self.workers}: {handover.why}, and others have not come to their next call "
                     f"for {self.config.recovery.give_up:g} s"
                 )
-            self._membership.listen(left)
+            self._membership.listen(min(left, _LOOK))
 
     def _finished(self) -> None:
         self._reporter.look(time.monotonic())
@@ -323,10 +351,11 @@ class Outsider:
     def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: Service) -> None:
         self.rank = rank
         self.workers = len(addresses)
+        self.unsummed = np.zeros(0, np.int64)
         self.addresses = tuple(addresses)
         self._why = why
-        self._membership = _Membership(service)
-        self.waiting = self._membership.waiting
+        self._membership = _Membership(service, rank)
+        self.calls = self._membership.calls
 
     def sum(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
         """Not here.
@@ -374,13 +403,13 @@ def join(
     return _member(service, assignment, give_up, settings, ring=False)
 
 
-def join_or_ring(workers: int | None, timeout: float) -> Member | Outsider:
+def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
     """As join(), of a job that does not wait in a queue but goes on by ring where it has no lease."""
     service, assignment = ask({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout)
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)
-    return _member(service, assignment, timeout, {}, ring=True)
+    return _member(service, assignment, timeout, settings, ring=True)
 
 
 def _member(

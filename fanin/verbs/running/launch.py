@@ -132,6 +132,7 @@ def _run(
     restarts: int,
 ) -> int:
     # Not above: they take longer to import than the verb needs to refuse what it is asked.
+    from controller.job_service.client import JobServiceClient
     from experiments.live.interrupt import run_until_interrupted
     from experiments.live.launch import Launch, run
 
@@ -152,6 +153,7 @@ def _run(
                 Launch(network, hosts[:processes], argv, job, slots, output, min_workers, restarts),
                 check,
                 lambda what: complain("launch", what),
+                lambda host: JobServiceClient(network.run).absent(job, host),
             )
         )
     except BrokenPipeError:  # whoever read the output has seen enough

@@ -57,8 +57,8 @@ def why(
         for job in now.jobs:
             if job.name not in found:
                 continue
-            if job.state != "in network":
-                _tell_of_outsider(job, as_json)
+            if job.aborted or job.state != "in network":
+                _tell_without_chunks(job, as_json)
                 continue
             told = service.cells(job.name).items()
             cells = {switch: Cells.model_validate(each) for switch, each in told}
@@ -144,9 +144,13 @@ def _range_text(job: JobView, first: int, last: int) -> str:
     return f"{first}-{last} (slots {slots})"
 
 
-def _tell_of_outsider(job: JobView, as_json: bool) -> None:
+def _tell_without_chunks(job: JobView, as_json: bool) -> None:
     place = f", number {job.place}" if job.place else ""
-    culprit = f"It is {job.state}{place}: {job.why}. Without a lease its workers do not report."
+    culprit = (
+        f"Its workers make no more calls: {job.aborted}"
+        if job.aborted
+        else f"It is {job.state}{place}: {job.why}. Without a lease its workers do not report."
+    )
     if as_json:
         _print_line(job.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
     else:

@@ -118,7 +118,7 @@ def test_jobs_are_listed(either: With) -> None:
             ("h1", 1, False),
             ("h2", 1, False),
         ]
-        running = {"state": "in network", "place": 0, "why": "", "ring": False}
+        running = {"state": "in network", "place": 0, "why": "", "aborted": "", "ring": False}
         assert jobs == {
             "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},
             "a": {"hosts": ["h1", "h2"], "processes": [1, 1], **running, "lease": 2},
@@ -128,6 +128,7 @@ def test_jobs_are_listed(either: With) -> None:
                 "state": "queued",
                 "place": 1,
                 "why": "leaf1 has 24 slots free; the job needs 25",
+                "aborted": "",
                 "ring": False,
                 "lease": None,
             },
@@ -263,6 +264,47 @@ def test_those_who_are_left_agree_and_get_a_lease_of_their_own(either: With) -> 
         for worker in (h2, h3):
             await worker.end()
         await grants.until(lambda: not grants.open_jobs)
+
+    either(check)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: bool) -> None:
+    """Whether that is known before or after the others have joined; the next job of the name has all its workers."""
+
+    async def check(path: Path, grants: FakeGrants) -> None:
+        async def connect(host: str) -> Worker:
+            return await Worker.connect(path, host, job="a", ring=True, min_workers=2)
+
+        h1 = await connect("h1")
+        assert await until(h1, "waiting_for") == ["h2", "h3"]
+        if first:
+            grants.go_without("h2", "a")
+        h3 = await connect("h3")
+        if not first:
+            assert await until(h3, "waiting_for") == ["h2"]
+            grants.go_without("h2", "a")
+        for rank, worker in enumerate((h1, h3)):
+            while "rank" not in (assignment := await worker.hear()):
+                pass
+            assert (assignment["rank"], assignment["hosts"]) == (rank, ["h1", "h3"])
+        for worker in (h1, h3):
+            await worker.end()
+        await grants.until(lambda: not grants.open_jobs)
+        h1, h3 = await connect("h1"), await connect("h3")
+        assert await until(h3, "waiting_for") == ["h2"]
+
+    either(check)
+
+
+def test_too_few_workers_go_on_waiting_for_one_that_will_not_join(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1 = await Worker.connect(path, "h1", job="a", ring=True, min_workers=2)
+        assert await until(h1, "waiting_for") == ["h2", "h3"]
+        for host in ("h2", "h3"):
+            grants.go_without(host, "a")
+            assert await until(h1, "waiting_for") == ["h2", "h3"]
+        assert not grants.granted
 
     either(check)
 

@@ -65,6 +65,7 @@ def job(*workers: WorkerState, **changes: Any) -> JobView:
         state="in network",
         place=0,
         why="",
+        aborted="",
         since=NOW - 100,
         hosts=hosts,
         workers=workers,

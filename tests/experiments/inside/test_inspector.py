@@ -28,6 +28,7 @@ JOB = {
     "state": "in network",
     "place": 0,
     "why": "",
+    "aborted": "",
     "since": time.time(),
     "hosts": ["h1", "h2"],
 }

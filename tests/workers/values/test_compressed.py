@@ -182,18 +182,20 @@ def test_more_than_float16_holds_is_an_infinity(comms: list[Communicator]) -> No
     ],
 )
 def test_what_cannot_be_compressed_is_refused_before_anything_is_sent(
-    comms: list[Communicator], wrong: Callable[[Communicator], object], error: type[Exception], says: str
+    wrong: Callable[[Communicator], object], error: type[Exception], says: str
 ) -> None:
-    with pytest.raises(error, match=says):
-        wrong(comms[0])
-    everywhere(comms, lambda comm: comm.barrier())
+    with job(2) as (comms, _):
+        with pytest.raises(error, match=says):
+            wrong(comms[0])
+        assert comms[0]._reducer._connected is None
 
 
-def test_in_a_job_that_needs_the_network_nothing_is_compressed(comms: list[Communicator]) -> None:
+def test_in_a_job_that_needs_the_network_nothing_is_compressed() -> None:
     """Since the hosts would add it up."""
-    required = Communicator(comms[0]._place, 1.0, "required")
-    with pytest.raises(ValueError, match="leave out compression, or in_network='required'"):
-        required.allreduce(np.ones(3, np.float32), compression=Rounded(8))
+    with job(2) as (comms, _):
+        required = Communicator(comms[0]._place, 1.0, "required")
+        with pytest.raises(ValueError, match="leave out compression, or in_network='required'"):
+            required.allreduce(np.ones(3, np.float32), compression=Rounded(8))
 
 
 @pytest.mark.parametrize(
