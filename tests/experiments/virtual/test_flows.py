@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import get_args
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 from experiments.scenario.tables.congestion import Congestion, Control
 from experiments.virtual.fabric import Fabric
-from experiments.virtual.flows import Flows, FlowSpec
+from experiments.virtual.flows import FinishedFlow, Flows, FlowSpec
 from experiments.virtual.job_spec import JobSpec
 from p4switch.engine.engine import Engine
 from topologies.model import Topology, TopologyError
