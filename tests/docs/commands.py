@@ -56,6 +56,7 @@ EXEMPT = {
     "--beside nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin validate --tier papers": _A_MINUTE,
     "fanin validate --tier simulators": _TWO_MINUTES,
+    "fanin soak --live --seeds 200": "an hour; tests/experiments/soak/test_live.py runs three seeds, or all of them",
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(
         [
@@ -133,7 +134,6 @@ ELSEWHERE = {
         "tests/fanin/test_guide.py::test_the_live_scenario_runs"
     ),
     "fanin soak --program program.p4 --controller control.py --seeds 4": _GUIDE,
-    "fanin soak --live --seeds 200": "an hour; tests/experiments/soak/test_live.py runs three seeds, or all",
     "fanin trace --on leaf1 --count 3": "tests/fanin/verbs/programs/test_trace.py::test_packets_of_a_running_switch",
     'fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1': (
         "tests/fanin/verbs/test_cost.py::test_the_documentation_shows_what_is_printed"

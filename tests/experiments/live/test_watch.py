@@ -4,7 +4,7 @@ import asyncio
 import errno
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -47,6 +47,9 @@ class Network:
 
     def start_again(self) -> list[str]:
         return []
+
+    def lost_hosts(self) -> dict[str, str]:
+        return {}
 
     def links_down(self) -> tuple[Link, ...]:
         if self.blind:
@@ -168,6 +171,19 @@ def test_trouble_is_said_once_and_what_logs_beside_ends_nothing() -> None:
         "the controller cannot be started",
         "what waiting workers do is not logged any more: ValueError('no report')",
     ]
+
+
+def test_a_host_that_is_lost_is_reported_once() -> None:
+    said: list[str] = []
+
+    class Losing(Network):
+        def lost_hosts(self) -> dict[str, str]:
+            return {"h1": "h1: its shell has ended"}
+
+    _, *parts = _parts(Jobs(), [], Controller("the controller cannot be started"))
+    with pytest.raises(LookedError):
+        asyncio.run(Watch(cast(Any, Losing()), *parts, said.append).run())
+    assert said == ["h1: its shell has ended", "the controller cannot be started"]
 
 
 def test_a_switch_that_ends_while_it_is_asked_for_its_tables_is_started_again_meanwhile() -> None:
