@@ -14,6 +14,7 @@ import typer
 from fanin.failing import complain, failing
 from fanin.options import Network
 from fanin.own_network import own_network
+from native.text import MAX_NAME, is_name, printable
 from topologies.errors import NetworkError
 from topologies.live.running import RunningNetwork, find_network, running_networks
 
@@ -100,7 +101,11 @@ def launch(
             param_hint="--restarts",
         )
     argv = _command(program)
-    name = job or f"{Path(program[0]).name}-{os.getpid()}"
+    name = job or _name_after(program[0], os.getpid())
+    if not is_name(name):
+        raise typer.BadParameter(
+            f"a job's name has at most {MAX_NAME} characters, all printable", param_hint="--job"
+        )
     shape = _usual_network(processes) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
@@ -111,6 +116,12 @@ def launch(
             with own_network(shape) as network:
                 status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
     raise typer.Exit(status)
+
+
+def _name_after(program: str, number: int) -> str:
+    """A name for a job: its program's, as far as there is room for it, and a number."""
+    ending = f"-{number}"
+    return f"{printable(Path(program).name)[: MAX_NAME - len(ending)]}{ending}"
 
 
 def _command(program: list[str]) -> list[str]:
