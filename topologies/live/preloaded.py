@@ -227,9 +227,11 @@ def _fork(
 
 def main() -> None:
     """Run what is asked for at the socket, in a process that is forked for it."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)  # which ends this one without a traceback
     forked = serve(socket.socket(fileno=int(sys.argv[1])), lambda request: _imported(request["argv"][3]))
     if forked is None:
         return
+    signal.signal(signal.SIGINT, handler)
     request, program = forked
     if request["host"] is not None:
         _enter(request["host"])
