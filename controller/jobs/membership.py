@@ -159,7 +159,7 @@ class JobService:
             async for said in messages:
                 self._hear(member, said)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            why = " ".join(printable(str(error)).split())[:_MAX_ERROR]
+            why = _one_line(str(error))
             raise NoMessageError(f"that is nothing that a member says: {why}") from None
         finally:
             self._release(member)
@@ -174,10 +174,10 @@ class JobService:
             case {"report": report}:
                 member.heard.take(report)
             case {"call": {"number": int(number), "what": str(what)}}:
-                member.call = number, what
+                member.call = number, _one_line(what)
                 self._jobs.compare(member)
             case {"failed": {"call": int(number), "what": str(what), "error": str(error)}}:
-                member.failure = f"failed in call {number}, {what}: {error}"
+                member.failure = _one_line(f"failed in call {number}, {what}: {error}")
                 self._jobs.fail(member)
             case {"waiting": int(number)}:
                 if member not in self._asking:  # one that asks all the time is answered as often as others
@@ -344,6 +344,11 @@ class JobService:
             if not other.left.is_set():
                 other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
         self._jobs.look()
+
+
+def _one_line(text: str) -> str:
+    """Return what a worker has written as one printable line of bounded length."""
+    return " ".join(printable(text).split())[:_MAX_ERROR]
 
 
 def _quoted(said: object) -> str:

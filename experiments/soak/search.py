@@ -37,7 +37,7 @@ _CELLS = 2  # of the slot: its two versions
 _VALUES = 64
 _TELLING = 4  # of the values: the others are 0 in every packet
 _UPDATE, _RESULT, _SIZE_64 = 0, 1, 1
-_NOT_QUANTIZABLE, _TAG = 0x80, 5
+_NOT_QUANTIZABLE, _CALL = 0x80, 5
 
 Cells = tuple[tuple[int, ...], ...]  # of one switch: by register
 
@@ -63,7 +63,8 @@ class Model:
     in the first one's place, switch by switch, while packets and workers of the first are still there.
     registers_lost: each switch may lose its registers once, and keep its tables. restarts: or its tables with them,
     which are then installed again. overlap: workers of the second grant begin while entries of the first may still be
-    installed, which the controller does not let them.
+    installed, which the controller does not let them. ahead: so many workers, from rank 0 on, make another call than
+    the others.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -71,6 +72,7 @@ class Model:
     registers_lost: bool = False
     restarts: bool = False
     overlap: bool = False
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,9 @@ class World:
         sums = [
             sum(of_all) for of_all in zip(*(self.contribution(grant, r, chunk) for r in ranks), strict=True)
         ]
-        head = kind << 4 | _SIZE_64, of.lease, number, (number & 1) << 15, max(ranks), flag | _TAG
-        return struct.pack(f">BBIHbB{_VALUES}i", *head, *sums)
+        call = _CALL + (min(ranks) < self.model.ahead)
+        head = kind << 4 | _SIZE_64, of.lease, number, (number & 1) << 15, max(ranks), flag, call
+        return struct.pack(f">BBIHbBI{_VALUES}i", *head, *sums)
 
     def _update(self, grant: int, rank: int, chunk: int) -> int:
         host = self.workers[rank]

@@ -24,7 +24,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
 
 
 def test_a_round_trip_has_each_links_bits_and_delay_the_hosts_notice_and_the_windows_before_it() -> None:
-    packet = 8 * (42 + 1034 + 24) / 100e9
+    packet = 8 * (42 + 1038 + 24) / 100e9
     assert longest_round_trip(point(window=64)) == pytest.approx(
         4 * packet + 4 * 1e-6 + 4e-6 + 64 * packet,  # the uplink is as fast as a host's link
         rel=1e-3,

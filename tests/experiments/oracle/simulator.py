@@ -16,7 +16,7 @@ from math import inf
 ETHERNET_GAP = 24  # bytes: preamble, check sequence, gap between frames
 HEADERS = 42  # Ethernet, IPv4, UDP
 ELEMENT = 4
-SHORT, LONG = 266, 1034  # UDP payload of an in-network packet with 64 or 256 values
+SHORT, LONG = 270, 1038  # UDP payload of an in-network packet with 64 or 256 values
 BLOCK = 256
 STREAM_HEADER, PAYLOAD = 22, 1024
 PIECE = 4096  # elements

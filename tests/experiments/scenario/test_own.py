@@ -98,7 +98,7 @@ def test_a_parameter_a_key_and_a_counter_of_another_size_are_told(tmp_path: Path
         "action forward(mac: 48 bits, port: 9 bits) in table ingress.forwarding.ipv4_lpm, for routes; "
         "its parameters are (mac: 48 bits, port: 8 bits)"
     )
-    assert drops == "counter ingress.drops with 18 cells, for results; it has 3"
+    assert drops == "counter ingress.drops with 19 cells, for results; it has 3"
 
 
 def test_a_program_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:

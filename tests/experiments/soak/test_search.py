@@ -43,6 +43,24 @@ def test_every_rule_is_met_on_the_way(switch: Engine) -> None:
     assert world.drops() == {"OLD_CHUNK", "DUPLICATE", "STALE_RESULT"}
 
 
+# -- workers that make different calls
+
+
+@pytest.mark.parametrize("racks", [(2,), (1, 1), (2, 1)])
+@pytest.mark.parametrize("may", [{}, {"registers_lost": True}])
+def test_calls_that_differ_are_never_summed(
+    switch: Engine, racks: tuple[int, ...], may: dict[str, bool]
+) -> None:
+    world = World(Model(racks, (Grant(chunks=2),), ahead=1, **may), switch)
+    assert not any(world.finished(state) for state in explore(world))
+    assert "MISMATCH" in world.drops()
+
+
+def test_they_are_where_the_switch_does_not_tell_them_apart(mutant: Callable[[str], Engine]) -> None:
+    with pytest.raises(WrongSumError):
+        explore(World(Model((2,), (Grant(chunks=2),), ahead=1), mutant("calls not told apart")))
+
+
 # -- lost registers
 
 
