@@ -48,6 +48,7 @@ EXEMPT = {
             "make test-fast",
             "make test-long",
             "make test-torch",
+            "make test-bmv2",
         ],
         _SETS_UP,
     ),
