@@ -15,8 +15,10 @@ from experiments.results.checking import (
     compressed_sum_bound,
     durations,
     float32_sum_bound,
+    quantized_sum_bound,
 )
 from experiments.results.recording import Recording, Vector
+from tests.workers.faulty_network import Network
 from workers.values.compression import Compressor, Rounded, TopK, sum_of
 
 
@@ -71,6 +73,20 @@ def test_what_compression_changes_is_promised_and_no_more(compressor: Compressor
     found = sum_of(compressor, packed, len(inputs), inputs.shape[1])
     error = np.abs(found - inputs.astype(np.float64).sum(axis=0))
     assert (error <= compressed_sum_bound(list(inputs), compressor)).all()
+
+
+def test_the_bound_of_later_calls_includes_scaling_after_earlier_ones() -> None:
+    """Where exponents were expected, results may be off by more than the exponents of their own inputs allow."""
+    random = np.random.default_rng(1)
+    beyond = 0
+    for _ in range(20):
+        network = Network([2], window=4)
+        for exponent in random.integers(-2, 3, 4):
+            inputs = [(random.uniform(-1, 1, 200) * 2.0**exponent).astype(np.float32) for _ in "12"]
+            error = np.abs(network.all_reduce(inputs)[0] - sum(x.astype(np.float64) for x in inputs))
+            assert (error <= quantized_sum_bound(inputs, values=64, window=4)).all()
+            beyond += int(np.count_nonzero(error > quantized_sum_bound(inputs, values=64)))
+    assert beyond
 
 
 def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result(tmp_path: Path) -> None:
