@@ -9,7 +9,7 @@ from typing import NoReturn
 from topologies.live.patience import setting
 
 SECONDS = 1.0 * setting()
-UPDATE_64 = struct.Struct(">BBIHbb64i")
+UPDATE_64 = struct.Struct(">BBIHbBI64i")
 PORT = 0xBEE0
 
 
@@ -66,9 +66,9 @@ def contribute(address: str, gateway: str, lease: str, chunk: str, rank: str) ->
     worker.connect((gateway, PORT))
     worker.settimeout(SECONDS)
     values = [(int(rank) + 1) * (i - 32) for i in range(64)]
-    worker.send(UPDATE_64.pack(0x01, int(lease), int(chunk), 0, int(rank), 0, *values))
+    worker.send(UPDATE_64.pack(0x01, int(lease), int(chunk), 0, int(rank), 0, 0, *values))
     try:
-        kind, of_lease, of_chunk, _, exponent, _, *sums = UPDATE_64.unpack(worker.recv(2000))
+        kind, of_lease, of_chunk, _, exponent, _, _, *sums = UPDATE_64.unpack(worker.recv(2000))
     except TimeoutError:
         print("nothing")
         return

@@ -20,7 +20,7 @@ from topologies.model import Topology
 from topologies.shapes import leaf_spine
 
 LEASE = 1
-SWITCHML = 10  # bytes: SwitchML header, exponents
+SWITCHML = 14  # bytes: SwitchML header, exponents, call
 _RCVBUFFORCE = 33  # SOL_SOCKET's SO_RCVBUFFORCE
 PLAIN_WINDOW, PLAIN_BURST = 256, 16
 SUPER_BURST = 2

@@ -23,7 +23,7 @@
 #define NETWORK 14   /* offset of the IPv4 header */
 #define TRANSPORT 34 /* of the UDP header */
 #define PAYLOAD 42
-#define SWITCHML 10  /* bytes in front of the values: SwitchML header, exponents */
+#define SWITCHML 14  /* bytes in front of the values: SwitchML header, exponents, call */
 
 #ifndef PACKET_IGNORE_OUTGOING
 #define PACKET_IGNORE_OUTGOING 23
