@@ -95,21 +95,19 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
     from experiments.soak.live import soak_live
 
     def show(so_far: LiveSoak, outcome: Outcome) -> None:
-        typer.echo(f"seed {outcome.fault.seed}: {outcome}")
+        say(f"seed {outcome.fault.seed}: {outcome}")
         for violation in outcome.violations:
-            typer.echo(f"  {violation}", err=True)
+            say(f"  {violation}", err=True)
         if outcome.violations:
-            typer.echo(f"  it said:\n{outcome.said}", err=True)
-            typer.echo(f"  again: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
+            say(f"  it said:\n{outcome.said}", err=True)
+            say(f"  again: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
         so_far.write(results)
 
     with failing("soak", KeyboardInterrupt):
         done = soak_live(first_seed, seeds, FANIN, show)
     if done.failures:
         raise typer.Exit(1)
-    typer.echo(
-        f"Nothing wrong; no command took longer than {done.longest:.0f} s to end. {results}/summary.json"
-    )
+    say(f"Nothing wrong; no command took longer than {done.longest:.0f} s to end. {results}/summary.json")
 
 
 def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:

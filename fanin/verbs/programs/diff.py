@@ -38,7 +38,7 @@ def diff(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
-    most: Annotated[
+    shown: Annotated[
         int, typer.Option("--show", min=0, help="how many differences of a pair are printed")
     ] = 10,
 ) -> None:
@@ -79,7 +79,7 @@ def diff(
     verdicts = []
     for verdict in compare(compiled, held, sent):
         verdicts.append(verdict)
-        show(verdict, most)
+        show(verdict, shown)
     failed = [v for v in verdicts if v.cannot and not isinstance(v.cannot, ToolMissingError)]
     if failed or any(verdict.differences for verdict in verdicts):
         raise typer.Exit(1)

@@ -12,7 +12,7 @@ from experiments.scenario.settings import Settings
 from experiments.virtual.point import run_virtual
 from p4switch.engine.engine import Engine
 
-RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s", "uplink_rate": "20 Gb/s"}
+RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s", "uplink_rate": "15 Gb/s"}
 TRAFFIC = {"pattern": "permutation", "size": "1 MB"}
 
 

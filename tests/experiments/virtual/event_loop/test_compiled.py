@@ -184,8 +184,9 @@ def test_workers_in_c_have_the_same_history(switch: Engine, monkeypatch: pytest.
             in_python(context)
             _, theirs = run(spec, inputs, stalls)
         assert ours == theirs, spec
-        in_all += cluster.network.wakes
-        in_c += cluster.network.wakes - woken["python"]
+        if not cluster.checksums:  # Python makes those
+            in_all += cluster.network.wakes
+            in_c += cluster.network.wakes - woken["python"]
         again += sum(station.worker.statistics.retransmissions for station in cluster.stations)
     assert in_c > in_all / 2
     assert again
