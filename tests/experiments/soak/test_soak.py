@@ -301,7 +301,7 @@ WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it 
     Trusting: 149,
     Hasty: 15,
     AnyLease: 31,
-    Credulous: 140,
+    Credulous: 104,
     Heedless: 1,
     Unnumbered: 47,
     Unsigned: 15,
