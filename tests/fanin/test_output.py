@@ -28,7 +28,9 @@ def test_messages_are_cleaned(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_tables_are_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     written = StringIO()
-    monkeypatch.setattr(wide, "file", written)
+    monkeypatch.setattr(
+        wide, "_file", written
+    )  # not `file`: that would be restored to what it is for this test
     table = Table(HOSTILE)
     table.add_row(HOSTILE)
     wide.print(table, HOSTILE, markup=False)
