@@ -67,12 +67,12 @@ def _(found, mo):
     row = found.rows[0]
     packets = ceil(row["size"] / 1024)
     round_trip = row["median_seconds"] / (1 + ceil(packets / row["window"]))
-    packet_seconds = 8 * 1100 / row["rate"]
+    packet_seconds = 8 * 1104 / row["rate"]
     enough = ceil(round_trip / packet_seconds)
     mo.md(
         f"- {packets:,} packets in windows of {row['window']}, and one more for exponents: a round trip takes about "
         f"**{1e6 * round_trip:.1f} µs**.\n"
-        f"- A packet of about 1,100 bytes is on such a link for {1e6 * packet_seconds:.3f} µs.\n"
+        f"- A packet of 1,104 bytes is on such a link for {1e6 * packet_seconds:.3f} µs.\n"
         f"- So **{enough:,} slots** are enough, and a switch of 1,024 has room for {1024 // enough} such jobs."
     )
     return (enough,)

@@ -148,7 +148,7 @@ def test_between_hosts_losses_cost_as_much(
 
 
 def test_a_timeout_stays_doubled_until_a_packet_sent_once_is_answered(switch: Engine) -> None:
-    """Two workers, 5 % loss, timeouts of 1 ms: runs of four and more timeouts are three times as frequent as if each
+    """Two workers, 5 % loss, timeouts of 1 ms: runs of six and more timeouts are three times as frequent as if each
     answer ended the back-off (RFC 6298, section 5.7, after Karn).
     """
     case = Case("in-network", 1, 2, 256, loss=0.05, rto=1000)

@@ -70,8 +70,8 @@ def test_virtual_time_is_that_of_the_closed_form(switch: Engine) -> None:
     window = settings.window
     assert window is not None
     assert measured.packets_per_worker == 2 * (window + BLOCKS + 2)
-    assert measured.wire_bytes_per_worker == 2 * ((window + 1) * 308 + (BLOCKS + 1) * 1076)
-    bytes_alone = 8 * (window * 308 + BLOCKS * 1076) / RATE
+    assert measured.wire_bytes_per_worker == 2 * ((window + 1) * 312 + (BLOCKS + 1) * 1080)
+    bytes_alone = 8 * (window * 312 + BLOCKS * 1080) / RATE
     assert bytes_alone < measured.median < 1.05 * bytes_alone
 
 

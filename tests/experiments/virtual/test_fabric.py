@@ -22,7 +22,7 @@ from workers.host_based.transport import PAYLOAD
 pytestmark = pytest.mark.slow
 
 GIGABIT = 10**9
-PACKET_BITS = 8 * 1100  # of 256 values, with all headers and the gap on the wire
+PACKET_BITS = 8 * 1104  # of 256 values, with all headers and the gap on the wire
 PEER_PACKET = 1112  # bytes of a packet between hosts, the same way
 HOST_BASED: list[HostBasedAlgorithm] = [
     "ring",
