@@ -98,7 +98,9 @@ class Reducer:
             config = TcpConfig(
                 self._place.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
             )
-            self._connected = TcpRing(config, self._check_others, self._check_others)
+            self._connected = TcpRing(
+                config, self._check_others, self._check_others, lambda: self._place.calls.count
+            )
         return self._connected
 
     def _check_others(self) -> None:

@@ -8,8 +8,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,9 @@ from workers.host_based.schedules import (
 # Sent once on each connection by the higher rank: magic, rank, number of workers.
 _HELLO = struct.Struct("!4sII")
 _MAGIC = b"sum1"
-# Sent before each collective's data: its number, a check sum of what it is for, and bytes, so that workers who disagree
-# find out.
-_HEADER = struct.Struct("!IIQ")
+# Sent before each collective's data, so that bytes of one call are never taken for those of another: the number of the
+# call, and a digest of the operation, its arguments, the type and the elements. With 16 bytes no two meet by luck.
+_HEADER = struct.Struct("!Q16s")
 
 _PIECE = 256 << 10  # bytes a piece: as much is received at once
 _RETRY = 0.05  # seconds between attempts to connect
@@ -73,6 +73,9 @@ class TcpGroup(Closing):
 
     watch: called again and again until all are connected; what it raises ends that. meanwhile: called while an
     all-reduce waits for others, after each quarter of a second in which no byte moved; what it raises ends that.
+    number: Returns the number of the call that the worker is in, the same at all workers. A call that is refused has to
+    take a number, too, or what follows it would be added to what it was to be added to. By default the collectives
+    carried out here are counted.
 
     Raises:
         CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
@@ -83,11 +86,13 @@ class TcpGroup(Closing):
         config: TcpConfig,
         watch: Callable[[], object] = lambda: None,
         meanwhile: Callable[[], object] = lambda: None,
+        number: Callable[[], int] | None = None,
     ) -> None:
         self.config = config
         self._watch = watch
         self._meanwhile = meanwhile
         self._statistics = Statistics()
+        self._number = number or (lambda: self._statistics.all_reduces + 1)
         self._workers = len(config.addresses)
         self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
         # A piece each: several sources may be in the middle of one.
@@ -208,8 +213,8 @@ class TcpGroup(Closing):
         call: str,
         sockets: dict[int, socket.socket],
     ) -> None:
-        number = self._statistics.all_reduces % (1 << 32)
-        header = _HEADER.pack(number, crc32(call.encode()), result.nbytes)
+        signature = f"{result.size} {result.dtype.str} {combine.__name__} {call}"
+        header = _HEADER.pack(self._number(), blake2b(signature.encode(), digest_size=16).digest())
         progress = Progress(steps)
         outgoing = {peer: _Outgoing(sockets[peer], header, result) for peer in self._destinations}
         incoming = [
@@ -397,6 +402,7 @@ class _Incoming:
         self.connection = connection
         self.received = 0
         self._header = header
+        self._received_header = b""
         self._progress = progress
         self._result = result
         self._element = result.itemsize
@@ -434,9 +440,14 @@ class _Incoming:
 
     def _check_header(self) -> int:
         data = self.connection.recv(len(self._header) - self.received)
-        if data != self._header[self.received : self.received + len(data)]:
+        self._received_header += data
+        if len(self._received_header) == len(self._header) and self._received_header != self._header:
+            theirs, _ = _HEADER.unpack(self._received_header)
+            ours, _ = _HEADER.unpack(self._header)
             raise _OutOfStepError(
-                f"rank {self.peer} has an array of another size, or calls for something else"
+                f"rank {self.peer} is in call {theirs:,}, and this rank in call {ours:,}"
+                if theirs != ours
+                else f"rank {self.peer} has an array of another size, or calls for something else"
             )
         return len(data)
 

@@ -3,7 +3,7 @@
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -20,6 +20,9 @@ from workers.host_based.summation import error_bound, float32_sum
 from workers.host_based.tcp import TcpAllReduce, TcpConfig, TcpRing
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+
+# What a rank sees whose peer has found out first.
+HUNG_UP = r"closed the connection|reset|Broken"
 
 T = TypeVar("T")
 
@@ -99,7 +102,7 @@ def test_each_rank_sends_and_receives_2_times_n_minus_1_over_n_of_the_array() ->
         ring.all_reduce(np.zeros(4000, np.float32))
         return ring.statistics.all_reduces, ring.statistics.bytes_sent, ring.statistics.bytes_received
 
-    header = 16
+    header = 24
     assert on_every_rank(4, bytes_of) == [(1, 24000 + header, 24000 + header)] * 4
 
 
@@ -160,11 +163,14 @@ def test_a_rank_outside_the_addresses_is_refused() -> None:
         TcpConfig(1, (("127.0.0.1", 1),))
 
 
-def on_a_ring(count: int, do: Callable[[TcpRing], T]) -> list[T]:
+def on_a_ring(
+    count: int, do: Callable[[TcpRing], T], numbers: Sequence[Callable[[], int]] | None = None
+) -> list[T]:
     addresses = free_tcp_addresses(count)
 
     def run(rank: int) -> T:
-        with TcpRing(TcpConfig(rank, addresses, connect_timeout=20.0, give_up=20.0)) as ring:
+        config = TcpConfig(rank, addresses, connect_timeout=20.0, give_up=20.0)
+        with TcpRing(config, number=numbers[rank] if numbers else None) as ring:
             return do(ring)
 
     with ThreadPoolExecutor(count) as pool:
@@ -209,10 +215,34 @@ def test_a_ring_takes_arrays_larger_than_all_socket_buffers() -> None:
 
 def test_calls_for_different_things_are_told_apart() -> None:
     def do(ring: TcpRing) -> None:
-        with pytest.raises(
-            CollectiveError, match=r"calls for something else|closed the connection|reset|Broken"
-        ):
+        with pytest.raises(CollectiveError, match=rf"calls for something else|{HUNG_UP}"):
             ring.all_reduce(np.ones(10), np.add, f"sum {ring.config.rank}")
+
+    on_a_ring(2, do)
+
+
+def test_bytes_of_another_call_are_not_taken_for_those_of_this_one() -> None:
+    def do(ring: TcpRing) -> None:
+        with pytest.raises(
+            CollectiveError, match=rf"rank . is in call \d, and this rank in call \d|{HUNG_UP}"
+        ):
+            ring.all_reduce(np.ones(10), np.add, "sum")
+
+    on_a_ring(2, do, [lambda: 3, lambda: 4])
+
+
+@pytest.mark.parametrize("difference", ["type", "elements", "operation"])
+def test_calls_of_as_many_bytes_are_told_apart(difference: str) -> None:
+    def do(ring: TcpRing) -> None:
+        other = ring.config.rank == 1
+        array: NDArray[np.generic] = np.ones(10, np.float64)
+        if other and difference == "type":
+            array = np.ones(10, np.int64)
+        if other and difference == "elements":
+            array = np.ones(20, np.float32)
+        combine = np.maximum if other and difference == "operation" else np.add
+        with pytest.raises(CollectiveError, match=rf"calls for something else|{HUNG_UP}"):
+            ring.all_reduce(array, combine, "sum")
 
     on_a_ring(2, do)
 
@@ -225,5 +255,5 @@ def test_each_half_of_a_ring_moves_n_minus_1_over_n_of_the_array() -> None:
         ring.all_gather(array, "gather")
         return [half, ring.statistics.bytes_sent]
 
-    header = 16
+    header = 24
     assert on_a_ring(4, do) == [[6000 + header, 12000 + 2 * header]] * 4

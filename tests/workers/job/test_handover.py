@@ -18,6 +18,7 @@ from tests.workers.loopback import SWITCH, WINDOW, everywhere, free_address, fre
 from workers.collective import CollectiveError
 from workers.communicator import Communicator, NonFinite
 from workers.engines.buffers import Buffers
+from workers.job.calls import Calls
 from workers.job.handover import LeaseLostError
 from workers.job.membership import Member, Outsider
 from workers.lease import Lease
@@ -143,6 +144,23 @@ def test_all_other_operations_go_on_too() -> None:
             return [each.tolist() for each in (sent, exact, half, nothing, comm.reduce_scatter(np.ones(3)))]
 
         assert everywhere(comms, do) == [[[1, 300], [6, 6 * 2**40, -30], [1, 1, 1], [], [3]]] * N
+
+
+def test_a_call_that_is_refused_shifts_no_sum_by_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if nothing ends the calls after it."""
+    monkeypatch.setattr(Calls, "abort", lambda *_: None)
+    with job(range(N)) as (comms, service):
+        service.revoke()
+        everywhere(comms, lambda comm: comm.allreduce(numbers(comm.rank, 0)))
+
+        def do(comm: Communicator) -> None:
+            if comm.rank == 1:
+                with pytest.raises(ValueError, match="nan"):
+                    comm.allreduce(np.full(5000, np.nan, np.float32))
+            with pytest.raises(CollectiveError):
+                comm.allreduce(numbers(comm.rank, 1))
+
+        everywhere(comms, do)
 
 
 def test_while_a_worker_has_not_begun_the_call_is_done_again_from_what_was_given() -> None:
