@@ -79,12 +79,26 @@ class WorkerUse:
     computing_seconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSample:
+    """The bytes on the wire in the queue of the link from `near` to `far`, `seconds` after the run began."""
+
+    near: str
+    far: str
+    seconds: float
+    bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one run: all links that carried something or dropped it, and all workers, by rank."""
+    """Of one run: all links that carried something or dropped it, all workers, by rank, and samples of queues.
+
+    Diagnosis needs no samples: from_columns() and read_usage() leave them out.
+    """
 
     links: tuple[LinkUse, ...]
     workers: tuple[WorkerUse, ...]
+    queues: tuple[QueueSample, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -96,6 +110,7 @@ class Usage:
         return {
             "links": [asdict(link) for link in self.links],
             "workers": [asdict(worker) for worker in self.workers],
+            "queues": [asdict(sample) for sample in self.queues],
         }
 
     @classmethod
@@ -122,9 +137,9 @@ def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:
 
 
 def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) -> None:
-    """The usage of points, by their keys, as two tables; nothing is left there of earlier ones."""
-    for part, name in (("links", LINKS), ("workers", WORKERS)):
-        rows = [{"key": key, **row} for key, usage in found.items() for row in usage[part]]
+    """Write the usage of points, by their keys, as tables; nothing is left there of earlier ones."""
+    for part, name in (("links", LINKS), ("workers", WORKERS), ("queues", QUEUES)):
+        rows = [{"key": key, **row} for key, usage in found.items() for row in usage.get(part, ())]
         (folder / name).unlink(missing_ok=True)
         if rows:
             parquet.write_table(pa.Table.from_pylist(rows), folder / name)

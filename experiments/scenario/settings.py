@@ -44,7 +44,7 @@ FILES = ("program", "controller", "worker")  # keys whose values are files that 
 # Of Settings; those of its links: VIRTUAL_ONLY.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism", "trees"),
+    *("priority", "faults", "min_workers", "parallelism", "trees", "queue_samples"),
 )
 
 # What a table parallelism says in its own way, or is not for a model that is cut.
@@ -121,6 +121,10 @@ class Settings(Table):
     ] = True
     recovery: Recovery = Recovery()
     coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
+    queue_samples: Annotated[
+        Annotated[Seconds, Field(gt=0)] | None,
+        Field(description="interval at which queue depths are sampled into queues.parquet, virtual"),
+    ] = None
     lateness: Annotated[
         Seconds,
         Field(

@@ -34,7 +34,7 @@ from experiments.virtual.hosts.stations import PeerPort, WorkerStation
 from experiments.virtual.hosts.steps import computing_figures
 from experiments.virtual.job_spec import JobSpec
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from experiments.virtual.usage import LinkMeter
+from experiments.virtual.usage import LinkMeter, QueueSampler
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Operation, Transport
@@ -72,6 +72,7 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
         )
         model = _Model(settings, parallelism, fabric)
         meter = LinkMeter(fabric, settings.priority)
+        sampler = QueueSampler(fabric.network, settings.queue_samples)
         if not fabric.network.run(model.all_finished, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
@@ -102,7 +103,7 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
         recovery=recovery(settings),
         congestion_window=mean_window(model.congestion_windows()),
         wait_seconds=float(seconds.mean() - model.computing.mean()),
-        usage=Usage(meter.end_phase("job"), tuple(workers)),
+        usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
         workers_left=len(workers),
         **worker_figures(settings, fabric),
         **network_figures(fabric),

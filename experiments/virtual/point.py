@@ -27,7 +27,7 @@ from experiments.virtual.other_job import beside
 from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from experiments.virtual.parallelism import run_parallel
 from experiments.virtual.traffic import Request, completed, requests
-from experiments.virtual.usage import LinkMeter, workers_of
+from experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from p4switch.engine.engine import Engine
 from topologies.virtual import HostModel
 from workers.collective import Algorithm, Statistics, Transport
@@ -73,6 +73,7 @@ def run_virtual(
         jobs += [JobUnderFaults(other.job, None)] if other else []
         faults = Faults(settings.faults, jobs, cluster)
         meter = LinkMeter(cluster, settings.priority)
+        sampler = QueueSampler(cluster.network, settings.queue_samples)
         if not faults.run(cluster.run, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
         links = meter.end_phase("job")
@@ -114,7 +115,7 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
-        usage=Usage(links, tuple(workers_of(cluster))),
+        usage=Usage(links, tuple(workers_of(cluster)), sampler.samples),
         traffic=_times_of(settings, wanted, flows) if flows else None,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),

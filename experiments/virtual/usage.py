@@ -8,9 +8,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.results.usage import LinkUse, Phase, WorkerUse
+from experiments.results.usage import LinkUse, Phase, QueueSample, WorkerUse
 from experiments.virtual.fabric import Cluster, Fabric
+from experiments.virtual.outcome import UnfinishedError
 from topologies.virtual import SECOND
+from topologies.virtual.network import VirtualNetwork
 
 _COUNTS = (
     *("packets", "bytes", "busy", "waited", "queue_drops", "marks", "lost"),
@@ -30,6 +32,50 @@ def workers_of(cluster: Cluster) -> list[WorkerUse]:
         )
         for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True)
     ]
+
+
+MOST_SAMPLES = 200_000  # of one run
+
+
+class QueueSampler:
+    """Samples the queues of a network's links while it runs, at multiples of an interval.
+
+    A sample that is due within a window is taken at the window's end, where depths are known.
+    """
+
+    def __init__(self, network: VirtualNetwork, interval: float | None) -> None:
+        """Begin to sample every `interval` seconds. None: never."""
+        self._network = network
+        self._found: list[QueueSample] = []
+        if interval is not None:
+            self._interval = max(round(interval * SECOND), 1)
+            self._due = 0
+            network.before_window = self._sample
+
+    @property
+    def samples(self) -> tuple[QueueSample, ...]:
+        """Those of queues that were not empty, in the order of time."""
+        return tuple(self._found)
+
+    def _sample(self, until: int) -> None:
+        """Take the samples that are due by `until` (picoseconds), before which nothing more happens."""
+        network = self._network
+        while self._due <= until:
+            time = max(self._due, network.now)
+            depths = network.links.queue_depths(time)
+            filled = depths.nonzero()[0].tolist()
+            for link in filled:
+                near, far = network.link_ends[link]
+                self._found.append(
+                    QueueSample(near=near, far=far, seconds=time / SECOND, bytes=int(depths[link]))
+                )
+            if len(self._found) > MOST_SAMPLES:
+                raise UnfinishedError(
+                    f"queue_samples: more than {MOST_SAMPLES:,} samples after {time / SECOND:g} s of virtual time; "
+                    "set a longer interval"
+                )
+            # Queues that are empty now stay so until the window begins.
+            self._due = ((time if filled else until) // self._interval + 1) * self._interval
 
 
 class LinkMeter:

@@ -150,6 +150,7 @@ class VirtualNetwork:
         self._look_at = _LOOK
         self.no_link = 0
         self.wakes = 0  # of hosts, so far
+        self.before_window: Callable[[int], None] | None = None  # called with its begin (picoseconds)
         self._open()
 
     def _open(self) -> None:
@@ -204,6 +205,8 @@ class VirtualNetwork:
             if begin >= end:
                 self._look_for_deadlock()
                 return False
+            if self.before_window:
+                self.before_window(begin)
             self._run_window(begin)
             if self.now >= self._look_at:
                 self._look_for_deadlock()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from experiments.results.usage import LinkUse, WorkerUse
+from experiments.results.usage import LinkUse, QueueSample, WorkerUse
 from experiments.scenario.settings import Settings, table_in
 from topologies.link import ETHERNET_OVERHEAD
 from workers.wire import packet_dtype
@@ -18,7 +18,10 @@ from workers.wire import packet_dtype
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-@pytest.mark.parametrize(("kind", "file"), [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet")])
+@pytest.mark.parametrize(
+    ("kind", "file"),
+    [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet"), (QueueSample, "queues.parquet")],
+)
 def test_every_column_has_a_row_with_its_unit(kind: type, file: str) -> None:
     _, _, rest = (DOCS / "scenarios.md").read_text().partition(f"| column of `{file}` | unit |")
     rows = [line.split("|") for line in rest.partition("\n\n")[0].splitlines()[2:]]

@@ -1,0 +1,78 @@
+"""Queue depths over time: within what links count of their queues, and without an effect on the run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from experiments.scenario.settings import Settings
+from experiments.virtual import usage
+from experiments.virtual.outcome import UnfinishedError
+from experiments.virtual.point import run_virtual
+from p4switch.engine.engine import Engine
+
+INCAST = {
+    "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},
+    "algorithm": "parameter-server",
+    "shards": 1,
+    "size": "1 MB",
+    "window": 64,
+}
+
+
+def _point(**changes: Any) -> Settings:
+    return Settings.model_validate(INCAST | changes).settled
+
+
+@pytest.mark.parametrize("changes", [{}, {"priority": 1}])
+def test_samples_keep_what_links_count(switch: Engine, changes: dict[str, Any]) -> None:
+    interval = 2e-6
+    found = run_virtual(_point(queue_samples=interval, **changes), switch).usage
+    assert found is not None
+    areas: dict[tuple[str, str], float] = defaultdict(float)
+    longest: dict[tuple[str, str], int] = defaultdict(int)
+    for sample in found.queues:
+        link = sample.near, sample.far
+        areas[link] += sample.bytes * interval
+        longest[link] = max(longest[link], sample.bytes)
+    assert max(longest.values()) > 0
+    for link in found.links:
+        assert link.mean_queue is not None
+        assert link.longest_queue is not None
+        assert link.seconds is not None
+        name = link.near, link.far
+        assert longest[name] <= link.longest_queue
+        whole = link.mean_queue * link.seconds
+        assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * interval)
+
+
+def test_sampling_changes_nothing_else(switch: Engine) -> None:
+    without, sampled = (run_virtual(_point(queue_samples=one), switch) for one in (None, "2 us"))
+    assert without.usage is not None
+    assert sampled.usage is not None
+    assert not without.usage.queues
+    assert without.seconds == sampled.seconds
+    assert without.packet_hops == sampled.packet_hops
+    assert (without.usage.links, without.usage.workers) == (sampled.usage.links, sampled.usage.workers)
+
+
+def test_too_many_samples_are_refused(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(usage, "MOST_SAMPLES", 10)
+    with pytest.raises(
+        UnfinishedError, match=r"queue_samples: more than 10 samples .* set a longer interval"
+    ):
+        run_virtual(_point(queue_samples="1 us"), switch)
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"world": "live", "queue_samples": "1 us"}, "queue_samples: is virtual only"),
+        ({"queue_samples": 0}, "greater than 0"),
+    ],
+)
+def test_settings_that_have_no_samples_are_refused(changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        _point(**changes)
