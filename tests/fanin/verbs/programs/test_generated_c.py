@@ -72,7 +72,7 @@ WORKERS = Entries([worker(1), worker(2)], {5: [(1, 1), (2, 2)]})
 def update(member: int) -> tuple[int, bytes]:
     """64 values of a worker: 0, 1, … of the first, each 1000 of the second."""
     values = [value if member == 1 else 1000 for value in range(64)]
-    header = bytes([1, 3, 0, 0, 0, 7, 0, 0, 1, 2])
+    header = bytes([1, 3, 0, 0, 0, 7, 0, 0, 1, 0, 0, 0, 0, 5])
     addresses = IP(src=f"10.1.0.{member}", dst="10.1.0.254") / UDP(sport=48864, dport=48864, chksum=0)
     payload = header + b"".join(value.to_bytes(4, "big") for value in values)
     return member, bytes(Ether(dst="02:00:00:00:00:01") / addresses / payload)
