@@ -169,7 +169,7 @@ def test_while_a_worker_has_not_begun_the_call_is_done_again_from_what_was_given
         given = [numbers(rank, 0) for rank in range(N)]
         early = [pool.submit(comm.allreduce, x, out=x) for comm, x in zip(comms[:2], given[:2], strict=True)]
         service.revoke()
-        # The switch goes on here. A worker that it gives the sum first has no next call, in which it would hear of this.
+        # The switch goes on here. Who got the sum first would have no next call in which to hear of this.
         while len(service.said) < len(early):
             os.sched_yield()
         assert not any(each.done() for each in early)
