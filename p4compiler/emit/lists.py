@@ -96,7 +96,8 @@ def field_lists(
             continue
         index = call.arguments[-1]
         name = f"field_list{index.value}" if call.name != "clone" and isinstance(index, ir.Constant) else ""
-        if name and name not in by_name:
+        # In a program without lists, 0 is the usual way to preserve nothing: the call needs some number.
+        if name and name not in by_name and (by_name or name != "field_list0"):
             assert isinstance(index, ir.Constant)
             message = f"no metadata field is marked @field_list({index.value}): nothing is preserved"
             hint = f"write @field_list({index.value}) before the fields to preserve"

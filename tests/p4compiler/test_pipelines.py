@@ -417,6 +417,13 @@ def test_a_list_that_no_field_is_marked_for_is_a_warning(build: Build) -> None:
     assert warning.message == "no metadata field is marked @field_list(3): nothing is preserved"
 
 
+def test_a_program_without_lists_preserves_nothing_by_the_number_0(build: Build) -> None:
+    apply = "clone_preserving_field_list(CloneType.I2E, 5, {});"
+    assert not build(metadata="bit<8> z;", apply=apply.format(0)).warnings
+    assert build(metadata="bit<8> z;", apply=apply.format(1)).warnings
+    assert build(metadata="@field_list(1) bit<8> z;", apply=apply.format(0)).warnings
+
+
 def test_field_lists_come_from_annotations(build: Build) -> None:
     compiled = build(
         metadata="@field_list(1, 2) bit<16> x; @field_list(2) bit<8> y; bool flag;",

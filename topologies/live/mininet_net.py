@@ -154,10 +154,11 @@ class MininetNetwork:
         Raises:
             NetworkError: One has died; of a switch, with the end of its log.
         """
-        for switch in self._switches:
-            switch.check()
+        # Hosts first: with one its link goes, and with that perhaps its switch.
         for host in self._mininet.hosts:
             mininet_api.check_shell(host)
+        for switch in self._switches:
+            switch.check()
 
     def lost_hosts(self) -> dict[str, str]:
         """Return the hosts on which nothing can be started any more, and why."""

@@ -291,8 +291,9 @@ def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: b
         for worker in (h1, h3):
             await worker.end()
         await grants.until(lambda: not grants.open_jobs)
-        h1, h3 = await connect("h1"), await connect("h3")
-        assert await until(h3, "waiting_for") == ["h2"]
+        h1 = await connect("h1")
+        assert await until(h1, "waiting_for") == ["h2", "h3"]
+        assert await until(await connect("h3"), "waiting_for") == ["h2"]
 
     either(check)
 
