@@ -1,4 +1,4 @@
-"""Who besides this user could replace a file: what keeps files in a folder that others share has to know."""
+"""Checks whether another user could replace a file in a shared folder."""
 
 from __future__ import annotations
 

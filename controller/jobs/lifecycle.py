@@ -157,7 +157,7 @@ class _Job:
         return self.request.min_workers is not None and all(member.meeting for member in self.members)
 
     def callers(self, member: Member) -> dict[str, list[Member]]:
-        """Who waits in the call of the number that this member waits in, by what they call."""
+        """Return the members that wait in the same call as this one, by what they call."""
         found: dict[str, list[Member]] = {}
         for each in self.there():
             if each.call[0] == member.call[0]:
@@ -238,7 +238,7 @@ class Jobs:
         return [job for job in self._present if member in job.members]
 
     def _abort(self, job: _Job, why: str) -> None:
-        """All of its workers are told, the first time."""
+        """Tell all of its workers, the first time."""
         if not job.aborted:
             job.aborted = why
             job.log(logging.WARNING, why)

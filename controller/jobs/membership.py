@@ -352,7 +352,7 @@ def _one_line(text: str) -> str:
 
 
 def _quoted(said: object) -> str:
-    """What a worker has said, short enough for an error, and without anything that could act on a terminal."""
+    """Return what a worker has sent, short enough for an error, and without anything that could act on a terminal."""
     return json.dumps(said)[:200]
 
 

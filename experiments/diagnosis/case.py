@@ -47,7 +47,7 @@ class Case:
 
     @cached_property
     def links(self) -> dict[Direction, LinkUse]:
-        """Those that were used, as they were until the job's last sum."""
+        """Return the links that were used, as they were until the job's last sum."""
         return {(link.near, link.far): link for link in self.usage.links if link.phase == "job"}
 
     @cached_property

@@ -82,7 +82,7 @@ async def run(
 
     Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
     started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
-    raises. `report` is told which rank ended how, `absent` the host of one without which the others go on. A signal's
+    raises. `report` receives which rank ended how, `absent` the host of one without which the others go on. A signal's
     number plus 128 is the exit status of what it has killed.
     """
     time_slices.shorten()  # as all processes of the network have them, which this one is not in

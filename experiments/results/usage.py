@@ -1,4 +1,4 @@
-"""What each link and each worker did in a run, from counters and clocks alone.
+"""Counts of each link and each worker in a run, from counters and clocks alone.
 
 It is written to links.parquet, workers.parquet and, where queues were sampled, queues.parquet.
 """
@@ -91,7 +91,7 @@ class QueueSample:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Of one run: all links that carried something or dropped it, all workers, by rank, and samples of queues.
+    """The counts of one run: links that carried or dropped something, workers by rank, and samples of queues.
 
     Diagnosis needs no samples: from_columns() and read_usage() leave them out.
     """

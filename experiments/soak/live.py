@@ -98,7 +98,7 @@ _NEVER_SAID = ("Traceback", "Exception ignored", "Fatal Python error", "wrong su
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is done to which process, and when.
+    """A fault: the process, what is done to it, and when.
 
     Attributes:
         seed: What it was drawn from.
@@ -141,7 +141,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a command. seconds: from the fault to the end."""
+    """The end of a command. seconds: from the fault to the end."""
 
     fault: Fault
     victim: str
@@ -388,7 +388,7 @@ class _Run:
         return named
 
     def _described(self) -> str:
-        """What still runs, and how."""
+        """Return what still runs, and how."""
         return ", ".join(f"{name} ({_state(process)})" for process, name in self._named().items())
 
     def _descendants(self) -> Iterator[int]:
@@ -398,7 +398,7 @@ class _Run:
         yield from self._remnants()
 
     def _remnants(self) -> list[int]:
-        """Those beside the command itself. Those that have ended are collected."""
+        """Return the processes other than the command itself, and collect those that have ended."""
         children: dict[int, list[int]] = {}
         us = os.getpid()
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -419,7 +419,7 @@ class _Run:
 
 
 def _wrong(fault: Fault, victim: str, status: int, said: str) -> Iterator[str]:
-    """What must not have been said, and an exit status that does not say what happened."""
+    """Return what must not have been printed, and an exit status that does not say what happened."""
     # What ranks print is theirs; Python that is interrupted while it still imports says so in its own way.
     lines = [line for line in said.splitlines() if not line.startswith("[") or "wrong sum" in line]
     importing = fault.point == "started" and fault.number == signal.SIGINT
@@ -439,7 +439,7 @@ def _wrong(fault: Fault, victim: str, status: int, said: str) -> Iterator[str]:
 
 
 def _name(words: Sequence[str]) -> str:
-    """What a process is called, by its command line."""
+    """Return the name of a process, by its command line."""
     if words[-1].startswith("mininet:"):
         return f"shell {words[-1].partition(':')[2]}"
     for word, following in itertools.pairwise(words):
@@ -461,7 +461,7 @@ def _words(process: int) -> list[str]:
 
 
 def _state(process: int) -> str:
-    """What a process waits for, for a report."""
+    """Return what a process waits for, for a report."""
     with suppress(OSError):
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         return f"{process} {state} {Path(f'/proc/{process}/wchan').read_text()}"

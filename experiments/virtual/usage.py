@@ -54,7 +54,7 @@ class QueueSampler:
 
     @property
     def samples(self) -> tuple[QueueSample, ...]:
-        """Those of queues that were not empty, in the order of time."""
+        """Return the samples of queues that were not empty, in the order of time."""
         return tuple(self._found)
 
     def _sample(self, until: int) -> None:
@@ -131,7 +131,7 @@ class LinkMeter:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What has been counted by a time (picoseconds), by link."""
+    """The counts at a time (picoseconds), by link."""
 
     time: int
     counts: dict[str, NDArray[np.int64]]

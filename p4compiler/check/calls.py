@@ -199,7 +199,7 @@ class CallChecker:
         return call, types.substitute(signature.result, bindings)
 
     def _likely(self, parameter: types.Parameter) -> str:
-        """What is most likely meant for a parameter: the only variable of its type, if that is a declared one."""
+        """Return what is most likely meant for a parameter: the only variable of its declared type, or its name."""
         if not isinstance(parameter.type, types.Named):
             return parameter.name
         scope = self.scopes.current

@@ -335,7 +335,7 @@ class Piece:
 
 @dataclass
 class Plan:
-    """By peer, the pieces of the stream to it and of the one from it."""
+    """Return, by peer, the pieces of the stream to it and of the one from it."""
 
     sends: defaultdict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))
     receives: defaultdict[int, list[Piece]] = field(default_factory=lambda: defaultdict(list))
@@ -359,7 +359,7 @@ def cut(span: Span) -> list[Span]:
 
 
 def part(size: int, parts: int, first: int, last: int) -> Span:
-    """Of `parts` equal parts, those from `first` up to, but not including, `last`."""
+    """Return the part from `first` up to, but not including, `last` of `parts` equal parts."""
     return size * first // parts, size * last // parts
 
 
