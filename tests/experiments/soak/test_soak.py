@@ -301,7 +301,7 @@ WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it 
     TimerNeverRestarted: 41,
     Trusting: 149,
     Hasty: 15,
-    AnyLease: 31,
+    AnyLease: 154,
     Credulous: 104,
     Heedless: 1,
     Unnumbered: 47,
