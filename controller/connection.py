@@ -12,9 +12,9 @@ from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry, 
 from finsy.p4client import P4RpcStatus
 from finsy.proto import U128, p4r, p4r_grpc
 
-from controller.errors import ControllerError, SupersededError, UnavailableError
-from controller.network import Network, Server
-from controller.plan import MulticastGroup, SwitchPlan, TableEntry
+from fanin.controller.errors import ControllerError, SupersededError, UnavailableError
+from fanin.controller.network import Network, Server
+from fanin.controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
 

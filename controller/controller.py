@@ -9,15 +9,15 @@ from typing import Self, TypeVar
 
 from finsy.proto import p4i
 
-from controller.connection import ELECTION_ID, Connection, connections
-from controller.errors import ControllerError, SupersededError, UnavailableError
-from controller.jobs.ledger import GRANT, Identity, Ledger, UsedUpError
-from controller.network import Network
-from controller.plan import Plan, SwitchPlan
-from controller.planner import OURS, Planner
-from controller.schema import schema_of
-from controller.telemetry import SwitchCounts, read_counts
-from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
+from fanin.controller.connection import ELECTION_ID, Connection, connections
+from fanin.controller.errors import ControllerError, SupersededError, UnavailableError
+from fanin.controller.jobs.ledger import GRANT, Identity, Ledger, UsedUpError
+from fanin.controller.network import Network
+from fanin.controller.plan import Plan, SwitchPlan
+from fanin.controller.planner import OURS, Planner
+from fanin.controller.schema import schema_of
+from fanin.controller.telemetry import SwitchCounts, read_counts
+from fanin.controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""What the controller needs to know of a network; `topologies.model.Topology` is one."""
+"""What the controller needs to know of a network; `fanin.topologies.model.Topology` is one."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address

@@ -1,6 +1,6 @@
 """What a switch holds, in its program's names, for whoever only looks: reads need no primary controller.
 
-    python -m controller.observer HOST:PORT DEVICE_ID tables|counters|program
+    python -m fanin.controller.observer HOST:PORT DEVICE_ID tables|counters|program
 
 prints lines of JSON, for processes outside of the switch's network namespace: what the method of `Observer` gives.
 """
@@ -16,7 +16,7 @@ from typing import Any, Self
 import grpc
 from finsy.proto import p4i, p4r, p4r_grpc
 
-from controller.errors import ControllerError
+from fanin.controller.errors import ControllerError
 
 _SECONDS = 30.0  # for one answer
 _LONGEST_ANSWER = 1 << 28  # bytes: BMv2 tells all that is read in one message
@@ -221,7 +221,7 @@ def main(address: str, device_id: str, what: str) -> int:
             for found in asked[what]():
                 print(json.dumps(found))
     except ControllerError as error:
-        print(f"controller.observer: {error}", file=sys.stderr)
+        print(f"fanin.controller.observer: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Literal, TypeAlias
 
-from controller.errors import ControllerError
-from controller.network import Host, Network, Switch
-from controller.routes import Routes
-from controller.tree import Aggregator, Job, Tree
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Host, Network, Switch
+from fanin.controller.routes import Routes
+from fanin.controller.tree import Aggregator, Job, Tree
 
 Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC address
 

@@ -1,11 +1,15 @@
 """What decides what switches are told: our plans, or another's in their place."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, fields, replace
+from functools import cache, partial, wraps
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from controller import plan, tree
-from controller.network import Network
+from fanin.controller import plan, tree
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
+from fanin.controller.python_file import Function, PythonFileError, functions
 
 PlanForwarding: TypeAlias = Callable[[Network], plan.Plan]
 PlanAggregation: TypeAlias = Callable[[Network, tree.Tree], plan.Plan]
@@ -29,3 +33,31 @@ class Planner:
 
 
 OURS = Planner()
+
+
+@cache
+def planner_of(controller: Path | None, paths: plan.PathChoice = "ecmp") -> Planner:
+    """What a controller file defines, ours for the rest; what goes wrong in it comes as ControllerError.
+
+    paths: which of several our forwarding takes.
+
+    Raises:
+        PythonFileError: it cannot be loaded, or defines nothing that is called.
+    """
+    if controller is None:
+        return replace(OURS, plan_forwarding=partial(plan.plan_forwarding, paths=paths))
+    names = tuple(one.name for one in fields(Planner))
+    return Planner(
+        **{name: _of_controller(function) for name, function in functions(controller, names).items()}
+    )
+
+
+def _of_controller(function: Function) -> Function:
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except PythonFileError as error:
+            raise ControllerError(str(error)) from error
+
+    return call

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv4Network
+from pathlib import Path
 
 from finsy.proto import p4i
 
-from controller.errors import ProgramMismatchError
-from controller.plan import Plan, TableEntry
+from fanin.controller.errors import ProgramMismatchError
+from fanin.controller.plan import Plan, TableEntry
+
+PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"  # which has all that our plans write
 
 _LPM, _EXACT = p4i.MatchField.LPM, p4i.MatchField.EXACT
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import prod
 
-from controller.network import Network
+from fanin.controller.network import Network
 
 
 class Routes:

@@ -7,7 +7,7 @@ from collections import Counter
 from finsy import P4Schema
 from finsy.proto import p4i
 
-from controller.errors import ControllerError
+from fanin.controller.errors import ControllerError
 
 
 def schema_of(p4info: p4i.P4Info, device_config: bytes | None = None) -> P4Schema:

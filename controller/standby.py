@@ -7,9 +7,9 @@ from typing import Self
 
 from finsy import P4Schema
 
-from controller.connection import Connection, connections
-from controller.errors import ControllerError
-from controller.network import Network
+from fanin.controller.connection import Connection, connections
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
 
 _PAUSE = 1.0  # seconds, before a switch that has refused a session is asked again
 

@@ -9,10 +9,10 @@ from typing import Self
 
 from finsy.proto import p4i
 
-from controller.connection import Connection, Count
-from controller.errors import ControllerError
-from controller.network import Network
-from controller.schema import schema_of
+from fanin.controller.connection import Connection, Count
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
+from fanin.controller.schema import schema_of
 
 _LOOK_SECONDS = 2.0  # for an answer to who only looks
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from controller.errors import ControllerError
-from controller.network import Network
-from workers.lease import Lease
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
+from fanin.workers.lease import Lease
 
 FIRST_UDP_PORT, LAST_UDP_PORT = 0xBEE0, 0xBEEF  # what the parser takes for aggregation
 SLOTS = 1024  # of a switch: p4src/values.p4

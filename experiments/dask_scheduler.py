@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from experiments.results.measured import Row
-from experiments.results.provenance import provenance
-from experiments.scenario.own import digests
-from experiments.scenario.settings import Settings
+from fanin.experiments.results.measured import Row
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.user_files import digests
 
 PATIENCE = 10.0  # seconds until a scheduler has answered and has a worker
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from experiments.live.crew import Observe
-from experiments.live.run import run_live, work_of
-from experiments.results.drawing.figures import plot_comparison, plot_training
-from experiments.results.files import write_results
-from experiments.results.measured import row
-from experiments.results.provenance import provenance
-from experiments.results.summary import Run, write_curves, write_summary
-from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.topology import TopologySettings
-from experiments.scenario.tables.training import Training
-from experiments.scenario.tools import Compiler, Engine
-from experiments.training.digits import load_digits
-from experiments.training.sgd import Curve, TrainingConfig, train
-from topologies.link import LinkModel
+from fanin.experiments.live.run import run_live, work_of
+from fanin.experiments.live.worker_group import Observe
+from fanin.experiments.results.drawing.figures import plot_comparison, plot_training
+from fanin.experiments.results.files import write_results
+from fanin.experiments.results.measured import row
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.results.summary import Run, write_curves, write_summary
+from fanin.experiments.scenario.compilers import CompiledProgram
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.topology import TopologySettings
+from fanin.experiments.scenario.tables.training import Training
+from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.experiments.training.digits import load_digits
+from fanin.experiments.training.sgd import Curve, TrainingConfig, train
+from fanin.topologies.link import LinkModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Work:
 
 
 # Of a size that the switch does in a minute or two.
-WORK: Mapping[Engine, Work] = {
+WORK: Mapping[SwitchKind, Work] = {
     "embedded": Work(Training(), 1_000_000, 5),
     "bmv2": Work(Training(epochs=6, hidden=64), 50_000, 3),
 }
@@ -90,7 +90,7 @@ class Observer(Protocol):
 def demo_points(
     topology: TopologySettings,
     loss: float = 0.01,
-    switch: Engine = "embedded",
+    switch: SwitchKind = "embedded",
     compiler: Compiler = "embedded",
     work: Work | None = None,
     **files: Path | None,

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import nan
 
-from experiments.models.packets import full_frame, full_payload
-from experiments.models.paths import Paths
-from experiments.models.prediction import predicted_seconds
-from experiments.models.timers import virtual_window
-from experiments.results.measured import Row
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.parallelism import Parallelism
-from experiments.scenario.targets import target
-from workers.host_based.transport import PAYLOAD
+from fanin.experiments.models.packets import full_frame, full_payload
+from fanin.experiments.models.paths import Paths
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.models.timers import virtual_window
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.parallelism import Parallelism
+from fanin.experiments.scenario.targets import target
+from fanin.workers.host_based.transport import PAYLOAD
 
 # Of a machine of which no point is known: packets carried over a link, a second. Seconds that a point takes besides.
 HOPS_PER_SECOND = 150_000.0

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from experiments.results.axes import value_text
-from experiments.results.drawing.plot import draw
-from experiments.results.drawing.series import select, series
-from experiments.results.measured import Row
-from experiments.scenario.file import Scenario, ScenarioError, load_scenario
-from experiments.scenario.own import program_of
-from experiments.scenario.shipped import scenario_file
-from experiments.sweep import run_point
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.results.drawing.plot import draw
+from fanin.experiments.results.drawing.series import select, series
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.file import Scenario, ScenarioError, load_scenario
+from fanin.experiments.scenario.shipped import scenario_file
+from fanin.experiments.scenario.user_files import program_of
+from fanin.experiments.sweep import run_point
 
 
 class PointError(Exception):

@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from experiments.dask_scheduler import SchedulerError, scheduled
-from experiments.live.crew import Observe
-from experiments.processes import ProcessExecutor
-from experiments.results.files import Journal
-from experiments.results.measured import Row, failed_row, row
-from experiments.results.provenance import provenance
-from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.own import digests, program_of
-from experiments.scenario.settings import Settings
+from fanin.experiments.dask_scheduler import SchedulerError, scheduled
+from fanin.experiments.live.worker_group import Observe
+from fanin.experiments.processes import ProcessExecutor
+from fanin.experiments.results.files import Journal
+from fanin.experiments.results.measured import Row, failed_row, row
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.scenario.compilers import CompiledProgram
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.user_files import digests, program_of
 
 # Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
@@ -127,15 +127,15 @@ def _run_virtual(
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
-    with ProcessExecutor(jobs, preload="experiments.virtual.ready") as pool:
+    with ProcessExecutor(jobs, preload="fanin.experiments.virtual.preload") as pool:
         yield lambda point, config: pool.submit_sized(memory_of(point), run_point, point, config)
 
 
 def run_point(settings: Settings, device_config: bytes) -> Row:
     """A virtual point, run in this process: its row, or that of its error. device_config: what its switches run."""
     # Not above: the processes that wait for this one need not load them.
-    from experiments.virtual.point import run_virtual
-    from p4switch.engine.engine import Engine
+    from fanin.experiments.virtual.point import run_virtual
+    from fanin.p4switch.engine.engine import Engine
 
     def run() -> Row:
         begun = time.perf_counter()
@@ -163,7 +163,7 @@ def cores() -> int:
 
 
 def _run_live(settings: Settings, program: CompiledProgram, logs: Path, observe: Observe) -> Row:
-    from experiments.live.run import run_live
+    from fanin.experiments.live.run import run_live
 
     def run() -> Row:
         begun = time.perf_counter()

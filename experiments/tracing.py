@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from experiments.differential.entries import Entries, Match, TableEntry
-from experiments.differential.packets import Packet
-from p4switch.bmv2json.program import Table, TableKey
-from p4switch.engine import entries as p4
-from p4switch.engine.engine import Engine
-from p4switch.trace import PacketTrace
-from p4switch.trace.notation import parse_number
+from fanin.controller.entry_files import Entries, Match, TableEntry
+from fanin.p4switch import entries as p4
+from fanin.p4switch.bmv2json.program import Table, TableKey
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.trace import PacketTrace
+from fanin.p4switch.trace.notation import parse_number
+from fanin.p4switch.trace.tracer import traced
 
 
 def trace(
-    config: bytes, entries: Entries, packets: Sequence[Packet], conditions: str = ""
+    config: bytes, entries: Entries, packets: Sequence[tuple[int, bytes]], conditions: str = ""
 ) -> Iterator[PacketTrace]:
     """The traces of packets that go through a fresh switch one after the other, a microsecond apart.
 
@@ -24,7 +24,7 @@ def trace(
     """
     engine = Engine.load(config)
     fill(engine, entries)
-    with engine.traced(conditions) as tracer:
+    with traced(engine, conditions) as tracer:
         for time, (port, packet) in enumerate(packets):
             engine.process(port, packet, time)
             yield from tracer.packets()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from workers.communicator import Communicator
+    from fanin.workers.communicator import Communicator
 
 __all__ = ["init"]
 
@@ -39,11 +39,11 @@ def init(
         import atexit
         import os
 
-        from workers.communicator import Communicator
-        from workers.job.elastic import join_elastic
-        from workers.job.environment import MIN_WORKERS
-        from workers.job.membership import join, join_or_ring, number_of_environment
-        from workers.reducing import Place
+        from fanin.workers.communicator import Communicator
+        from fanin.workers.job.elastic import join_elastic
+        from fanin.workers.job.environment import MIN_WORKERS
+        from fanin.workers.job.membership import join, join_or_ring, number_of_environment
+        from fanin.workers.reducer import Membership
 
         size = os.environ.get("WORLD_SIZE")
         workers = None if size is None else int(size)
@@ -54,7 +54,7 @@ def init(
             )
         checks: Literal["raise", "propagate"] = "propagate" if non_finite == "propagate" else "raise"
         if least is not None:
-            place: Place = join_elastic(workers, least, timeout, non_finite=checks)
+            place: Membership = join_elastic(workers, least, timeout, non_finite=checks)
         elif in_network == "required":
             place = join(workers, timeout=timeout, give_up=timeout, non_finite=checks)
         else:

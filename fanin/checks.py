@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from experiments.scenario.tools import BMV2, P4C, Tool, ToolError
 from fanin import shell_environment
-from native.cache import CacheError
-from native.toolchain import ToolchainError, compile_folder
-from p4switch.codegen.names import RUNTIME
-from topologies.errors import NetworkError
-from topologies.live import mininet_api, runs, sandbox, superframes, time_slices
-from topologies.units import BYTES, quantity_text
+from fanin.experiments.scenario.tools import BMV2, P4C, Tool, ToolError
+from fanin.native.cache import CacheError
+from fanin.native.toolchain import ToolchainError, compile_folder
+from fanin.p4switch.codegen.names import RUNTIME
+from fanin.testbed import mininet_api, runs, sandbox, superframes, time_slices
+from fanin.topologies.errors import NetworkError
+from fanin.topologies.units import BYTES, quantity_text
 
 State = Literal["ok", "optional", "missing"]
 
@@ -121,7 +121,7 @@ _PROBES = (
 # Prints the bytes that wait for a switch at most.
 _PORT = """
 import os, socket, sys
-from p4switch.engine.library import runtime
+from fanin.p4switch.engine.library import runtime
 opened = runtime().port_open(b"veth0")
 if opened < 0:
     sys.exit(os.strerror(-opened))
@@ -181,7 +181,7 @@ def _packet_sockets() -> Finding:
 
 
 def _superframes() -> Finding:
-    done = _inside(sys.executable, "-P", "-m", "topologies.live.superframes")
+    done = _inside(sys.executable, "-P", "-m", "fanin.testbed.superframes")
     refusal = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
     if not refusal:
         return Finding("superframes", "ok", "pass between hosts and switches, both ways")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from native.text import printable
+from fanin.native.text import printable
 
 
 class _Console(Console):

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
-from experiments.scenario.tables.units import VectorSize
-from experiments.scenario.tools import Compiler, Engine
-from topologies.live.running import running_networks
-from topologies.units import RATES, Probability, quantity
+from fanin.experiments.scenario.tables.units import VectorSize
+from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.testbed.running import running_networks
+from fanin.topologies.units import RATES, Probability, quantity
 
 
 def _rate(text: str) -> int:
@@ -64,7 +64,7 @@ Rate = Annotated[
     ),
 ]
 Switch = Annotated[
-    Engine, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
+    SwitchKind, typer.Option(help="what runs as a switch: ours, or BMv2's simple_switch_grpc (FANIN_BMV2)")
 ]
 ProgramCompiler = Annotated[
     Compiler, typer.Option(help="what compiles the P4 program: ours, or p4c-bm2-ss (FANIN_P4C)")

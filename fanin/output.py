@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from native.text import printable
+from fanin.native.text import printable
 
 
 def say(text: object, *, err: bool = False, nl: bool = True) -> None:

@@ -13,7 +13,7 @@ import scapy.layers.l2  # noqa: F401
 from scapy.config import conf
 from scapy.packet import Packet, Raw
 
-import workers.scapy_layer  # noqa: F401
+import fanin.workers.scapy_layer  # noqa: F401
 
 _GRAMMAR = "layers with fields, divided by /, such as Ether()/IP(dst='10.1.0.2')/UDP(dport=5005)/'payload'"
 

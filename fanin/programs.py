@@ -11,7 +11,7 @@ import typer
 from fanin.output import say
 
 if TYPE_CHECKING:
-    from p4compiler import Diagnostic
+    from fanin.p4compiler import Diagnostic
 
 Include = Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")]
 Define = Annotated[list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")]
@@ -30,9 +30,9 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
         ProgramError: it cannot be read, or is not BMv2 JSON; with the file's name.
     """
     # Not above: they take a second, for which --help should not wait.
-    from p4compiler import compile_once
-    from p4switch.bmv2json.program import ProgramError
-    from p4switch.bmv2json.reader import read_program
+    from fanin.p4compiler import compile_once
+    from fanin.p4switch.bmv2json.program import ProgramError
+    from fanin.p4switch.bmv2json.reader import read_program
 
     try:
         if program.suffix != ".p4":

@@ -8,11 +8,11 @@ from typing import Self
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from experiments.live.crew import Observe
-from experiments.results.measured import Row
-from experiments.results.summary import label, work_name
-from experiments.scenario.settings import Settings
 from fanin.console import console
+from fanin.experiments.live.worker_group import Observe
+from fanin.experiments.results.measured import Row
+from fanin.experiments.results.summary import label, work_name
+from fanin.experiments.scenario.settings import Settings
 
 
 def _observe(progress: Progress, task: TaskID, step: int, awaited: str) -> None:

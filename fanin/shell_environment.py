@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from native.cache import CacheError, cache_directory, locked
+from fanin.native.cache import CacheError, cache_directory, locked
 
 # The stubs of the package p4runtime need a protobuf of the 3.20 series; pip would take a newer one.
 PACKAGES = ("p4runtime-shell==0.0.6", "protobuf==3.20.3")

@@ -13,9 +13,9 @@ import torch.distributed as dist
 import fanin
 
 if TYPE_CHECKING:
-    from workers.communicator import Communicator
-    from workers.process_group import ProcessGroup
-    from workers.values.compression import Compressor, ErrorFeedback
+    from fanin.workers.communicator import Communicator
+    from fanin.workers.process_group import ProcessGroup
+    from fanin.workers.values.compression import Compressor, ErrorFeedback
 
 __all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
 
@@ -32,7 +32,7 @@ def allreduce_hook(
     Raises:
         workers.JoinError: this process was not started by `fanin launch`.
     """
-    from workers.process_group import allreduce
+    from fanin.workers.process_group import allreduce
 
     work = allreduce(communicator or fanin.init(), [bucket.buffer()], "mean")
     return work.get_future().then(lambda done: done.value()[0])
@@ -51,7 +51,7 @@ class CompressionState:
 
     def feedback(self, bucket: dist.GradBucket) -> "ErrorFeedback":
         """The bucket's own. After the first step there are other buckets, with nothing left out of them yet."""
-        from workers.values.compression import ErrorFeedback
+        from fanin.workers.values.compression import ErrorFeedback
 
         key = bucket.index(), bucket.buffer().numel()
         return self._feedback.setdefault(key, ErrorFeedback(self._compressor))
@@ -64,7 +64,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
     Raises:
         workers.JoinError: this process was not started by `fanin launch`.
     """
-    from workers.process_group import allreduce
+    from fanin.workers.process_group import allreduce
 
     communicator = state.communicator or fanin.init()
     work = allreduce(communicator, [bucket.buffer()], "mean", state.feedback(bucket))
@@ -73,7 +73,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
 
 def _create(_store: dist.Store, rank: int, size: int, timeout: timedelta) -> "ProcessGroup":
     # Not above: whoever imports PyTorch where fanin is installed comes by here.
-    from workers.process_group import ProcessGroup
+    from fanin.workers.process_group import ProcessGroup
 
     communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
     if (rank, size) != (communicator.rank, communicator.size):

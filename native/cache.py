@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from native.trust import replaceable
+from fanin.native.trust import replaceable
 
 MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
 # Seconds after its last use for which a program stays: who asked for it may be about to load it.

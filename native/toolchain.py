@@ -21,7 +21,7 @@ from itertools import product
 from pathlib import Path
 from typing import IO
 
-from native.cache import CacheError, cache_directory, locked, make_room
+from fanin.native.cache import CacheError, cache_directory, locked, make_room
 
 INCLUDE = Path(__file__).parent  # shared.h
 CPUINFO = Path("/proc/cpuinfo")

@@ -3,13 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from p4compiler.compiled import Compiled
-from p4compiler.kept import compile_once
-from p4compiler.source import CompileError, Diagnostic, Span
+from fanin.p4compiler.compile_cache import compile_once
+from fanin.p4compiler.compiled import Compiled
+from fanin.p4compiler.source import CompileError, Diagnostic, Span
 
 if TYPE_CHECKING:
-    from p4compiler.compile import compile_file, dump_after
-    from p4compiler.phases import PHASE_NAMES
+    from fanin.p4compiler.compile import compile_file, dump_after
+    from fanin.p4compiler.phases import PHASE_NAMES
 
 __all__ = [
     "PHASE_NAMES",

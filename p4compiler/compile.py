@@ -8,13 +8,13 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
-from p4compiler import phases
-from p4compiler.compiled import Compiled
-from p4compiler.emit.bmv2json import emit_json
-from p4compiler.emit.p4info import emit_p4info
-from p4compiler.parse.lex import Token
-from p4compiler.parse.preprocess import Lookups, preprocess
-from p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
+from fanin.p4compiler import phases
+from fanin.p4compiler.compiled import Compiled
+from fanin.p4compiler.emit.bmv2json import emit_json
+from fanin.p4compiler.emit.p4info import emit_p4info
+from fanin.p4compiler.parse.lex import Token
+from fanin.p4compiler.parse.preprocess import Lookups, preprocess
+from fanin.p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
 

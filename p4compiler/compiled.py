@@ -9,7 +9,7 @@ from typing import Any
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from p4compiler.source import Diagnostic
+from fanin.p4compiler.source import Diagnostic
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from p4compiler import ir, types
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.source import Span, error
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "+": operator.add,

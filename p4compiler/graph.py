@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from p4compiler import ir
-from p4compiler.names import Names
-from p4compiler.rewrite import bodies, has_return
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.rewrite import bodies, has_return
+from fanin.p4compiler.source import Span, error
 
 
 @dataclass(slots=True, eq=False)

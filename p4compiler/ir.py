@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from p4compiler import types
-from p4compiler.nodes import Annotations
-from p4compiler.source import Span
+from fanin.p4compiler import types
+from fanin.p4compiler.nodes import Annotations
+from fanin.p4compiler.source import Span
 
 # Things with a name: compared by identity
 

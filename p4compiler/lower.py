@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from p4compiler import fold, ir, types
-from p4compiler.names import Names
-from p4compiler.rewrite import is_fixed, is_simple_key, map_children, overlap, path, reads
-from p4compiler.source import Span, error
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.rewrite import is_fixed, is_simple_key, map_children, overlap, path, reads
+from fanin.p4compiler.source import Span, error
 
 
 def lower(program: ir.FlatProgram) -> ir.FlatProgram:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4compiler.source import Span
+from fanin.p4compiler.source import Span
 
 
 @dataclass(frozen=True, slots=True)

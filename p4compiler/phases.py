@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from p4compiler import ir
-from p4compiler.check.program import check
-from p4compiler.dump.graph import dump_graphs
-from p4compiler.dump.syntax import dump_syntax
-from p4compiler.dump.typed import dump_checked, dump_flat
-from p4compiler.graph import build_graphs
-from p4compiler.inline.control_names import check_control_names
-from p4compiler.inline.program import inline
-from p4compiler.lower import lower
-from p4compiler.parse.program import parse
-from p4compiler.source import Reporter
-from p4compiler.verify.flat import verify_flat, verify_lowered
-from p4compiler.verify.graph import verify_graphs
-from p4compiler.verify.syntax import verify_syntax
-from p4compiler.verify.typed import verify_checked
-from p4compiler.warn.program import warn
+from fanin.p4compiler import ir
+from fanin.p4compiler.check.program import check
+from fanin.p4compiler.dump.graph import dump_graphs
+from fanin.p4compiler.dump.syntax import dump_syntax
+from fanin.p4compiler.dump.typed import dump_checked, dump_flat
+from fanin.p4compiler.graph import build_graphs
+from fanin.p4compiler.inline.control_names import check_control_names
+from fanin.p4compiler.inline.program import inline
+from fanin.p4compiler.lower import lower
+from fanin.p4compiler.parse.program import parse
+from fanin.p4compiler.source import Reporter
+from fanin.p4compiler.verify.flat import verify_flat, verify_lowered
+from fanin.p4compiler.verify.graph import verify_graphs
+from fanin.p4compiler.verify.syntax import verify_syntax
+from fanin.p4compiler.verify.typed import verify_checked
+from fanin.p4compiler.warn.program import warn
 
 
 @dataclass(frozen=True, slots=True)

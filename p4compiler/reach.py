@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from p4compiler import ir
-from p4compiler.rewrite import bodies, expressions, table_expressions, walk
+from fanin.p4compiler import ir
+from fanin.p4compiler.rewrite import bodies, expressions, table_expressions, walk
 
 
 def calls(statements: Iterable[ir.Stmt]) -> Iterator[ir.Action | ir.Function]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 
-from p4compiler import fold, ir, types
-from p4compiler.source import Span
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.source import Span
 
 Path = tuple[object, ...]  # a variable, then fields' names and elements' numbers
 

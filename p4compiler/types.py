@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from p4compiler.nodes import Annotations
-from p4compiler.source import Span
+from fanin.p4compiler.nodes import Annotations
+from fanin.p4compiler.source import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,15 +1,76 @@
-"""`python -m p4switch`: the switch as a process, with simple_switch_grpc's command line."""
+"""`python -m fanin.p4switch`: the switch as a process, with simple_switch_grpc's command line."""
 
+from __future__ import annotations
+
+import logging
+import os
+import socket
 import sys
+from collections.abc import Sequence
 
-from p4switch import cli
+from fanin.native.text import printable
+from fanin.p4switch.options import Options, StartError, UsageError, parse
 
-PRELOADED = ("p4switch.serving",)
+PRELOADED = ("fanin.p4switch.serving",)
+
+_EXIT_FAILURE = 1
+_EXIT_USAGE = 2
 
 
-def main() -> int:
-    """Run the switch that the command line asks for."""
-    return cli.main(sys.argv[1:])
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the switch until SIGTERM or SIGINT; the exit status: 0, 1 if it cannot start, 2 for bad usage."""
+    try:
+        options = parse(sys.argv[1:] if argv is None else argv)
+        _log_to(options)
+        _check_ports(options.ports)
+        # What serves imports gRPC: a wrong command line should not wait for it. Its C core prints beside our messages.
+        os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+        from fanin.p4switch.serving import run
+
+        run(options)
+    except UsageError as error:
+        print(f"p4switch: {error}", file=sys.stderr)
+        return _EXIT_USAGE
+    except StartError as error:
+        print(f"p4switch: {error}", file=sys.stderr)
+        return _EXIT_FAILURE
+    return 0
+
+
+class _PrintableFormatter(logging.Formatter):
+    """Clients' names and messages are quoted in what is logged."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line without anything that could act on a terminal."""
+        return printable(super().format(record))
+
+
+def _log_to(options: Options) -> None:
+    handler: logging.Handler
+    try:
+        if options.log_file:
+            handler = logging.FileHandler(options.log_file)
+        else:
+            handler = logging.StreamHandler(sys.stdout if options.log_console else sys.stderr)
+    except OSError as error:
+        raise StartError(f"cannot log: {error}") from None
+    handler.setFormatter(_PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level, handlers=[handler])
+
+
+def _check_ports(ports: dict[int, str]) -> None:
+    for port, interface in ports.items():
+        try:
+            socket.if_nametoindex(interface)
+        except OSError:
+            raise StartError(f"port {port}: this network namespace has no interface {interface}") from None
+    if ports:
+        try:
+            socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
+        except PermissionError:
+            raise StartError(
+                "ports need CAP_NET_RAW: run as root, or in a namespace of yours (unshare -Urn)"
+            ) from None
 
 
 if __name__ == "__main__":

@@ -8,20 +8,20 @@ import os
 import signal
 from ipaddress import ip_address
 
-from native.toolchain import ToolchainError
-from p4switch.bmv2json.program import ProgramError
-from p4switch.cli import Options, StartError
-from p4switch.gnmi.ports import SwitchPorts
-from p4switch.gnmi.service import GnmiService
-from p4switch.management import service as management
-from p4switch.management.hashes import hash_calls
-from p4switch.management.links import link_calls
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.server import P4RuntimeService, serve
-from p4switch.ports.live import PortError
-from p4switch.tls import TlsError
-from p4switch.trace.injection import inject_call
-from p4switch.trace.stream import trace_stream
+from fanin.native.toolchain import ToolchainError
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.gnmi.ports import SwitchPorts
+from fanin.p4switch.gnmi.service import GnmiService
+from fanin.p4switch.management import service as management
+from fanin.p4switch.management.hashes import hash_calls
+from fanin.p4switch.management.links import link_calls
+from fanin.p4switch.options import Options, StartError
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from fanin.p4switch.tls import TlsError
+from fanin.p4switch.trace.injection import inject_call
+from fanin.p4switch.trace.stream import trace_stream
 
 _COLLECT_AFTER = 50_000  # objects more
 

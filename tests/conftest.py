@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from experiments.scenario.compilers import PROGRAM
-from experiments.scenario.tools import BMV2, P4C, ToolError
-from p4compiler import Compiled, compile_once
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
+from fanin.p4compiler import Compiled, compile_once
+from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
 # How long an example takes says nothing about the code on a busy machine. `make test` draws the same examples each
@@ -93,6 +94,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def fanin_p4() -> Compiled:
     """The program of p4src/, compiled once for all tests of a process."""
     return compile_once(PROGRAM)
+
+
+@pytest.fixture(scope="session")
+def switch(fanin_p4: Compiled) -> Engine:
+    """A switch of virtual time that runs the program of p4src/; tests make others of it (`new_instance()`)."""
+    return Engine.load(fanin_p4.device_config())
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
-from topologies.live import preloaded, sandbox
+from fanin.testbed import preloaded, sandbox
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _one_at_a_time = threading.Lock()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from native.cache import cache_directory
-from p4switch.fuzz.sanitizers import sanitized_environment
+from fanin.assurance.fuzz.sanitizers import sanitized_environment
+from fanin.native.cache import cache_directory
 
 
 def last_line_of_sanitized(command: Sequence[str | Path]) -> str:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
+FOLDERS = (
+    "assurance",
     "controller",
     "docs",
     "experiments",
@@ -20,13 +21,17 @@ ROOMS = (
     "p4src",
     "p4switch",
     "scenarios",
+    "simulator",
+    "testbed",
     "tests",
+    "topologies",
+    "vm",
+    "workers",
 )
-ROOMS += ("topologies", "vm", "workers")
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-# A file of a room by its path, in prose, code or a comment.
-PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(ROOMS)})/[\w./-]*\w\.(?:c|h|json|md|p4|png|py|sh|toml))\b")
+# A file of a folder by its path, in prose, code or a comment.
+PATH = re.compile(rf"(?<![\w./-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w\.(?:c|h|json|md|p4|png|py|sh|toml))\b")
 # A document by its name alone.
 DOCUMENT = re.compile(r"(?<![\w./-])([A-Z][A-Z_]+\.md|[a-z][a-z-]+\.md)\b(?!\()")
 

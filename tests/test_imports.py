@@ -1,4 +1,4 @@
-"""Tests import helpers, whose names say what they are, and never one another."""
+"""What is imported, by tests and by fanin."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def test_no_module_imports_a_test_module() -> None:
         if re.search(r"\btest_", statement)
     }
     assert not wrong
+
+
+def test_packages_are_imported_by_their_names_below_fanin() -> None:
+    """From a clone `import workers` works as well, and makes a second copy of what `fanin.workers` is."""
+    root = TESTS.parent
+    packages = [path.name for path in (root / "fanin").iterdir() if path.is_symlink()]
+    other = re.compile(rf"^ *(?:import|from) (?:{'|'.join(packages)})\b", re.M)
+    folders = [*(root / name for name in packages), root / "fanin", root / "docs", TESTS]
+    files = {file for folder in folders for suffix in ("py", "md") for file in folder.rglob(f"*.{suffix}")}
+    assert not [f"{file}: {found}" for file in files for found in other.findall(file.read_text())]

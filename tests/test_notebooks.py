@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from experiments.notebook import PointError, run
-from experiments.scenario.file import ScenarioError
+from fanin.experiments.notebook import PointError, run
+from fanin.experiments.scenario.file import ScenarioError
 
 FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
 

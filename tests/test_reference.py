@@ -23,7 +23,7 @@ PYTHON = {
     ("README.md", "import fanin"): "tests/docs/test_live_commands.py",
     ("docs/jobs.md", "```python"): "tests/controller/test_grpc.py",
     ("docs/launch.md", "```python"): "tests/fanin/verbs/running/test_launch.py",
-    ("docs/own.md", "from workers.protocol import Worker as participant"): "tests/fanin/test_guide.py",
+    ("docs/own.md", "from fanin.workers.protocol import Worker as participant"): "tests/fanin/test_guide.py",
     ("docs/python-api.md", ">>> "): "tests/test_reference.py",
     ("docs/python-api.md", "import fanin"): "tests/fanin/verbs/running/test_launch.py",
     ("docs/torch.md", "```python"): "tests/fanin/test_torch.py",

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from topologies.live.patience import setting
+from fanin.testbed.patience import setting
 
 ROOT = Path(__file__).parents[1]
 STF = ROOT / "tests" / "p4switch" / "stf"
+PACKAGES = [path.resolve() for path in sorted((ROOT / "fanin").iterdir()) if path.is_symlink()]
 # Little of the lesson: one point, of a few packets.
 SMALLEST = [
     f"--set={change}" for change in ("algorithm=in-network", "loss=0", "seed=1", "size=4 kB", "workers=2")
@@ -100,23 +101,53 @@ def installed(environment: Path, tmp_path: Path) -> Installed:
     return call
 
 
+def test_it_adds_one_name_to_an_environment(environment: Path) -> None:
+    (record,) = packages(environment).glob("fanin-*.dist-info/RECORD")
+    names = {Path(line.split(",")[0]).parts[0] for line in record.read_text().splitlines()}
+    assert names == {"..", "fanin", record.parent.name}  # ..: the command in bin/
+
+
 def test_nothing_comes_from_the_repository(environment: Path, installed: Installed) -> None:
-    rooms = sorted(path.parent.name for path in ROOT.glob("*/py.typed"))
-    script = f"import sys, {', '.join(rooms)}; print(*({'.__file__, '.join(rooms)}.__file__,), sep='\\n')"
+    names = ["fanin", *(f"fanin.{path.name}" for path in PACKAGES if (path / "__init__.py").exists())]
+    script = (
+        f"import sys, {', '.join(names)}; print(*(sys.modules[name].__file__ for name in {names}), sep='\\n')"
+    )
     places = installed("python", "-c", script).stdout.splitlines()
-    assert places == [str(packages(environment) / room / "__init__.py") for room in rooms]
-    assert all((packages(environment) / room / "py.typed").exists() for room in rooms)
+    assert places == [str(packages(environment).joinpath(*name.split("."), "__init__.py")) for name in names]
+    assert (packages(environment) / "fanin" / "py.typed").exists()
 
 
 def test_every_file_that_is_no_python_is_in_it(environment: Path) -> None:
-    rooms = [path.parent for path in ROOT.glob("*/py.typed")] + [ROOT / "p4src", ROOT / "scenarios"]
     wanted = {
-        path.relative_to(ROOT)
-        for room in rooms
-        for path in room.rglob("*")
+        Path("fanin", path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in package.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert not {path for path in wanted if not (packages(environment) / path).is_file()}
+
+
+@pytest.mark.live
+def test_a_script_may_be_called_as_a_package_and_lie_beside_others(
+    installed: Installed, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    for name in ("controller.py", "native.py"):
+        (here / name).write_text("raise SystemExit('not this one')")
+    for name in ("experiments", "p4src", "scenarios", "tests", "topologies"):
+        (here / name).mkdir()
+        (here / name / "__init__.py").write_text("raise SystemExit('not this one')")
+    (here / "workers.py").write_text(
+        "import fanin, numpy, sys\n"
+        "assert 'workers' not in sys.modules\n"
+        "print(fanin.init().allreduce(numpy.ones(1000, numpy.float32))[0])\n"
+    )
+    said = installed("fanin", "launch", "--up", "--workers 2", "workers.py").stdout
+    assert said.count("2.0") == 2
+    (here / "train.py").write_text(
+        (here / "workers.py").read_text().replace("'workers' not", "'controller' not")
+    )
+    assert installed("fanin", "launch", "--up", "--workers 2", "train.py").stdout.count("2.0") == 2
 
 
 def test_it_compiles_runs_a_lesson_and_tests_a_switch(
@@ -127,7 +158,7 @@ def test_it_compiles_runs_a_lesson_and_tests_a_switch(
 
     before = contents()
     here = tmp_path / "here"
-    installed("fanin", "compile", packages(environment) / "p4src" / "fanin.p4", "--c", "fanin.c")
+    installed("fanin", "compile", packages(environment) / "fanin" / "p4src" / "fanin.p4", "--c", "fanin.c")
     assert {path.name for path in here.iterdir()} == {"fanin.json", "fanin.p4info.txtpb", "fanin.c"}
     said = installed("fanin", "run", "lesson:loss", *SMALLEST).stdout
     assert "Results: results/lesson-loss/results.json" in said

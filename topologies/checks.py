@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from topologies.model import Endpoint, Host, Switch, Topology
+    from fanin.topologies.model import Endpoint, Host, Switch, Topology
 
 INTERFACE_NAME_LENGTH = 15  # Linux: IFNAMSIZ - 1
 SWITCHES = 1024  # p4src/forwarding.p4: each keeps the addresses of all

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from topologies.errors import NetworkError
-from topologies.link import VIRTUAL_ONLY, Burst, LinkModel, LinkProperties
-from topologies.model import Topology
+from fanin.topologies.errors import NetworkError
+from fanin.topologies.link import VIRTUAL_ONLY, Burst, LinkModel, LinkProperties
+from fanin.topologies.model import Topology
 
 # By the names that a switch has for them: those of the model, but for what links do in virtual time only, and the rate.
 SWITCH_PROPERTIES = ("rate", *(name for name in LinkProperties.model_fields if name not in VIRTUAL_ONLY))

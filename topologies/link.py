@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from topologies.units import Bytes, Probability, Seconds
+from fanin.topologies.units import Bytes, Probability, Seconds
 
 ETHERNET_OVERHEAD = 24  # preamble 8, frame check sequence 4, gap 12
 _VIRTUAL_DELAY = 1e-6

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from topologies.checks import problems
-from topologies.link import PLAIN, LinkProperties
+from fanin.topologies.checks import problems
+from fanin.topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from topologies.link import LinkProperties
-from topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError
-from topologies.shapes import topology_from
-from topologies.units import Bytes, Probability, Rate, Seconds
+from fanin.topologies.link import LinkProperties
+from fanin.topologies.model import FASTEST, SLOWEST, Link, Topology, TopologyError
+from fanin.topologies.shapes import topology_from
+from fanin.topologies.units import Bytes, Probability, Rate, Seconds
 
 
 class Override(BaseModel):

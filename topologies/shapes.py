@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from topologies.link import PLAIN, LinkProperties
-from topologies.model import (
+from fanin.topologies.link import PLAIN, LinkProperties
+from fanin.topologies.model import (
     FASTEST,
     FIRST_GRPC_PORT,
     LAST_PORT,

@@ -5,12 +5,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from workers.api import *  # noqa: F403
+    from fanin.workers.api import *  # noqa: F403
 
 
 def __getattr__(name: str) -> object:
     """Imported when it is first asked for: what only starts workers, and knows their variables, needs no numpy."""
     if find_spec(f"{__name__}.{name}"):
-        # A module of this package: `from workers import …` goes on to look for it as such.
+        # A module of this package: `from fanin.workers import …` goes on to look for it as such.
         raise AttributeError(f"{__name__}.{name} is a module: import it")
-    return getattr(import_module("workers.api"), name)
+    return getattr(import_module("fanin.workers.api"), name)

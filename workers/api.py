@@ -1,14 +1,14 @@
 """What `import workers` offers."""
 
-from workers.collective import Collective, CollectiveError, StallError, Statistics
-from workers.communicator import Communicator, Handle
-from workers.host_based.algorithm import Group
-from workers.host_based.tcp import TcpAllReduce, TcpConfig
-from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
-from workers.job.calls import AbortedError
-from workers.job.membership import JoinError, LeftError, Member, join
-from workers.lease import Lease
-from workers.protocol import (
+from fanin.workers.collective import Collective, CollectiveError, StallError, Statistics
+from fanin.workers.communicator import Communicator, Handle
+from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig
+from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from fanin.workers.job.calls import AbortedError
+from fanin.workers.job.membership import JoinError, LeftError, Member, join
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import (
     InNetworkStatistics,
     LeaseExhaustedError,
     MismatchError,
@@ -16,9 +16,9 @@ from workers.protocol import (
     SaturationError,
     Worker,
 )
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
-from workers.values.compression import ErrorFeedback, Rounded, TopK
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
+from fanin.workers.values.compression import ErrorFeedback, Rounded, TopK
 
 __all__ = [
     "AbortedError",

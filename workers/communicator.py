@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar, overload
 
 import numpy as np
 
-from workers.arguments import (
+from fanin.workers.arguments import (
     Array,
     Operation,
     as_given,
@@ -29,15 +29,15 @@ from workers.arguments import (
     reduction,
     split,
 )
-from workers.collective import Closing, CollectiveError, StallError
-from workers.engines.buffers import Buffers
-from workers.job.calls import AbortedError, Calls, collective
-from workers.job.elastic import Elastic, RegroupError
-from workers.job.membership import LeftError
-from workers.recurring import Recurring
-from workers.reducing import COMBINE, Place, Reducer
-from workers.values.compressed import Compressed
-from workers.values.compression import Compression
+from fanin.workers.collective import Closing, CollectiveError, StallError
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.job.calls import AbortedError, Calls, collective
+from fanin.workers.job.elastic import Elastic, RegroupError
+from fanin.workers.job.membership import LeftError
+from fanin.workers.prepared_calls import PreparedCalls
+from fanin.workers.reducer import COMBINE, Membership, Reducer
+from fanin.workers.values.compressed import Compressed
+from fanin.workers.values.compression import Compression
 
 _NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
 
@@ -118,7 +118,7 @@ class Communicator(Closing):
 
     def __init__(
         self,
-        place: Place,
+        place: Membership,
         timeout: float,
         in_network: Literal["preferred", "required"] = "preferred",
         non_finite: NonFinite = "refuse",
@@ -129,7 +129,7 @@ class Communicator(Closing):
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate")
-        self._recurring: Recurring[Request[Any]] = Recurring(self._allreduce)
+        self._recurring: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
         self._begun = False  # by it, perhaps not done yet

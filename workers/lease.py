@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from workers import wire
-from workers.values import quantization
+from fanin.workers import wire
+from fanin.workers.values import quantization
 
 
 @dataclass(frozen=True, slots=True)

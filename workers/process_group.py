@@ -12,11 +12,11 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from workers.arguments import Array, Operation
-from workers.communicator import Communicator, Handle, Request
-from workers.job.calls import Calls, collective
-from workers.recurring import Remembered, lent
-from workers.values.compression import Compression
+from fanin.workers.arguments import Array, Operation
+from fanin.workers.communicator import Communicator, Handle, Request
+from fanin.workers.job.calls import Calls, collective
+from fanin.workers.prepared_calls import Remembered, borrowed_view
+from fanin.workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
@@ -155,7 +155,7 @@ class ProcessGroup(dist.ProcessGroup):
         array = _in_place(tensor)
         if array is None:
             return None
-        mine = lent(array)
+        mine = borrowed_view(array)
         return self._communicator.allreduce_init(mine, op, mine)
 
     @collective

@@ -8,20 +8,20 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import collective, wire
-from workers.collective import CollectiveError, StallError, Statistics
-from workers.engines.buffers import Buffers
-from workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
-from workers.engines.native import fastest
-from workers.lease import Lease
-from workers.recovery import Recovery
-from workers.tensor import Tensor, span
-from workers.values import quantization, scaling
+from fanin.workers import collective, wire
+from fanin.workers.collective import CollectiveError, Participant, StallError, Statistics
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
+from fanin.workers.engines.native import fastest
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+from fanin.workers.tensor import Tensor, span
+from fanin.workers.values import quantization, scaling
 
 _NO_ELEMENTS = np.zeros(0, np.int64)
 
@@ -415,3 +415,7 @@ class Worker:
             waiting=now - float(state.timers.first_sent[places].min()),
             silent=now - state.progress.latest,
         )
+
+
+AnyWorker: TypeAlias = Participant[NDArray[np.uint8]]
+MakeWorker: TypeAlias = Callable[[Lease, Recovery], AnyWorker]

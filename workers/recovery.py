@@ -52,6 +52,30 @@ class Recovery:
             raise ValueError(f"packet_threshold must be at least 1, not {self.packet_threshold}")
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a worker sends datagrams: how many in flight, how many handed to the kernel at once, timers in seconds."""
+
+    window: int
+    segments: int
+    offload: bool = True
+    checksums: bool = True  # of in-network packets
+    initial_rto: float = 0.1
+    min_rto: float = 0.01
+    granularity: float = G
+    packet_threshold: int = PACKET_THRESHOLD
+
+    def recovery(self, give_up: float) -> Recovery:
+        """The timers of a worker that fails after `give_up` seconds without anything new."""
+        return Recovery(
+            initial_rto=self.initial_rto,
+            min_rto=self.min_rto,
+            give_up=give_up,
+            granularity=self.granularity,
+            packet_threshold=self.packet_threshold,
+        )
+
+
 class RttEstimator(ctypes.Structure):
     """Smoothed round-trip time and retransmission timeout, in seconds (RFC 6298).
 

@@ -1,4 +1,4 @@
-"""The packet as a scapy layer: `from workers.scapy_layer import SwitchML`, then `packet[SwitchML].show()`."""
+"""The packet as a scapy layer: `from fanin.workers.scapy_layer import SwitchML`, then `packet[SwitchML].show()`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from scapy.fields import (
 from scapy.layers.inet import UDP
 from scapy.packet import Packet, bind_layers
 
-from workers import wire
+from fanin.workers import wire
 
 _VALUES = {size: values for values, size in wire.SIZES.items()}
 

@@ -16,8 +16,8 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.agreement import Agreement
-from workers.values import quantization
+from fanin.workers.agreement import Agreement
+from fanin.workers.values import quantization
 
 
 def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:

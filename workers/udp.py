@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
-from workers.collective import Closing, StallError, flat
-from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from workers.engines.buffers import Buffers
-from workers.engines.engine import (
+from fanin.workers import wire
+from fanin.workers.collective import Closing, StallError, flat
+from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.engines.engine import (
     LOSSES,
     MAX_ERRORS,
     NOT_BEGUN,
@@ -25,12 +25,12 @@ from workers.engines.engine import (
     UDP_GRO,
     UDP_SEGMENT,
     Engine,
-    Link,
+    SocketState,
     State,
 )
-from workers.lease import Lease
-from workers.protocol import InNetworkStatistics, Worker
-from workers.recovery import Recovery
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import InNetworkStatistics, Worker
+from fanin.workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
 _SOL_UDP = 17
@@ -137,7 +137,7 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
         self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
         self._view = self._bytes.data
-        self.link = Link(
+        self.link = SocketState(
             socket=self._socket.fileno(),
             segments=segments,
             # The kernel segments only what it may write checksums for.

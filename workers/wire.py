@@ -12,6 +12,8 @@ UDP_PORTS = range(0xBEE0, 0xBEF0)
 UPDATE = 0
 RESULT = 1
 
+HEADERS = 42  # bytes of Ethernet, IPv4 and UDP before a payload
+
 # The field `size`, for each number of values that a packet may carry.
 SIZES = {64: 1, 256: 3}
 

@@ -7,7 +7,7 @@ have nothing but numbers and a place are lists there, [first, last] for instance
 from collections.abc import Mapping
 from typing import Any
 
-from controller.job_service import jobs_pb2 as pb
+from fanin.controller.job_service import jobs_pb2 as pb
 
 _LISTS = frozenset(each.DESCRIPTOR.full_name for each in (pb.Address, pb.HostCount, pb.Range))
 _COUNT = ("count", "port")

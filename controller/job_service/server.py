@@ -10,11 +10,11 @@ import grpc
 import grpc.aio
 from pydantic import BaseModel
 
-from controller.errors import ControllerError
-from controller.job_service import jobs_pb2 as pb
-from controller.job_service.addresses import address_of
-from controller.job_service.messages import fill, heard_of, told_of
-from controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
+from fanin.controller.errors import ControllerError
+from fanin.controller.job_service import jobs_pb2 as pb
+from fanin.controller.job_service.addresses import address_of
+from fanin.controller.job_service.messages import fill, heard_of, told_of
+from fanin.controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Jobs"].full_name
 
@@ -33,7 +33,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Inspector(Protocol):
-    """What looks into the network: experiments/inside/inspector.py."""
+    """What looks into the network: testbed/monitoring/inspector.py."""
 
     async def look(self) -> BaseModel:
         """All of it, as LookResponse has it."""

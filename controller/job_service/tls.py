@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from controller.admission import Admit, accepting
-from controller.errors import ControllerError
-from controller.job_service.addresses import address_of
+from fanin.controller.admission import Admit, accepting
+from fanin.controller.errors import ControllerError
+from fanin.controller.job_service.addresses import address_of
 
 CA, CERTIFICATE, KEY = "ca.crt", "server.crt", "server.key"  # in PEM, in one folder
 

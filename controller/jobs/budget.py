@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from controller.errors import ControllerError
-from controller.network import Network
-from controller.planner import OURS, Planner
-from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, Tree
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
+from fanin.controller.planner import OURS, Planner
+from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, Tree
 
 
 class NoRoomError(ControllerError):
@@ -14,7 +14,7 @@ class NoRoomError(ControllerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SlotAllocation:
     """Where a job can be granted a lease: its `tree` has hosts, slots and UDP port, and a lease that is none yet."""
 
     tree: Tree
@@ -39,10 +39,10 @@ class Budget:
     def __init__(self, network: Network, planner: Planner = OURS) -> None:
         self.network = network
         self._planner = planner
-        self._slots: set[Place] = set()
-        self._ports: set[Place] = set()  # of which the port is in use
+        self._slots: set[SlotAllocation] = set()
+        self._ports: set[SlotAllocation] = set()  # of which the port is in use
 
-    def take(self, hosts: Sequence[str], slots: int) -> Place:
+    def take(self, hosts: Sequence[str], slots: int) -> SlotAllocation:
         """A place with `slots` slots side by side, the same at every switch of its tree.
 
         Of trees with different roots it takes one whose root has most slots free.
@@ -60,17 +60,17 @@ class Budget:
         for tree in trees:
             switches = [part.switch for part in tree.aggregators]
             if (base := self._first_base(switches, slots)) is not None:
-                place = Place(replace(tree, job=replace(tree.job, base=base)))
+                place = SlotAllocation(replace(tree, job=replace(tree.job, base=base)))
                 self._slots.add(place)
                 self._ports.add(place)
                 return place
         raise NoRoomError(self._shortage([part.switch for part in trees[0].aggregators], slots))
 
-    def give_back_slots(self, place: Place) -> None:
+    def give_back_slots(self, place: SlotAllocation) -> None:
         """Its lease is withdrawn. May be called twice."""
         self._slots.discard(place)
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, place: SlotAllocation) -> None:
         """Its workers have ended, too. May be called twice."""
         self._slots.discard(place)
         self._ports.discard(place)

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from controller.errors import ControllerError
+from fanin.controller.errors import ControllerError
 
 LEASES = 255  # ids from 1 on; 0 is what a fresh register holds
 CHUNKS = 2**32  # of an id

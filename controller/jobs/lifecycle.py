@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-from controller.errors import ControllerError
-from controller.jobs.budget import NoRoomError
-from controller.jobs.reports import Heard, Reporting, state_of
-from native.text import MAX_NAME, printable
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.budget import NoRoomError
+from fanin.controller.jobs.reports import Heard, Reporting, state_of
+from fanin.native.text import MAX_NAME, printable
 
 _logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class JobRequest:
         return f"{', '.join(self.hosts)}{slots}{ring}{least}"
 
 
-class Candidate(Protocol):
+class JobLease(Protocol):
     """What becomes of a job on the network, from its beginning to its end."""
 
     async def grant(self) -> None:
@@ -65,16 +65,16 @@ class Candidate(Protocol):
 
 
 State = Literal["queued", "in network", "by ring", "revoked"]
-Open = Callable[[JobRequest], Candidate]
+Open = Callable[[JobRequest], JobLease]
 
 
 class Member(Reporting, Protocol):
     """A worker of a job.
 
-    finished: what it says once the lease is revoked (workers/job/handover.py), or in a round in which a group forms
-    (workers/job/elastic.py). leaving: it ends once the others have what it has finished. meeting: it is in regroup(),
-    and waits to be told whether somebody has joined. mates: all workers of its job, by rank. call: in which it waited
-    last, by number and in words. failure: of a call, after which it makes none.
+    finished: what it says once the lease is revoked (workers/job/ring_fallback.py), or in a round in which a group
+    forms (workers/job/elastic.py). leaving: it ends once the others have what it has finished. meeting: it is in
+    regroup(), and waits to be told whether somebody has joined. mates: all workers of its job, by rank. call: in which
+    it waited last, by number and in words. failure: of a call, after which it makes none.
     """
 
     finished: Any
@@ -106,7 +106,7 @@ class _Job:
     name: str
     request: JobRequest
     members: Sequence[Member]
-    candidate: Candidate
+    candidate: JobLease
     asked: JobRequest
     state: State = "queued"
     why: str = ""

@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
-from controller.jobs.lifecycle import JobRequest, Jobs, Open
-from controller.jobs.reports import Heard, state_of
-from native.text import MAX_NAME, is_name, printable
+from fanin.controller.jobs.lifecycle import JobRequest, Jobs, Open
+from fanin.controller.jobs.reports import Heard, state_of
+from fanin.native.text import MAX_NAME, is_name, printable
 
 _logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from native.text import MAX_NAME, is_name
+from fanin.native.text import MAX_NAME, is_name
 
 _MAX_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 

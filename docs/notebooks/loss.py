@@ -9,7 +9,7 @@ app = marimo.App()
 def _():
     import marimo as mo
 
-    from experiments.notebook import run
+    from fanin.experiments.notebook import run
 
     return mo, run
 

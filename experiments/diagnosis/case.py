@@ -12,10 +12,10 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.results.measured import Row
-from experiments.results.usage import LinkUse, Usage
-from experiments.scenario.settings import Settings
-from topologies.model import Role, Topology
+from fanin.experiments.results.measured import Row
+from fanin.experiments.results.usage import LinkUse, Usage
+from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.model import Role, Topology
 
 Direction = tuple[str, str]  # from one node to the next
 Busy = Mapping[Direction, float]  # shares of the time of all-reduces

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.diagnosis.finding import Finding
-from experiments.results.measured import Row
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.results.measured import Row
 
-_ERROR = "DeadlockError: "  # topologies/virtual/deadlock.py
+_ERROR = "DeadlockError: "  # simulator/deadlock.py
 
 
 def deadlock(row: Row) -> Finding | None:

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from experiments.diagnosis.case import Case, percent
-from experiments.diagnosis.collision import collision
-from experiments.diagnosis.deadlock import deadlock
-from experiments.diagnosis.finding import Finding
-from experiments.diagnosis.loss import loss
-from experiments.diagnosis.noisy_neighbour import noisy_neighbour
-from experiments.diagnosis.oversubscription import oversubscription
-from experiments.diagnosis.pause_storm import pause_storm
-from experiments.diagnosis.priority_inversion import priority_inversion
-from experiments.diagnosis.slow_link import slow_link
-from experiments.diagnosis.straggler import straggler
-from experiments.diagnosis.this_machine import this_machine
-from experiments.diagnosis.window import window
-from experiments.results.measured import Row
-from experiments.results.usage import Usage
-from experiments.scenario.settings import Settings
+from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.collision import collision
+from fanin.experiments.diagnosis.deadlock import deadlock
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.loss import loss
+from fanin.experiments.diagnosis.noisy_neighbour import noisy_neighbour
+from fanin.experiments.diagnosis.oversubscription import oversubscription
+from fanin.experiments.diagnosis.pause_storm import pause_storm
+from fanin.experiments.diagnosis.priority_inversion import priority_inversion
+from fanin.experiments.diagnosis.slow_link import slow_link
+from fanin.experiments.diagnosis.straggler import straggler
+from fanin.experiments.diagnosis.this_machine import this_machine
+from fanin.experiments.diagnosis.window import window
+from fanin.experiments.results.measured import Row
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
 
 TESTS: tuple[Callable[[Case], Finding | None], ...] = (
     this_machine,

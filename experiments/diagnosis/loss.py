@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.diagnosis.case import Case, percent
-from experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.finding import Finding
 
 
 def loss(case: Case) -> Finding | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import isinf
 
-from experiments.diagnosis.case import Case, Direction, percent
-from experiments.diagnosis.finding import Finding
-from topologies.units import RATES, quantity_text
+from fanin.experiments.diagnosis.case import Case, Direction, percent
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.topologies.units import RATES, quantity_text
 
 
 def oversubscription(case: Case) -> Finding | None:

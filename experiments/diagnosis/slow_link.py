@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.diagnosis.case import Case, percent
-from experiments.diagnosis.finding import Finding
-from topologies.units import RATES, quantity_text
+from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.topologies.units import RATES, quantity_text
 
 
 def slow_link(case: Case) -> Finding | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.diagnosis.case import Case
-from experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.case import Case
+from fanin.experiments.diagnosis.finding import Finding
 
 
 def straggler(case: Case) -> Finding:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from experiments.diagnosis.case import Case, percent
-from experiments.diagnosis.finding import Finding
-from experiments.models.packets import full_frame, full_payload
-from experiments.models.paths import Paths
-from experiments.scenario.settings import Settings
+from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.models.packets import full_frame, full_payload
+from fanin.experiments.models.paths import Paths
+from fanin.experiments.scenario.settings import Settings
 
 
 def window(case: Case) -> Finding | None:

@@ -1,1 +1,1 @@
-"""Live runs: a network, the controller, and a process for each worker."""
+"""Live points: a network of the testbed, the controller, and a process for each worker."""

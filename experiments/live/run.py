@@ -9,37 +9,47 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.connection import Count
-from controller.controller import Controller
-from controller.errors import ControllerError
-from controller.jobs.ledger import Ledger
-from controller.telemetry import Reason, SwitchCounts
-from controller.tree import Job
-from experiments.live.crew import Observe, RunError, run_crew
-from experiments.live.interrupt import run_until_interrupted
-from experiments.live.load import Processors, link_utilization
-from experiments.live.process import start_on
-from experiments.live.usage import usage_of
-from experiments.live.work import DIGITS_FILE, GIVE_UP, Done, HostBased, InNetwork, Pace, Task, Vectors
-from experiments.models.prediction import predicted_seconds
-from experiments.results.checking import compare_with_exact_sum, durations, error_bound
-from experiments.results.measured import Measured, mean_window
-from experiments.results.recording import Recording
-from experiments.scenario.compilers import CompiledProgram
-from experiments.scenario.own import planner_of
-from experiments.scenario.settings import FIRST_PEER_PORT, Settings
-from experiments.scenario.targets import target
-from experiments.training.digits import load_digits
-from experiments.training.sgd import TrainingConfig
-from p4switch.management.service import ManagementClient
-from topologies.live.mininet_net import MininetNetwork
-from topologies.live.runs import scratch
-from topologies.model import Host, Topology
-from workers.collective import HostBasedAlgorithm
+from fanin.controller.connection import Count
+from fanin.controller.controller import Controller
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.ledger import Ledger
+from fanin.controller.planner import planner_of
+from fanin.controller.telemetry import Reason, SwitchCounts
+from fanin.controller.tree import Job
+from fanin.experiments.live.usage import usage_of
+from fanin.experiments.live.worker_group import Observe, RunError, run_crew
+from fanin.experiments.live.worker_messages import (
+    DIGITS_FILE,
+    GIVE_UP,
+    Done,
+    HostBased,
+    InNetwork,
+    Task,
+    Vectors,
+)
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.results.checking import compare_with_exact_sum, durations, error_bound
+from fanin.experiments.results.measured import Measured, mean_window
+from fanin.experiments.results.recording import Recording
+from fanin.experiments.scenario.compilers import CompiledProgram
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.targets import target
+from fanin.experiments.training.digits import load_digits
+from fanin.experiments.training.sgd import TrainingConfig
+from fanin.p4switch.management.service import ManagementClient
+from fanin.testbed.interrupt import run_until_interrupted
+from fanin.testbed.load import Processors, link_utilization
+from fanin.testbed.mininet_net import MininetNetwork
+from fanin.testbed.runs import scratch
+from fanin.testbed.worker_process import start_on
+from fanin.topologies.model import Host, Topology
+from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.transport import FIRST_PEER_PORT
+from fanin.workers.recovery import Pace
 
 TCP_PORT = 5001
 
-# Columns, by what p4switch/ports/links.py calls them.
+# Columns, by what p4switch/engine/links.py calls them.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from controller.connection import Count
-from controller.telemetry import SwitchCounts
-from experiments.results.recording import Recording
-from experiments.results.usage import LinkUse, Usage, WorkerUse
-from topologies.model import Endpoint, Link, Topology
+from fanin.controller.connection import Count
+from fanin.controller.telemetry import SwitchCounts
+from fanin.experiments.results.recording import Recording
+from fanin.experiments.results.usage import LinkUse, Usage, WorkerUse
+from fanin.topologies.model import Endpoint, Link, Topology
 
 
 def usage_of(

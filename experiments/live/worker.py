@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from experiments.live.output import lines_out, write_line
-from experiments.live.work import (
+from fanin.controller.python_file import PythonFileError, telling
+from fanin.experiments.live.output import lines_out, write_line
+from fanin.experiments.live.worker_messages import (
     DIGITS_FILE,
     EVENT,
     TASK,
@@ -22,12 +23,11 @@ from experiments.live.work import (
     Task,
     Vectors,
 )
-from experiments.results.recording import Recording, Vector
-from experiments.scenario.python_file import PythonFileError, telling
-from experiments.scenario.worker_file import make_worker_of
-from experiments.training.digits import Digits
-from experiments.training.sgd import Curve, TrainingConfig, train
-from workers import (
+from fanin.experiments.results.recording import Recording, Vector
+from fanin.experiments.scenario.worker_file import make_worker_of
+from fanin.experiments.training.digits import Digits
+from fanin.experiments.training.sgd import Curve, TrainingConfig, train
+from fanin.workers import (
     Collective,
     CollectiveError,
     Group,
@@ -38,12 +38,12 @@ from workers import (
     UdpAllReduce,
     UdpGroupConfig,
 )
-from workers.driver import ParticipantAllReduce
-from workers.engines import native
-from workers.host_based.exchange import Call
-from workers.protocol import InNetworkStatistics
-from workers.udp import UdpSocket
-from workers.values.compression import ErrorFeedback
+from fanin.workers.engines import native
+from fanin.workers.host_based.exchange import Call
+from fanin.workers.participant_udp import ParticipantAllReduce
+from fanin.workers.protocol import InNetworkStatistics
+from fanin.workers.udp import UdpSocket
+from fanin.workers.values.compression import ErrorFeedback
 
 
 def say(event: Event) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.routes import Routes
-from experiments.scenario.settings import Settings
-from experiments.virtual.hosts.stations import HEADERS
-from topologies.model import Link
-from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.controller.routes import Routes
+from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.model import Link
+from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.wire import HEADERS
 
 
 class Alone:

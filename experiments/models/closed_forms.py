@@ -14,8 +14,8 @@ from functools import cache
 from math import inf, log2
 from typing import NamedTuple, assert_never
 
-from workers.collective import Algorithm, HostBasedAlgorithm, Operation
-from workers.host_based.schedules import CHUNK, neighbours, servers
+from fanin.workers.collective import Algorithm, HostBasedAlgorithm, Operation
+from fanin.workers.host_based.schedules import CHUNK, neighbours, servers
 
 # Seconds from a rank's sending a packet to another rank's dealing with it: latency(sender, receiver).
 Latency = Callable[[int, int], float]

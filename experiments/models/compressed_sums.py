@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.values.compression import BLOCK, Compressor, Rounded, TopK
+from fanin.workers.values.compression import BLOCK, Compressor, Rounded, TopK
 
 Vector = NDArray[np.float32]
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
-from experiments.scenario.tables.table import Table
-from topologies.units import Count, Flops, Probability, Rate, Seconds
-from workers.collective import Algorithm
+from fanin.experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
+from fanin.experiments.scenario.tables.table import Table
+from fanin.topologies.units import Count, Flops, Probability, Rate, Seconds
+from fanin.workers.collective import Algorithm
 
 PRICE = 30.0  # $ for a GPU and an hour
 CLUSTERS = (256, 1024, 4096)  # GPUs

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import isnan, nan
 
-from experiments.models.prediction import predicted_seconds
-from experiments.models.step import bucket_slices, filled_buckets, summed_after
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.parallelism import Coordinates
-from experiments.scenario.tables.step import slowness
-from experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.models.step import bucket_slices, filled_buckets, summed_after
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.parallelism import Coordinates
+from fanin.experiments.scenario.tables.step import slowness
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 
 
 def predicted_step_seconds(settings: Settings, window: int) -> float | None:

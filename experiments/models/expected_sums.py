@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.results.recording import Vector
-from experiments.virtual.job_spec import JobSpec
-from workers.host_based.summation import float32_sum
+from fanin.simulator.hosts.stations import Vector
+from fanin.simulator.job_spec import JobSpec
+from fanin.workers.host_based.summation import float32_sum
 
 _Integers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]

@@ -11,12 +11,13 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from controller.plan import Plan, SwitchPlan, TableEntry
-from experiments.models.paths import shares
-from experiments.scenario.own import planner_of
-from experiments.scenario.settings import FIRST_PEER_PORT, Settings
-from topologies.model import Host
-from workers.host_based.algorithm import Group
+from fanin.controller.plan import Plan, SwitchPlan, TableEntry
+from fanin.controller.planner import planner_of
+from fanin.experiments.models.paths import shares
+from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.model import Host
+from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _UDP = 17
 _TABLES = "ingress.forwarding."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.scenario.settings import Settings
-from experiments.virtual.hosts.stations import HEADERS
-from workers import wire
-from workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.experiments.scenario.settings import Settings
+from fanin.workers import wire
+from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.wire import HEADERS
 
 # Payload and frame of a full segment of TCP with timestamps, on Ethernet.
 _TCP_PAYLOAD, _TCP_FRAME = 1448, 1514

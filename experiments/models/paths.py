@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import ceil
 
-from controller.routes import Routes
-from controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
-from experiments.scenario.settings import Settings
-from topologies.model import Link
-from workers.collective import HostBasedAlgorithm, Operation
-from workers.host_based.schedules import schedule, servers
+from fanin.controller.routes import Routes
+from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
+from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.model import Link
+from fanin.workers.collective import HostBasedAlgorithm, Operation
+from fanin.workers.host_based.schedules import schedule, servers
 
 _Direction = tuple[str, str]  # from one node to the next
 

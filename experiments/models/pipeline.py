@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from experiments.scenario.tables.parallelism import Direction, Schedule
+from fanin.experiments.scenario.tables.parallelism import Direction, Schedule
 
 
 class Pass(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.models.closed_forms import NO_LIMIT, Window, between_hosts, collective, in_network
-from experiments.models.packets import full_frame, full_payload, in_network_frame
-from experiments.models.paths import Paths
-from experiments.scenario.settings import Settings
-from workers import wire
+from fanin.experiments.models.closed_forms import NO_LIMIT, Window, between_hosts, collective, in_network
+from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
+from fanin.experiments.models.paths import Paths
+from fanin.experiments.scenario.settings import Settings
+from fanin.workers import wire
 
 
 def predicted_seconds(

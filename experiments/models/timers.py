@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from controller.tree import SLOTS
-from experiments.models.packets import full_frame, full_payload
-from experiments.models.paths import Paths
-from experiments.scenario.settings import VIRTUAL_WINDOW, Settings
-from workers.recovery import Recovery
+from fanin.controller.tree import SLOTS
+from fanin.experiments.models.packets import full_frame, full_payload
+from fanin.experiments.models.paths import Paths
+from fanin.experiments.scenario.settings import VIRTUAL_WINDOW, Settings
+from fanin.workers.recovery import Recovery
 
 _FAR_ABOVE = 20  # round trips
 _WINDOWS = 3  # that are open at once: to the next stage, to the one before, and of a group that adds up;

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 
-from experiments.scenario.settings import FILES
-from topologies.units import BYTES, RATES, SHARES, TIMES, digits, exact_text, fitting_unit, quantity
+from fanin.experiments.scenario.settings import FILES
+from fanin.topologies.units import BYTES, RATES, SHARES, TIMES, digits, exact_text, fitting_unit, quantity
 
 _LABELS = {
     "median_seconds": "time of an all-reduce, median",

@@ -11,12 +11,12 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.results.recording import Recording, Vector
-from workers.collective import Algorithm, Operation
-from workers.host_based import summation
-from workers.host_based.schedules import bounds
-from workers.values import quantization, scaling
-from workers.values.compression import Compressor, decompressed
+from fanin.experiments.results.recording import Recording, Vector
+from fanin.workers.collective import Algorithm, Operation
+from fanin.workers.host_based import summation
+from fanin.workers.host_based.schedules import bounds
+from fanin.workers.values import quantization, scaling
+from fanin.workers.values.compression import Compressor, decompressed
 
 # Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
 # the largest distance from the exact sum, float64 [elements].

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from experiments.results.drawing.series import given, values_of, varied
-from experiments.results.files import ResultsError
-from experiments.results.measured import Row
-from experiments.scenario.settings import Settings
+from fanin.experiments.results.drawing.series import given, values_of, varied
+from fanin.experiments.results.files import ResultsError
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values on either side, below which nothing is said of chance

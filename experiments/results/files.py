@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from experiments.results.measured import Row
-from experiments.results.usage import Usage, read_usage, write_usage
-from native.text import printable
+from fanin.experiments.results.measured import Row
+from fanin.experiments.results.usage import Usage, read_usage, write_usage
+from fanin.native.text import printable
 
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.results.faults import FaultOutcome, fault_columns
-from experiments.results.limit import Limit, limited_by
-from experiments.results.usage import Usage
-from experiments.scenario.settings import Settings, setting_columns
-from experiments.training.sgd import Curve
-from workers.recovery import Recovery
-from workers.values.compression import TopK
+from fanin.experiments.results.bottleneck import Limit, limited_by
+from fanin.experiments.results.faults import FaultOutcome, fault_columns
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings, setting_columns
+from fanin.experiments.training.sgd import Curve
+from fanin.workers.recovery import Recovery
+from fanin.workers.values.compression import TopK
 
 # What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
@@ -85,7 +85,7 @@ class Measured:
     other_job_seconds: of an all-reduce of the other job, the median.
     step_seconds, exposed_seconds, gpu_idle_share: of a step that computes, on average: from the barrier to the last
     sum, what of it is after the slowest worker's computing, and what share of it workers do not compute.
-    link_utilization, processor_utilization: shares of the time of all-reduces, live; see experiments/live/load.py.
+    link_utilization, processor_utilization: shares of the time of all-reduces, live; see testbed/load.py.
     usage: of each link and worker, which has files of its own beside the rows (usage.py).
     traffic: completion times of what other hosts sent beside the job; None: nothing.
     workers_left: how many have the last sum. faults: what became of each, in the order of the scenario.

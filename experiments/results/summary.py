@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.results.axes import value_text
-from experiments.results.measured import Measured
-from experiments.results.provenance import machine
-from experiments.scenario.settings import Settings
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.results.provenance import machine
+from fanin.experiments.scenario.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

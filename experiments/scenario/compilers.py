@@ -12,12 +12,9 @@ from typing import assert_never
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from experiments.scenario.tools import P4C, Compiler, ToolError
-from p4compiler import Diagnostic, compile_once
-from topologies.live.runs import scratch
-
-# The data plane that experiments are about.
-PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
+from fanin.experiments.scenario.tools import P4C, Compiler, ToolError
+from fanin.p4compiler import Diagnostic, compile_once
+from fanin.testbed.runs import scratch
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from experiments.scenario.settings import (
+from fanin.experiments.scenario.settings import (
     FILES,
     KEYS,
     KeyPath,
@@ -25,10 +25,10 @@ from experiments.scenario.settings import (
     setting_columns,
     table_in,
 )
-from experiments.scenario.tables.figure import Plot
-from experiments.scenario.tables.table import Table
-from experiments.scenario.tables.topology import TopologySettings
-from topologies.units import Seconds
+from fanin.experiments.scenario.tables.figure import Plot
+from fanin.experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.tables.topology import TopologySettings
+from fanin.topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # a line of an error

@@ -6,7 +6,7 @@ import random
 from itertools import chain, zip_longest
 from typing import Literal, assert_never
 
-from topologies.model import Topology
+from fanin.topologies.model import Topology
 
 Placement = Literal["packed", "spread", "random"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from experiments.scenario.file import Frame
-from experiments.scenario.settings import KEYS, Settings, table_in
+from fanin.experiments.scenario.file import Frame
+from fanin.experiments.scenario.settings import KEYS, Settings, table_in
 
 JsonSchema = dict[str, Any]
 

@@ -11,32 +11,31 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import BaseModel, Field
 
-from controller.errors import ControllerError
-from controller.plan import PathChoice
-from controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
-from experiments.scenario.placement import Placement, place
-from experiments.scenario.tables.compression import Compression
-from experiments.scenario.tables.congestion import Congestion
-from experiments.scenario.tables.faults import Fault, fault_problems
-from experiments.scenario.tables.other_job import OtherJob
-from experiments.scenario.tables.parallelism import Parallelism
-from experiments.scenario.tables.recovery import Recovery
-from experiments.scenario.tables.step import Step
-from experiments.scenario.tables.table import Priority, Table
-from experiments.scenario.tables.topology import TopologySettings
-from experiments.scenario.tables.traffic import Traffic
-from experiments.scenario.tables.training import Training
-from experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
-from experiments.scenario.tools import Compiler, Engine
-from topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
-from topologies.model import Link, Topology
-from topologies.override import override
-from topologies.units import Seconds
-from workers.collective import Algorithm, Operation, Transport, WindowScope
-from workers.host_based.transport import MAX_FLOWS
-from workers.recovery import Recovery as Timers
+from fanin.controller.errors import ControllerError
+from fanin.controller.plan import PathChoice
+from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
+from fanin.experiments.scenario.placement import Placement, place
+from fanin.experiments.scenario.tables.compression import Compression
+from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.scenario.tables.faults import Fault, fault_problems
+from fanin.experiments.scenario.tables.other_job import OtherJob
+from fanin.experiments.scenario.tables.parallelism import Parallelism
+from fanin.experiments.scenario.tables.recovery import Recovery
+from fanin.experiments.scenario.tables.step import Step
+from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.topology import TopologySettings
+from fanin.experiments.scenario.tables.traffic import Traffic
+from fanin.experiments.scenario.tables.training import Training
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
+from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
+from fanin.topologies.model import Link, Topology
+from fanin.topologies.override import override
+from fanin.topologies.units import Seconds
+from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
+from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.recovery import Recovery as Timers
 
-FIRST_PEER_PORT = 20_000  # of host-based all-reduce over UDP, in both worlds
 VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not say
 
 FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
@@ -149,7 +148,7 @@ class Settings(Table):
     min_workers: Annotated[
         int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
     ] = None
-    switch: Engine = "embedded"
+    switch: SwitchKind = "embedded"
     program: Annotated[
         Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
     ] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.scenario.file import Lesson, ScenarioError, load_frame
+from fanin.experiments.scenario.file import Lesson, ScenarioError, load_frame
 
 _SCENARIOS = Path(__file__).parents[2] / "scenarios"
 _FOLDERS = {"lesson": _SCENARIOS / "lessons", "scenario": _SCENARIOS}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from experiments.live.work import Pace
-from experiments.scenario.settings import Settings
-from experiments.scenario.tools import BMV2, Engine
-from topologies.live.processes import Bmv2, P4Switch, SwitchLauncher
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tools import BMV2, SwitchKind
+from fanin.testbed.switch_processes import Bmv2, P4Switch, SwitchLauncher
+from fanin.workers.recovery import Pace
 
 _FAST_LINK = 1_000_000_000
 
@@ -43,7 +43,7 @@ class Target:
         return replace(self.pace(settings.network.slowest_rate), **said)
 
 
-def target(engine: Engine) -> Target:
+def target(engine: SwitchKind) -> Target:
     """The target of this name.
 
     Raises:

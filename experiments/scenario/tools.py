@@ -10,7 +10,7 @@ import shutil
 from dataclasses import dataclass
 from typing import Literal
 
-Engine = Literal["embedded", "bmv2"]
+SwitchKind = Literal["embedded", "bmv2"]
 Compiler = Literal["embedded", "p4c"]
 
 

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from experiments.scenario.python_file import PythonFileError, functions
-from workers.collective import Participant
-from workers.lease import Lease
-from workers.protocol import Worker
-from workers.recovery import Recovery
-
-AnyWorker: TypeAlias = Participant[NDArray[np.uint8]]
-MakeWorker: TypeAlias = Callable[[Lease, Recovery], AnyWorker]
+from fanin.controller.python_file import PythonFileError, functions
+from fanin.workers.collective import Participant
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import AnyWorker, MakeWorker, Worker
+from fanin.workers.recovery import Recovery
 
 
 @cache
@@ -37,7 +30,7 @@ def make_worker_of(file: Path | None) -> MakeWorker:
         if missing := [name for name in wanted if not hasattr(made, name)]:
             raise PythonFileError(
                 f"{file}: participant() gives {made!r}, which lacks {', '.join(missing)}: see "
-                "workers.collective.Participant"
+                "fanin.workers.collective.Participant"
             )
         return cast(AnyWorker, made)
 

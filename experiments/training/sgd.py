@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.training.digits import Digits
-from experiments.training.perceptron import Perceptron, Vector
-from workers.values.compression import Compressor
+from fanin.experiments.training.digits import Digits
+from fanin.experiments.training.perceptron import Perceptron, Vector
+from fanin.workers.values.compression import Compressor
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""Runs in virtual time: the compiled program and the same workers, without a network."""
+"""Virtual points: a network of the simulator, the compiled program, and the same workers."""

@@ -1,8 +1,8 @@
-"""What fails in a run, and what is done about it: as of a live network (docs/faults.md, experiments/live/watch.py).
+"""What fails in a run, and what is done about it: as of a live network (docs/faults.md, testbed/supervisor.py).
 
 The controller finds things when the scenario says so, once it has been there for so long. What it then does takes no
-time, nor does what workers tell each other to agree (workers/job/handover.py, workers/job/elastic.py), the result that
-those behind are sent among it. Who has ended, or is stopped, workers learn from each other, without a controller.
+time, nor does what workers tell each other to agree (workers/job/ring_fallback.py, workers/job/elastic.py), the result
+that those behind are sent among it. Who has ended, or is stopped, workers learn from each other, without a controller.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from experiments.results.faults import FaultOutcome
-from experiments.scenario.tables.faults import Fault
-from experiments.virtual.fabric import Cluster
-from experiments.virtual.handover import GOES_ON, JobUnderFaults
-from topologies.model import Link
-from topologies.virtual import SECOND
+from fanin.experiments.results.faults import FaultOutcome
+from fanin.experiments.scenario.tables.faults import Fault
+from fanin.simulator import SECOND
+from fanin.simulator.fabric import Cluster
+from fanin.simulator.fault_recovery import GOES_ON, JobUnderFaults
+from fanin.topologies.model import Link
 
 _DIGITS = 12  # time is counted in picoseconds
 _MOMENT = 1e-9  # seconds: of any link a part of its delay

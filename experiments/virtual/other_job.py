@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.models.timers import recovery, ring_recovery, virtual_window
-from experiments.results.checking import Errors, Promise, error_bound
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.other_job import OtherJob
-from experiments.scenario.tables.units import ELEMENT_BYTES
-from experiments.virtual.fabric import Cluster
-from experiments.virtual.hosts.stations import Vector
-from experiments.virtual.job_spec import JobSpec
+from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
+from fanin.experiments.results.checking import Errors, Promise, error_bound
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.other_job import OtherJob
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.simulator.fabric import Cluster
+from fanin.simulator.hosts.stations import Vector
+from fanin.simulator.job_spec import JobSpec
 
 
 class Beside:
@@ -32,7 +32,7 @@ class Beside:
             algorithm=other.algorithm,
             ring=bool(settings.faults),
             ring_recovery=ring_recovery(settings),
-            congestion=settings.congestion,
+            congestion_control=settings.congestion.control_of,
             priority=other.priority,
         )
         self._cluster = cluster

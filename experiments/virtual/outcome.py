@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.telemetry import Reason
-from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Fabric
+from fanin.controller.telemetry import Reason
+from fanin.experiments.scenario.settings import Settings
+from fanin.simulator.fabric import Fabric
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
-# What links do to packets, as columns, by what topologies.virtual calls it.
+# What links do to packets, as columns, by what fanin.simulator calls it.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst loss": "lost_in_bursts",

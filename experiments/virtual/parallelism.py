@@ -13,33 +13,33 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from experiments.models.cut_model import predicted_step_seconds
-from experiments.models.pipeline import passes
-from experiments.models.step import bucket_slices, filled_buckets
-from experiments.models.timers import recovery, virtual_window
-from experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
-from experiments.results.measured import Measured, mean_window
-from experiments.results.usage import Usage, WorkerUse
-from experiments.scenario.own import planner_of
-from experiments.scenario.python_file import telling
-from experiments.scenario.settings import FIRST_PEER_PORT, Settings
-from experiments.scenario.tables.parallelism import Parallelism
-from experiments.scenario.tables.step import slowness
-from experiments.scenario.tables.units import ELEMENT_BYTES
-from experiments.scenario.worker_file import make_worker_of
-from experiments.virtual.congestion import control_of
-from experiments.virtual.fabric import Fabric, Job
-from experiments.virtual.hosts.rank_station import Channel, Ends, RankStation, Scaled
-from experiments.virtual.hosts.stations import PeerPort, WorkerStation
-from experiments.virtual.hosts.steps import computing_figures
-from experiments.virtual.job_spec import JobSpec
-from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from experiments.virtual.usage import LinkMeter, QueueSampler
-from p4switch.engine.engine import Engine
-from topologies.virtual import HostModel
-from workers.collective import Operation, Transport
-from workers.host_based.algorithm import Group, HostBasedWorker
-from workers.protocol import InNetworkStatistics
+from fanin.controller.planner import planner_of
+from fanin.controller.python_file import telling
+from fanin.experiments.models.cut_model import predicted_step_seconds
+from fanin.experiments.models.pipeline import passes
+from fanin.experiments.models.step import bucket_slices, filled_buckets
+from fanin.experiments.models.timers import recovery, virtual_window
+from fanin.experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
+from fanin.experiments.results.measured import Measured, mean_window
+from fanin.experiments.results.usage import Usage, WorkerUse
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.parallelism import Parallelism
+from fanin.experiments.scenario.tables.step import slowness
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.experiments.scenario.worker_file import make_worker_of
+from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
+from fanin.experiments.virtual.steps import computing_figures
+from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Fabric, Job
+from fanin.simulator.hosts.stations import PeerPort, WorkerStation
+from fanin.simulator.job_spec import JobSpec
+from fanin.workers.collective import Operation, Transport
+from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.transport import FIRST_PEER_PORT
+from fanin.workers.protocol import InNetworkStatistics
 
 _ACTIVATIONS = 3  # keeps their draws apart from those of gradients
 
@@ -212,7 +212,7 @@ class _Model:
             transport=_transport(settings),
             shards=settings.shards,
             flows=settings.flows_per_pair,
-            congestion=settings.congestion,
+            congestion_control=settings.congestion.control_of,
             priority=settings.priority,
             on_call=True,
         )
@@ -297,7 +297,7 @@ class _Model:
             session=session,
             flows=settings.flows_per_pair,
             calls=(operation,),
-            make_control=control_of(settings.congestion, topology, host.name),
+            make_control=settings.congestion.control_of(topology, host.name),
         )
         return PeerPort(
             HostBasedWorker(group, recovery(settings)),

@@ -6,32 +6,32 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from experiments.models.alone import Alone
-from experiments.models.prediction import predicted_seconds
-from experiments.models.timers import recovery, ring_recovery, virtual_window
-from experiments.results.checking import ErrorBound, Errors, Promise, error_bound, promise_of
-from experiments.results.measured import FlowTimes, Measured, mean_window
-from experiments.results.recording import Vector
-from experiments.results.usage import Usage
-from experiments.scenario.own import planner_of
-from experiments.scenario.python_file import telling
-from experiments.scenario.settings import Settings
-from experiments.scenario.worker_file import make_worker_of
-from experiments.virtual.fabric import Cluster, Job
-from experiments.virtual.faults import Faults
-from experiments.virtual.flows import Flows
-from experiments.virtual.handover import JobUnderFaults
-from experiments.virtual.hosts.steps import buckets, pauses, step_figures
-from experiments.virtual.job_spec import ClusterSpec
-from experiments.virtual.other_job import beside
-from experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from experiments.virtual.parallelism import run_parallel
-from experiments.virtual.traffic import Request, completed, requests
-from experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
-from p4switch.engine.engine import Engine
-from topologies.virtual import HostModel
-from workers.collective import Algorithm, Statistics, Transport
-from workers.protocol import InNetworkStatistics
+from fanin.controller.planner import planner_of
+from fanin.controller.python_file import telling
+from fanin.experiments.models.alone import Alone
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
+from fanin.experiments.results.checking import ErrorBound, Errors, Promise, error_bound, promise_of
+from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
+from fanin.experiments.results.recording import Vector
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.worker_file import make_worker_of
+from fanin.experiments.virtual.faults import Faults
+from fanin.experiments.virtual.other_job import beside
+from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.parallelism import run_parallel
+from fanin.experiments.virtual.steps import buckets, pauses, step_figures
+from fanin.experiments.virtual.traffic import Request, completed, requests
+from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Cluster, Job
+from fanin.simulator.fault_recovery import JobUnderFaults
+from fanin.simulator.flows import Flows
+from fanin.simulator.job_spec import ClusterSpec
+from fanin.workers.collective import Algorithm, Statistics, Transport
+from fanin.workers.protocol import InNetworkStatistics
 
 
 def run_virtual(
@@ -148,7 +148,7 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         window=settings.traffic.window,
         transport=settings.traffic.transport,
         recovery=recovery(settings),
-        congestion=settings.congestion,
+        congestion_control=settings.congestion.control_of,
         seed=settings.seed,
         priority=settings.traffic.priority,
     )
@@ -174,7 +174,7 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         pauses=pauses(settings),
         per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
-        congestion=settings.congestion,
+        congestion_control=settings.congestion.control_of,
         calls=("all-reduce", *[call] * len(buckets(settings))),
         ring=bool(settings.faults),
         ring_recovery=ring_recovery(settings),

@@ -8,9 +8,9 @@ from itertools import cycle
 
 import numpy as np
 
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.traffic import Sizes, Traffic
-from experiments.virtual.flows import FinishedFlow, FlowSpec
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.traffic import Sizes, Traffic
+from fanin.simulator.flows import FinishedFlow, FlowSpec
 
 # Flow sizes in bytes by the share of flows that are no larger, straight lines between: web search is that of DCTCP's
 # paper (Alizadeh et al., SIGCOMM 2010), hadoop Facebook's (Roy et al., SIGCOMM 2015), both as tabulated with HPCC

@@ -8,11 +8,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.results.usage import LinkUse, Phase, QueueSample, WorkerUse
-from experiments.virtual.fabric import Cluster, Fabric
-from experiments.virtual.outcome import UnfinishedError
-from topologies.virtual import SECOND
-from topologies.virtual.network import VirtualNetwork
+from fanin.experiments.results.usage import LinkUse, Phase, QueueSample, WorkerUse
+from fanin.experiments.virtual.outcome import UnfinishedError
+from fanin.simulator import SECOND
+from fanin.simulator.fabric import Cluster, Fabric
+from fanin.simulator.network import VirtualNetwork
 
 _COUNTS = (
     *("packets", "bytes", "busy", "waited", "queue_drops", "marks", "lost"),

@@ -7,9 +7,9 @@ give the same plan, for switches that run and in virtual time.
 
 from collections.abc import Iterable
 
-from controller import plan
-from controller.network import Network
-from controller.plan import Plan, SwitchPlan, TableEntry
+from fanin.controller import plan
+from fanin.controller.network import Network
+from fanin.controller.plan import Plan, SwitchPlan, TableEntry
 
 EXPEDITED = 46  # RFC 3246
 

@@ -1,15 +1,15 @@
 """How a worker all-reduces: as fanin's does, but that it sends everything twice.
 
 It waits for fewer lost packets, and pays for it in bytes. participant() may return anything that has what
-workers.collective.Participant has: no sockets and no clock, so that it runs live and in virtual time.
+fanin.workers.collective.Participant has: no sockets and no clock, so that it runs live and in virtual time.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.lease import Lease
-from workers.protocol import Worker
-from workers.recovery import Recovery
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
+from fanin.workers.recovery import Recovery
 
 
 class Twice(Worker):

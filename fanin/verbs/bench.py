@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.options import vector_sizes
-from topologies.live.sandbox import SandboxError, enter
-from topologies.units import BYTES, TIMES, quantity_text
+from fanin.testbed.sandbox import SandboxError, enter
+from fanin.topologies.units import BYTES, TIMES, quantity_text
 
 if TYPE_CHECKING:
-    from experiments.bench import calls as bench_calls
-    from experiments.bench.allreduce import Case
-    from experiments.bench.virtual import Point
+    from fanin.assurance.bench import calls as bench_calls
+    from fanin.assurance.bench.allreduce import Case
+    from fanin.assurance.bench.virtual import Point
 
 _LARGEST_SIZE = 10**9  # bytes
 
@@ -45,11 +45,11 @@ def virtual(
 ) -> None:
     """All-reduce 4 MiB in virtual time with 8 to 1,024 workers in racks of 32; and flows, beside ns-3."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.bench.ns3.beside import Ns3Error, Run
-    from experiments.bench.ns3.beside import bench as bench_ns3
-    from experiments.bench.pythons import NS3, PythonError, find_python
-    from experiments.bench.virtual import WORKERS, write
-    from experiments.bench.virtual import bench as bench_virtual
+    from fanin.assurance.bench.ns3.beside import Ns3Error, Run
+    from fanin.assurance.bench.ns3.beside import bench as bench_ns3
+    from fanin.assurance.bench.pythons import NS3, PythonError, find_python
+    from fanin.assurance.bench.virtual import WORKERS, write
+    from fanin.assurance.bench.virtual import bench as bench_virtual
     from fanin.console import console
 
     def show(point: Point) -> None:
@@ -96,9 +96,9 @@ def switch(
     with failing("bench switch", SandboxError):
         enter()
 
-    from experiments.bench.switch.bench import Effort, Outcome, write
-    from experiments.bench.switch.bench import bench as bench_switch
-    from experiments.bench.switch.errors import BenchError
+    from fanin.assurance.bench.switch.bench import Effort, Outcome, write
+    from fanin.assurance.bench.switch.bench import bench as bench_switch
+    from fanin.assurance.bench.switch.errors import BenchError
     from fanin.console import console
 
     def show(outcome: Outcome) -> None:
@@ -145,7 +145,7 @@ def _sizes(text: str) -> list[int]:
 
 def _beside(text: str) -> list[str]:
     """Kinds of other work, each once."""
-    from experiments.bench.neighbour import KINDS
+    from fanin.assurance.bench.neighbour import KINDS
 
     kinds = list(dict.fromkeys(text.split(",")))
     if unknown := [kind for kind in kinds if kind not in KINDS]:
@@ -186,14 +186,14 @@ def allreduce(
     with failing("bench allreduce", SandboxError):
         enter()
 
-    from controller.errors import ControllerError
-    from experiments.bench.allreduce import BenchError, write
-    from experiments.bench.allreduce import bench as bench_allreduce
-    from experiments.bench.host import host, in_words
-    from experiments.bench.neighbour import KINDS, NOTHING, NeighbourError
-    from experiments.bench.pythons import TORCH, PythonError, find_python
+    from fanin.assurance.bench.allreduce import BenchError, write
+    from fanin.assurance.bench.allreduce import bench as bench_allreduce
+    from fanin.assurance.bench.host import host, in_words
+    from fanin.assurance.bench.neighbour import KINDS, NOTHING, NeighbourError
+    from fanin.assurance.bench.pythons import TORCH, PythonError, find_python
     from fanin.console import console
-    from topologies.errors import NetworkError
+    from fanin.controller.errors import ControllerError
+    from fanin.topologies.errors import NetworkError
 
     heading = ""
 
@@ -267,14 +267,14 @@ def calls(
     """What the calls of fanin.init() and of PyTorch add to a bare all-reduce in the network, in turn with it."""
     lengths = _sizes(sizes)
 
-    from experiments.bench import calls as of
-    from experiments.bench.allreduce_worker import Order
-    from experiments.bench.host import host, in_words
-    from experiments.bench.pythons import TORCH, PythonError, find_python
-    from experiments.live.interrupt import run_until_interrupted
+    from fanin.assurance.bench import calls as of
+    from fanin.assurance.bench.allreduce_worker import Order
+    from fanin.assurance.bench.host import host, in_words
+    from fanin.assurance.bench.pythons import TORCH, PythonError, find_python
     from fanin.console import console
-    from fanin.own_network import own_network
-    from topologies.errors import NetworkError
+    from fanin.temporary_network import own_network
+    from fanin.testbed.interrupt import run_until_interrupted
+    from fanin.topologies.errors import NetworkError
 
     with failing("bench calls", PythonError, status=2):
         python = find_python(torch_python, TORCH)

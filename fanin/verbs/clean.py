@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from fanin import shell_environment
-from fanin.failing import failing
+from fanin.cli_errors import failing
+from fanin.native.cache import MAX_BYTES, CacheError, cache_directory, libraries, remove_unused
 from fanin.output import say
-from native.cache import MAX_BYTES, CacheError, cache_directory, libraries, remove_unused
-from topologies.live.runs import all_runs
-from topologies.units import BYTES, quantity_text
+from fanin.testbed.runs import all_runs
+from fanin.topologies.units import BYTES, quantity_text
 
 
 def clean(

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failure
+from fanin.cli_errors import failure
 from fanin.output import say
-from topologies.units import BYTES, TIMES, percent_text, quantity_text
+from fanin.topologies.units import BYTES, TIMES, percent_text, quantity_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from rich.table import Table
 
-    from experiments.models.cost import Cost, Job
+    from fanin.experiments.models.cost import Cost, Job
 
 
 def cost(
@@ -80,7 +80,7 @@ def cost(
     # Not above: it takes a second, for which --help should not wait.
     from pydantic import ValidationError
 
-    from experiments.models.cost import Job, costs
+    from fanin.experiments.models.cost import Job, costs
 
     given = {
         "parameters": parameters,
@@ -131,7 +131,7 @@ def _option(name: str) -> str:
 
 
 def _table(found: list[Cost]) -> Table:
-    from fanin.points import points_table
+    from fanin.run_points import points_table
 
     table = points_table(
         ["GPUs", "algorithm"], "GB each way", "s", "s exposed", "idle", "$ an hour", "$ a day"
@@ -152,7 +152,7 @@ def _table(found: list[Cost]) -> Table:
 
 def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
     """Those of the first cluster, with the numbers put in."""
-    from experiments.models.closed_forms import PIECE, formula
+    from fanin.experiments.models.closed_forms import PIECE, formula
 
     def seconds(number: float) -> str:
         return quantity_text(number, TIMES)
@@ -183,7 +183,7 @@ def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
 
 
 def _assumptions(job: Job) -> Iterator[str]:
-    from controller.tree import SLOTS
+    from fanin.controller.tree import SLOTS
 
     yield "\nTaken for granted:"
     if job.tokens is not None:

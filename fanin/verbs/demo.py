@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.scenario.tools import ToolError
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
+from fanin.experiments.scenario.tools import ToolError
 from fanin.options import (
     Captures,
     ControllerFile,
@@ -26,11 +26,11 @@ from fanin.options import (
     probability,
     refuse_beside_topology,
 )
-from topologies.errors import NetworkError
-from topologies.live.sandbox import SandboxError, enter
+from fanin.testbed.sandbox import SandboxError, enter
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from experiments.demo import Demo
+    from fanin.experiments.demo import Demo
 
 _MAX_LOSS = 0.5
 
@@ -70,21 +70,22 @@ def demo(
         enter()
 
     # Not above: these take a second to import, for which --help and a wrong option should not wait.
-    from controller.errors import ControllerError
-    from experiments.demo import demo_points, run_demo
-    from experiments.live.crew import RunError
-    from experiments.scenario.compilers import PROGRAM
-    from experiments.scenario.file import ScenarioError, load_network
-    from experiments.scenario.own import program_of
-    from experiments.scenario.tables.topology import LeafSpine, TopologySettings
-    from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.demo import demo_points, run_demo
+    from fanin.experiments.live.worker_group import RunError
+    from fanin.experiments.scenario.file import ScenarioError, load_network
+    from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
+    from fanin.experiments.scenario.targets import target
+    from fanin.experiments.scenario.user_files import program_of
+    from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver
-    from p4compiler import CompileError
-    from topologies.model import TopologyError
+    from fanin.topologies.model import TopologyError
 
-    errors = (ToolError, CompileError, RunError, NetworkError, ControllerError)
+    errors = (PythonFileError, ToolError, CompileError, RunError, NetworkError, ControllerError)
     with (
         failing("demo", ScenarioError, TopologyError, status=2),
         failing("demo", *errors, KeyboardInterrupt),
@@ -114,8 +115,8 @@ def demo(
 
 def show(measured: Demo) -> None:
     """The table, and what the large all-reduce says beside the theory."""
-    from experiments.results.report import table
     from fanin.console import console
+    from fanin.experiments.results.demo_table import table
 
     in_network, ring = measured.vectors
     ratio = in_network.measured.median / ring.measured.median

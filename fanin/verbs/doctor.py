@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import typer
 from rich.markup import escape
 
-from experiments.scenario.tools import BMV2, P4C, packages
 from fanin.console import console
+from fanin.experiments.scenario.tools import BMV2, P4C, packages
 
 if TYPE_CHECKING:
     from fanin.checks import Finding, State

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Changes, Jobs, Results
 
 app = typer.Typer(
@@ -19,9 +19,9 @@ app = typer.Typer(
 @app.command("list")
 def list_lessons() -> None:
     """List all lessons: name, question, and about how long they take on two cores."""
-    from experiments.scenario.shipped import lessons
     from fanin.console import console
-    from fanin.points import points_table
+    from fanin.experiments.scenario.shipped import lessons
+    from fanin.run_points import points_table
 
     table = points_table(["lesson", "what it is about"], "about s")
     for name, lesson in lessons().items():
@@ -42,9 +42,9 @@ def run_lesson(
     It is the scenario lesson:NAME, which fanin run and fanin sweep take as well.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.scenario.file import ScenarioError, load_scenario
-    from experiments.scenario.shipped import scenario_file
-    from fanin.points import load, run_scenario
+    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.shipped import scenario_file
+    from fanin.run_points import load, run_scenario
 
     file = f"lesson:{name}"
     with failing("lesson", ScenarioError, status=2):

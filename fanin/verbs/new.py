@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.failing import failure
+from fanin.cli_errors import failure
 from fanin.output import say
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -24,7 +24,7 @@ def new(
     Its README.md says how to run them, docs/own.md what to change.
     """
     # Not above: it takes a second, for which --help should not wait.
-    from experiments.scenario.compilers import PROGRAM
+    from fanin.controller.requirements import PROGRAM
 
     name = folder.resolve().name
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # as names of scenarios

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import complain, failing, failure
+from fanin.cli_errors import complain, failing, failure
 from fanin.options import Changes, ScenarioFile
 from fanin.output import say
 
 if TYPE_CHECKING:
-    from experiments.models.flows import Flow, Hop
-    from experiments.scenario.settings import Settings
+    from fanin.experiments.models.flows import Flow, Hop
+    from fanin.experiments.scenario.settings import Settings
 
 
 def paths(
@@ -27,11 +27,11 @@ def paths(
     Nothing is run: the five-tuple's CRC-32 decides, by the tables that switches are told.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.models.flows import NoFlowError, ways
-    from experiments.scenario.file import ScenarioError, load_scenario
-    from experiments.scenario.settings import setting_columns
-    from experiments.scenario.shipped import scenario_file
-    from fanin.points import point_name
+    from fanin.experiments.models.flows import NoFlowError, ways
+    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.settings import setting_columns
+    from fanin.experiments.scenario.shipped import scenario_file
+    from fanin.run_points import point_name
 
     with failing("paths", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes)
@@ -78,9 +78,9 @@ def _hop(hop: Hop) -> dict[str, str | int | None]:
 
 def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]]) -> None:
     """A point's flows, its links between switches, and how evenly switches spread flows."""
-    from experiments.models.flows import loads, spreads
     from fanin.console import wide
-    from fanin.points import points_table
+    from fanin.experiments.models.flows import loads, spreads
+    from fanin.run_points import points_table
 
     say(f"{name}: {len(found)} flows")
     table = points_table(["flow", "five-tuple"], "hash", "way")

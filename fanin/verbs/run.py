@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from experiments.scenario.tools import Compiler, Engine
+from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.options import Changes, ControllerFile, Program, Results, ScenarioFile, WorkerFile, brought
 from fanin.output import say
 
 
 def _print_schema(wanted: bool) -> None:
     if wanted:
-        from experiments.scenario.schema import scenario_schema
+        from fanin.experiments.scenario.schema import scenario_schema
 
         say(json.dumps(scenario_schema(), indent=1))
         raise typer.Exit
@@ -23,7 +23,9 @@ def _print_schema(wanted: bool) -> None:
 def run(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
-    switch: Annotated[Engine | None, typer.Option(help="what runs as a switch, as --set switch=…")] = None,
+    switch: Annotated[
+        SwitchKind | None, typer.Option(help="what runs as a switch, as --set switch=…")
+    ] = None,
     program: Program = None,
     compiler: Annotated[Compiler | None, typer.Option(help="what compiles, as --set compiler=…")] = None,
     controller: ControllerFile = None,
@@ -37,7 +39,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a scenario, live or in virtual time: all its points, its table, its figure."""
-    from fanin.points import load, run_scenario
+    from fanin.run_points import load, run_scenario
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
     said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]

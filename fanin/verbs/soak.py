@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import ControllerFile, Program
 from fanin.output import say
-from fanin.own_network import FANIN
+from fanin.temporary_network import FANIN
 
 if TYPE_CHECKING:
-    from experiments.soak.campaign import Soak
-    from experiments.soak.live import LiveSoak, Outcome
+    from fanin.assurance.soak.campaign import Soak
+    from fanin.assurance.soak.live import LiveSoak, Outcome
 
 SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
 
@@ -49,16 +49,17 @@ def soak(
         _soak_live(first_seed, seeds, results)
         return
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from controller.errors import ControllerError
-    from experiments.scenario.compilers import PROGRAM
-    from experiments.scenario.own import program_of_network
-    from experiments.scenario.tools import ToolError
-    from experiments.soak.campaign import soak as run_soak
+    from fanin.assurance.soak.campaign import soak as run_soak
     from fanin.console import console
-    from p4compiler import CompileError
-    from topologies.shapes import leaf_spine
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.scenario.tools import ToolError
+    from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.p4compiler import CompileError
+    from fanin.topologies.shapes import leaf_spine
 
-    with failing("soak", ToolError, CompileError, ControllerError):
+    with failing("soak", PythonFileError, ToolError, CompileError, ControllerError):
         # On the smallest network that has whatever theirs have.
         program_of_network(program, "embedded", leaf_spine(2, 2, 2), controller, counted=True)
     with Progress(
@@ -92,7 +93,7 @@ def soak(
 
 def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
     """Print each fault and what became of the command."""
-    from experiments.soak.live import soak_live
+    from fanin.assurance.soak.live import soak_live
 
     def show(so_far: LiveSoak, outcome: Outcome) -> None:
         say(f"seed {outcome.fault.seed}: {outcome}")
@@ -112,13 +113,13 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
 
 def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:
     """What failed, and the first failure shrunken, with a trace of it."""
-    from experiments.scenario.compilers import PROGRAM
-    from experiments.scenario.own import planner_of
-    from experiments.soak.drawing import draw_scenario
-    from experiments.soak.run import run_scenario
-    from experiments.soak.shrink import shrink
-    from experiments.soak.trace import Trace
-    from experiments.virtual.fabric import load_switch
+    from fanin.assurance.soak.generate import draw_scenario
+    from fanin.assurance.soak.run import run_scenario
+    from fanin.assurance.soak.shrink import shrink
+    from fanin.assurance.soak.trace import Trace
+    from fanin.controller.planner import planner_of
+    from fanin.controller.requirements import PROGRAM
+    from fanin.simulator.fabric import load_switch
 
     for failure in done.failures[:10]:
         say(f"seed {failure.seed}: {failure.violations[0]}", err=True)

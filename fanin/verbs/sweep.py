@@ -18,10 +18,10 @@ from fanin.options import (
     WorkerFile,
     brought,
 )
-from topologies.units import BYTES, quantity_text
+from fanin.topologies.units import BYTES, quantity_text
 
 if TYPE_CHECKING:
-    from experiments.scenario.file import Scenario
+    from fanin.experiments.scenario.file import Scenario
 
 
 def sweep(
@@ -44,7 +44,7 @@ def sweep(
 
     What earlier sweeps into the same results have finished is not run again.
     """
-    from fanin.points import load, run_scenario
+    from fanin.run_points import load, run_scenario
 
     changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
@@ -60,18 +60,19 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     """Print the points that would run, and what they would take together."""
     from math import isnan
 
-    from experiments.estimate import hops_per_second, point_seconds, wall_seconds
-    from experiments.results.files import Journal
-    from experiments.scenario.settings import setting_columns
-    from experiments.scenario.tools import ToolError
-    from experiments.sweep import cores, finished, memory_of
+    from fanin.cli_errors import failing
     from fanin.console import console
-    from fanin.failing import failing
-    from fanin.points import points_table, setting_texts
-    from p4compiler import CompileError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
+    from fanin.experiments.results.files import Journal
+    from fanin.experiments.scenario.settings import setting_columns
+    from fanin.experiments.scenario.tools import ToolError
+    from fanin.experiments.sweep import cores, finished, memory_of
+    from fanin.p4compiler import CompileError
+    from fanin.run_points import points_table, setting_texts
 
     rows = Journal(folder).rows()
-    with failing("sweep", ToolError, CompileError):
+    with failing("sweep", PythonFileError, ToolError, CompileError):
         there = set() if restart else set(finished(rows, scenario.points))
     speed, at_a_time = hops_per_second(rows.values()), jobs or cores()
     table = points_table(scenario.varied, "about s", "memory")

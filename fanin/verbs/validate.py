@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fanin.failing import failing, failure
-from topologies.errors import NetworkError
-from topologies.live.sandbox import SandboxError, enter
+from fanin.cli_errors import failing, failure
+from fanin.testbed.sandbox import SandboxError, enter
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from experiments.validation.worlds import Comparison
+    from fanin.assurance.validation.worlds import Comparison
 
 
 def validate(
@@ -41,13 +41,14 @@ def validate(
     # Not above: these take a second to import, for which --help and a wrong option should not wait.
     from rich.table import Table
 
-    from controller.errors import ControllerError
-    from experiments.live.crew import RunError
-    from experiments.results.axes import value_text
-    from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.validation.worlds import POINTS, compare, write
+    from fanin.assurance.validation.worlds import POINTS, compare, write
     from fanin.console import console
-    from p4compiler import CompileError
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.live.worker_group import RunError
+    from fanin.experiments.results.axes import value_text
+    from fanin.experiments.scenario.compilers import compile_program
+    from fanin.p4compiler import CompileError
 
     counts = {len(point.live.members) for point in POINTS}
     if unknown := set(workers) - counts:
@@ -93,11 +94,12 @@ def _closed_form(results: Path) -> None:
     """Every algorithm: alpha and beta fitted at some sizes, other sizes predicted."""
     from rich.table import Table
 
-    from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.validation.calibration import TOLERANCE, calibrate, write
+    from fanin.assurance.validation.calibration import TOLERANCE, calibrate, write
     from fanin.console import console
-    from p4compiler import CompileError
-    from p4switch.engine.engine import Engine
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.scenario.compilers import compile_program
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.engine.engine import Engine
 
     with failing("validate", CompileError, KeyboardInterrupt):
         found = list(calibrate(Engine.load(compile_program(PROGRAM, "embedded").device_config)))
@@ -117,13 +119,14 @@ def _simulators(results: Path) -> None:
     """Flows between hosts, in virtual time and as htsim has them."""
     from rich.table import Table
 
-    from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.validation import lossless_incast
-    from experiments.validation.simulators import CASES, run, write
-    from experiments.virtual.outcome import UnfinishedError
+    from fanin.assurance.validation import lossless_incast
+    from fanin.assurance.validation.simulators import CASES, run, write
     from fanin.console import console
-    from p4compiler import CompileError
-    from p4switch.engine.engine import Engine
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.scenario.compilers import compile_program
+    from fanin.experiments.virtual.outcome import UnfinishedError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.engine.engine import Engine
 
     found, victims = [], []
     with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
@@ -161,13 +164,14 @@ def _papers(results: Path) -> None:
     """Figures of papers, and the same in virtual time."""
     from rich.table import Table
 
-    from experiments.scenario.compilers import PROGRAM, compile_program
-    from experiments.validation.papers.figures import figures
-    from experiments.validation.papers.published import write
-    from experiments.virtual.outcome import UnfinishedError
+    from fanin.assurance.validation.papers.figures import figures
+    from fanin.assurance.validation.papers.published import write
     from fanin.console import console
-    from p4compiler import CompileError
-    from p4switch.engine.engine import Engine
+    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.scenario.compilers import compile_program
+    from fanin.experiments.virtual.outcome import UnfinishedError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.engine.engine import Engine
 
     found = []
     with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):

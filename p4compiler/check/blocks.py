@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.callables import CallableChecker
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.instances import InstanceChecker
-from p4compiler.check.keys import key_values
-from p4compiler.check.scopes import Scopes, no_such
-from p4compiler.check.statements import StatementChecker
-from p4compiler.check.tables import TableChecker
-from p4compiler.source import CompileError, Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.callables import CallableChecker
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.instances import InstanceChecker
+from fanin.p4compiler.check.keys import key_values
+from fanin.p4compiler.check.scopes import Scopes, no_such
+from fanin.p4compiler.check.statements import StatementChecker
+from fanin.p4compiler.check.tables import TableChecker
+from fanin.p4compiler.source import CompileError, Span, error
 
 
 class BlockChecker:

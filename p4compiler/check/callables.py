@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.conversions import is_constant
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.scopes import Scopes
-from p4compiler.check.statements import StatementChecker
-from p4compiler.nodes import annotation_text
-from p4compiler.source import error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.conversions import is_constant
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.check.statements import StatementChecker
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.source import error
 
 
 class CallableChecker:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.conversions import Conversions, check_assignable, known
-from p4compiler.check.scopes import Scopes, no_such
-from p4compiler.check.types import TypeChecker
-from p4compiler.names import Names
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.conversions import Conversions, check_assignable, known
+from fanin.p4compiler.check.scopes import Scopes, no_such
+from fanin.p4compiler.check.types import TypeChecker
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.source import Span, error
 
 _HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")

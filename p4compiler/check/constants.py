@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.conversions import Conversions
-from p4compiler.source import CompileError, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.conversions import Conversions
+from fanin.p4compiler.source import CompileError, error
 
 
 class ConstantChecker:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from p4compiler import fold, ir, types
-from p4compiler.check.scopes import no_such
-from p4compiler.source import Reporter, Span, error
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.check.scopes import no_such
+from fanin.p4compiler.source import Reporter, Span, error
 
 
 class Conversions:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from p4compiler import fold, ir, nodes, types
-from p4compiler.check.calls import CallChecker
-from p4compiler.check.constants import ConstantChecker
-from p4compiler.check.conversions import Conversions, arithmetic_operand
-from p4compiler.check.scopes import Scopes, no_member, no_such
-from p4compiler.check.types import TypeChecker
-from p4compiler.source import Span, error
+from fanin.p4compiler import fold, ir, nodes, types
+from fanin.p4compiler.check.calls import CallChecker
+from fanin.p4compiler.check.constants import ConstantChecker
+from fanin.p4compiler.check.conversions import Conversions, arithmetic_operand
+from fanin.p4compiler.check.scopes import Scopes, no_member, no_such
+from fanin.p4compiler.check.types import TypeChecker
+from fanin.p4compiler.source import Span, error
 
 _SATURATING = ("|+|", "|-|")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", *_SATURATING)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.conversions import known
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.scopes import Scopes
-from p4compiler.names import Names
-from p4compiler.source import error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.conversions import known
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.source import error
 
 
 class InstanceChecker:

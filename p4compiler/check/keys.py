@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.constants import ConstantChecker
-from p4compiler.nodes import annotation_text
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.constants import ConstantChecker
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.source import Span, error
 
 
 def key_values(

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.blocks import BlockChecker
-from p4compiler.check.callables import CallableChecker
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.instances import InstanceChecker
-from p4compiler.check.scopes import Scopes
-from p4compiler.check.statements import StatementChecker
-from p4compiler.nodes import annotation_text
-from p4compiler.source import CompileError, Reporter, Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.blocks import BlockChecker
+from fanin.p4compiler.check.callables import CallableChecker
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.instances import InstanceChecker
+from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.check.statements import StatementChecker
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.source import CompileError, Reporter, Span, error
 
 _PACKAGE = "V1Switch"
 _ARCHITECTURE_FILES = ("core.p4", "v1model.p4")

@@ -6,8 +6,8 @@ import difflib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from p4compiler import ir, nodes, types
-from p4compiler.source import CompileError, Reporter, Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.source import CompileError, Reporter, Span, error
 
 Symbol = (
     types.Type | ir.Constant | ir.Text | ir.Aggregate | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function

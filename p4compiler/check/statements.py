@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from p4compiler import fold, ir, nodes, types
-from p4compiler.check.conversions import check_assignable, is_constant
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.instances import InstanceChecker
-from p4compiler.check.scopes import Scopes
-from p4compiler.rewrite import has_effects, map_children
-from p4compiler.source import CompileError, Span, error
+from fanin.p4compiler import fold, ir, nodes, types
+from fanin.p4compiler.check.conversions import check_assignable, is_constant
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.instances import InstanceChecker
+from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.rewrite import has_effects, map_children
+from fanin.p4compiler.source import CompileError, Span, error
 
 
 class StatementChecker:

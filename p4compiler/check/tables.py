@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.conversions import known
-from p4compiler.check.expressions import ExpressionChecker
-from p4compiler.check.instances import InstanceChecker
-from p4compiler.check.keys import key_name, key_values, spread
-from p4compiler.check.scopes import Scopes, no_such, suggestion
-from p4compiler.nodes import annotation_text
-from p4compiler.rewrite import same
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.conversions import known
+from fanin.p4compiler.check.expressions import ExpressionChecker
+from fanin.p4compiler.check.instances import InstanceChecker
+from fanin.p4compiler.check.keys import key_name, key_values, spread
+from fanin.p4compiler.check.scopes import Scopes, no_such, suggestion
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.rewrite import same
+from fanin.p4compiler.source import Span, error
 
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)

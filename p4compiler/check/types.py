@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from p4compiler import ir, nodes, types
-from p4compiler.check.constants import ConstantChecker
-from p4compiler.check.scopes import Scopes
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.check.constants import ConstantChecker
+from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.source import Span, error
 
 _BASIC: dict[str, types.Type] = {
     "bool": types.Bool(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from p4compiler import ir, nodes, types
+from fanin.p4compiler import ir, nodes, types
 
 
 def of_annotations(annotations: nodes.Annotations) -> str:

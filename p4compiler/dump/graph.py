@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from p4compiler import ir
-from p4compiler.dump.expressions import of_expression
-from p4compiler.dump.typed import of_action, place
-from p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
+from fanin.p4compiler import ir
+from fanin.p4compiler.dump.expressions import of_expression
+from fanin.p4compiler.dump.typed import of_action, place
+from fanin.p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
 
 
 def dump_graphs(program: GraphProgram) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import PurePath
 
-from p4compiler import nodes
-from p4compiler.source import Span
+from fanin.p4compiler import nodes
+from fanin.p4compiler.source import Span
 
 _WIDTH = 100
 _INDENT = "  "

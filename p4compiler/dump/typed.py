@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePath
 
-from p4compiler import ir, nodes
-from p4compiler.dump.expressions import of_annotations, of_arguments, of_call, of_expression
-from p4compiler.reach import reachable
-from p4compiler.rewrite import bodies
-from p4compiler.source import Span
+from fanin.p4compiler import ir, nodes
+from fanin.p4compiler.dump.expressions import of_annotations, of_arguments, of_call, of_expression
+from fanin.p4compiler.reach import reachable
+from fanin.p4compiler.rewrite import bodies
+from fanin.p4compiler.source import Span
 
 _INDENT = "    "
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4compiler import ir, types
-from p4compiler.emit.expressions import ExpressionWriter, Json, literal, source_info
-from p4compiler.emit.numbers import Numbers
-from p4compiler.lower import field_of
-from p4compiler.source import Span, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.expressions import ExpressionWriter, Json, literal, source_info
+from fanin.p4compiler.emit.numbers import Numbers
+from fanin.p4compiler.lower import field_of
+from fanin.p4compiler.source import Span, error
 
 _HEADER_PRIMITIVES = {
     "setValid": "add_header",

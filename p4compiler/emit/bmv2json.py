@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, types
-from p4compiler.emit.actions import ActionWriter
-from p4compiler.emit.expressions import ExpressionWriter, Json, source_info
-from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, flat_fields, lay_out
-from p4compiler.emit.lists import calculations, field_lists, learn_lists
-from p4compiler.emit.numbers import number_all
-from p4compiler.emit.parser import ParserWriter
-from p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
-from p4compiler.emit.uses import CHECKSUMS, extern_calls
-from p4compiler.graph import GraphProgram
-from p4compiler.lower import field_of
-from p4compiler.names import Names
-from p4compiler.nodes import annotation_text
-from p4compiler.source import Reporter, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.actions import ActionWriter
+from fanin.p4compiler.emit.expressions import ExpressionWriter, Json, source_info
+from fanin.p4compiler.emit.layout import SCALARS, STANDARD_METADATA, flat_fields, lay_out
+from fanin.p4compiler.emit.lists import calculations, field_lists, learn_lists
+from fanin.p4compiler.emit.numbers import number_all
+from fanin.p4compiler.emit.parser import ParserWriter
+from fanin.p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
+from fanin.p4compiler.emit.uses import CHECKSUMS, extern_calls
+from fanin.p4compiler.graph import GraphProgram
+from fanin.p4compiler.lower import field_of
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.source import Reporter, error
 
 VERSION = (2, 23)
 _CHECKSUM_CALLS = {ir.Role.VERIFY_CHECKSUM: "verify_checksum", ir.Role.COMPUTE_CHECKSUM: "update_checksum"}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4compiler import ir, types
-from p4compiler.emit.layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
-from p4compiler.emit.uses import header_of, is_zero
-from p4compiler.rewrite import is_fixed, path
-from p4compiler.source import TOO_DEEP, Span, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.layout import SCALARS, STANDARD_METADATA, Layout, flat_fields
+from fanin.p4compiler.emit.uses import header_of, is_zero
+from fanin.p4compiler.rewrite import is_fixed, path
+from fanin.p4compiler.source import TOO_DEEP, Span, error
 
 Json = dict[str, Any]
 MAX_SHIFT_WIDTH = 8  # bits of a computed shift's amount

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from p4compiler import ir, types
-from p4compiler.emit.uses import used_places
-from p4compiler.graph import GraphProgram
-from p4compiler.names import Names
-from p4compiler.nodes import Annotations, annotation_text
-from p4compiler.rewrite import Path
-from p4compiler.source import error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.uses import used_places
+from fanin.p4compiler.graph import GraphProgram
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.nodes import Annotations, annotation_text
+from fanin.p4compiler.rewrite import Path
+from fanin.p4compiler.source import error
 
 SCALARS = "scalars"
 STANDARD_METADATA = "standard_metadata"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4compiler import ir, nodes, types
-from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
-from p4compiler.emit.layout import SCALARS, Layout
-from p4compiler.emit.numbers import Numbers
-from p4compiler.emit.uses import extern_calls
-from p4compiler.graph import GraphProgram
-from p4compiler.lower import leaves
-from p4compiler.rewrite import Path
-from p4compiler.source import Reporter, error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
+from fanin.p4compiler.emit.layout import SCALARS, Layout
+from fanin.p4compiler.emit.numbers import Numbers
+from fanin.p4compiler.emit.uses import extern_calls
+from fanin.p4compiler.graph import GraphProgram
+from fanin.p4compiler.lower import leaves
+from fanin.p4compiler.rewrite import Path
+from fanin.p4compiler.source import Reporter, error
 
 _HASHES = (
     "crc32",

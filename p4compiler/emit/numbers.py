@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from p4compiler import ir
-from p4compiler.emit.uses import CHECKSUMS, calls_in, extern_calls
-from p4compiler.graph import GraphProgram, IfNode
-from p4compiler.names import Names
+from fanin.p4compiler import ir
+from fanin.p4compiler.emit.uses import CHECKSUMS, calls_in, extern_calls
+from fanin.p4compiler.graph import GraphProgram, IfNode
+from fanin.p4compiler.names import Names
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ from typing import Any
 
 from finsy.proto import p4i, p4t
 
-from p4compiler import ir, nodes, types
-from p4compiler.emit.layout import flat_fields
-from p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
-from p4compiler.emit.tables import constant, extern_name, table_size
-from p4compiler.emit.uses import calls_in
-from p4compiler.graph import GraphProgram
-from p4compiler.nodes import annotation_text
-from p4compiler.source import error
+from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.emit.layout import flat_fields
+from fanin.p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
+from fanin.p4compiler.emit.tables import constant, extern_name, table_size
+from fanin.p4compiler.emit.uses import calls_in
+from fanin.p4compiler.graph import GraphProgram
+from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.source import error
 
 P4Info = p4i.P4Info
 _IDS = p4i.P4Ids

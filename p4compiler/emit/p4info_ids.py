@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from p4compiler import nodes
-from p4compiler.source import Span, error
+from fanin.p4compiler import nodes
+from fanin.p4compiler.source import Span, error
 
 _MASK = 0xFFFFFFFF
 

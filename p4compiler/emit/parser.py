@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, types
-from p4compiler.emit.actions import ActionWriter, assignment
-from p4compiler.emit.expressions import Json, hexadecimal
-from p4compiler.emit.layout import flat_fields
-from p4compiler.source import Reporter, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.actions import ActionWriter, assignment
+from fanin.p4compiler.emit.expressions import Json, hexadecimal
+from fanin.p4compiler.emit.layout import flat_fields
+from fanin.p4compiler.source import Reporter, error
 
 MAX_RANGE_CASES = 1024  # cases of a select that ranges may become
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from p4compiler import ir, types
-from p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
-from p4compiler.emit.lists import algorithm
-from p4compiler.emit.numbers import Numbers
-from p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
-from p4compiler.source import Reporter, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.emit.expressions import ExpressionWriter, Json, hexadecimal, source_info
+from fanin.p4compiler.emit.lists import algorithm
+from fanin.p4compiler.emit.numbers import Numbers
+from fanin.p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
+from fanin.p4compiler.source import Reporter, error
 
 DEFAULT_TABLE_SIZE = 1024
 _MATCH_ORDER = ("exact", "lpm", "ternary", "range")  # a table has the match type of its least exact key

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from p4compiler import ir, types
-from p4compiler.graph import GraphProgram, IfNode
-from p4compiler.lower import leaves
-from p4compiler.rewrite import Path, bodies, children, expressions, is_fixed, path
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.graph import GraphProgram, IfNode
+from fanin.p4compiler.lower import leaves
+from fanin.p4compiler.rewrite import Path, bodies, children, expressions, is_fixed, path
 
 CHECKSUMS = (ir.Role.COMPUTE_CHECKSUM, ir.Role.VERIFY_CHECKSUM)
 # Arguments are written in another order than they have in the program, and those left out are numbers.

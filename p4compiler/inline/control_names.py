@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4compiler import ir, types
-from p4compiler.dump.typed import of_action
-from p4compiler.source import Reporter, error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.dump.typed import of_action
+from fanin.p4compiler.source import Reporter, error
 
 # By extern. BMv2 finds direct and indirect ones by name alike, and P4Info gives profiles and selectors one kind.
 _KINDS = {

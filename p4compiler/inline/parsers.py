@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from p4compiler import ir, types
-from p4compiler.inline.values import Context, ValueInliner, directions
-from p4compiler.names import Names
-from p4compiler.source import error
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.inline.values import Context, ValueInliner, directions
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.source import error
 
 _ENDS = ("accept", "reject")
 Enter = Callable[

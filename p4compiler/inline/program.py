@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from p4compiler import fold, ir, types
-from p4compiler.inline.parsers import ParserInliner, tidy
-from p4compiler.inline.values import Context, ValueInliner, directions
-from p4compiler.names import Names
-from p4compiler.nodes import Annotations, annotation_text
-from p4compiler.rewrite import has_effects, scoped
-from p4compiler.source import Span, error
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.inline.parsers import ParserInliner, tidy
+from fanin.p4compiler.inline.values import Context, ValueInliner, directions
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.nodes import Annotations, annotation_text
+from fanin.p4compiler.rewrite import has_effects, scoped
+from fanin.p4compiler.source import Span, error
 
 
 def inline(program: ir.Program) -> ir.FlatProgram:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from p4compiler import fold, ir, types
-from p4compiler.names import Names
-from p4compiler.rewrite import (
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.rewrite import (
     Path,
     children,
     has_effects,
@@ -19,7 +19,7 @@ from p4compiler.rewrite import (
     touches,
     writes,
 )
-from p4compiler.source import Span
+from fanin.p4compiler.source import Span
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p4compiler.parse.lex import STRING, Token
+from fanin.p4compiler.parse.lex import STRING, Token
 
 
 def unclosed_brace(tokens: list[Token], at: int) -> Token | None:

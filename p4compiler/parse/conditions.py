@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
-from p4compiler.parse.lex import NAME, NUMBER, Token, parse_number
-from p4compiler.source import Span, error
+from fanin.p4compiler.parse.lex import NAME, NUMBER, Token, parse_number
+from fanin.p4compiler.source import Span, error
 
 
 def _divide(left: int, right: int) -> int:

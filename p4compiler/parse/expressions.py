@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from p4compiler import nodes
-from p4compiler.parse.lex import END, NAME, NUMBER, STRING, Token, parse_number
-from p4compiler.source import CompileError, Span, error
+from fanin.p4compiler import nodes
+from fanin.p4compiler.parse.lex import END, NAME, NUMBER, STRING, Token, parse_number
+from fanin.p4compiler.source import CompileError, Span, error
 
 RESERVED = frozenset(
     {

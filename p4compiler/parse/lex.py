@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from p4compiler.source import SourceFile, Span, error
+from fanin.p4compiler.source import SourceFile, Span, error
 
 NAME = "name"
 NUMBER = "number"

@@ -13,8 +13,8 @@ from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
-from p4compiler.parse.conditions import evaluate
-from p4compiler.parse.lex import (
+from fanin.p4compiler.parse.conditions import evaluate
+from fanin.p4compiler.parse.lex import (
     NAME,
     NEWLINE,
     NUMBER,
@@ -25,7 +25,7 @@ from p4compiler.parse.lex import (
     parse_number,
     tokenize,
 )
-from p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
+from fanin.p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
 _MAX_KEPT = 16  # files

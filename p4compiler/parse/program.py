@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from p4compiler import nodes
-from p4compiler.parse.braces import unclosed_brace
-from p4compiler.parse.expressions import RESERVED
-from p4compiler.parse.lex import END, NAME, Token
-from p4compiler.parse.statements import StatementParser
-from p4compiler.source import CompileError, SourceFile, Span, error
+from fanin.p4compiler import nodes
+from fanin.p4compiler.parse.braces import unclosed_brace
+from fanin.p4compiler.parse.expressions import RESERVED
+from fanin.p4compiler.parse.lex import END, NAME, Token
+from fanin.p4compiler.parse.statements import StatementParser
+from fanin.p4compiler.source import CompileError, SourceFile, Span, error
 
 
 def parse(tokens: list[Token]) -> nodes.Program:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from p4compiler import nodes
-from p4compiler.parse.expressions import RESERVED, ExpressionParser
-from p4compiler.parse.lex import NAME, STRING, Token
-from p4compiler.source import CompileError, Span, error
+from fanin.p4compiler import nodes
+from fanin.p4compiler.parse.expressions import RESERVED, ExpressionParser
+from fanin.p4compiler.parse.lex import NAME, STRING, Token
+from fanin.p4compiler.source import CompileError, Span, error
 
 _ASSIGNMENTS = frozenset(f"{op}=" for op in ("", "+", "-", "*", "/", "%", "&", "|", "^", "<<", "|+|", "|-|"))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4compiler import fold, ir, types
-from p4compiler.rewrite import path, walk
-from p4compiler.source import Span
+from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.rewrite import path, walk
+from fanin.p4compiler.source import Span
 
 _BOOLEAN = ("&&", "||")
 _COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from p4compiler import ir, types
-from p4compiler.rewrite import expressions, has_return, is_simple_key, path, walk
-from p4compiler.source import Span
-from p4compiler.verify.expressions import at
-from p4compiler.verify.statements import verify_statements, verify_states, verify_table, walk_statements
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.rewrite import expressions, has_return, is_simple_key, path, walk
+from fanin.p4compiler.source import Span
+from fanin.p4compiler.verify.expressions import at
+from fanin.p4compiler.verify.statements import verify_statements, verify_states, verify_table, walk_statements
 
 _WRITTEN_OUT = (ir.Declare, ir.CallFunction, ir.ApplyBlock)
 _OF_CONTROLS = (ir.CallAction, ir.ApplyTable)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4compiler import ir
-from p4compiler.graph import Graph, GraphProgram, Node, TableNode
-from p4compiler.verify.expressions import at
-from p4compiler.verify.statements import verify_statements, verify_table, walk_statements
+from fanin.p4compiler import ir
+from fanin.p4compiler.graph import Graph, GraphProgram, Node, TableNode
+from fanin.p4compiler.verify.expressions import at
+from fanin.p4compiler.verify.statements import verify_statements, verify_table, walk_statements
 
 _IN_ACTIONS = (
     *(ir.Assign, ir.CallExtern, ir.CallHeader),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from p4compiler import ir, types
-from p4compiler.rewrite import bodies, expressions, path
-from p4compiler.verify.expressions import at, verify_arguments, verify_expression
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.rewrite import bodies, expressions, path
+from fanin.p4compiler.verify.expressions import at, verify_arguments, verify_expression
 
 
 def walk_statements(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-from p4compiler import nodes
-from p4compiler.source import Span
+from fanin.p4compiler import nodes
+from fanin.p4compiler.source import Span
 
 
 def verify_syntax(program: nodes.Program) -> Iterator[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from p4compiler import ir
-from p4compiler.reach import reachable
-from p4compiler.rewrite import bodies, expressions, walk
-from p4compiler.verify.expressions import at
-from p4compiler.verify.statements import verify_statements, verify_states, verify_table
+from fanin.p4compiler import ir
+from fanin.p4compiler.reach import reachable
+from fanin.p4compiler.rewrite import bodies, expressions, walk
+from fanin.p4compiler.verify.expressions import at
+from fanin.p4compiler.verify.statements import verify_statements, verify_states, verify_table
 
 
 def verify_checked(program: ir.Program) -> Iterator[str]:

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from functools import reduce
 
-from p4compiler import ir, types
-from p4compiler.rewrite import Path, children
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.rewrite import Path, children
 
 Facts = frozenset[Path]  # the places of which something is known
 Outcomes = dict[ir.Action, Facts | None]  # by the action of a table that ran

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from p4compiler import ir
-from p4compiler.reach import reachable
-from p4compiler.source import Reporter
-from p4compiler.warn.uninitialized import warn_of_uninitialized
-from p4compiler.warn.unused import warn_of_unused
-from p4compiler.warn.validity import warn_of_invalid_headers
+from fanin.p4compiler import ir
+from fanin.p4compiler.reach import reachable
+from fanin.p4compiler.source import Reporter
+from fanin.p4compiler.warn.uninitialized import warn_of_uninitialized
+from fanin.p4compiler.warn.unused import warn_of_unused
+from fanin.p4compiler.warn.validity import warn_of_invalid_headers
 
 
 def warn(program: ir.FlatProgram, reporter: Reporter) -> None:

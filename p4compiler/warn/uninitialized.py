@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4compiler import ir, types
-from p4compiler.rewrite import Path, path
-from p4compiler.source import Reporter
-from p4compiler.warn.flow import NOTHING, Facts, Flow
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.rewrite import Path, path
+from fanin.p4compiler.source import Reporter
+from fanin.p4compiler.warn.flow import NOTHING, Facts, Flow
 
 
 def warn_of_uninitialized(callee: ir.Function | ir.Block, reporter: Reporter) -> None:

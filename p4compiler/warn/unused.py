@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from p4compiler import ir
-from p4compiler.nodes import Annotations, annotation_text
-from p4compiler.reach import calls
-from p4compiler.rewrite import bodies, expressions, table_expressions, walk
-from p4compiler.source import Reporter
+from fanin.p4compiler import ir
+from fanin.p4compiler.nodes import Annotations, annotation_text
+from fanin.p4compiler.reach import calls
+from fanin.p4compiler.rewrite import bodies, expressions, table_expressions, walk
+from fanin.p4compiler.source import Reporter
 
 
 def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:

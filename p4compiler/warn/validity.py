@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from p4compiler import ir, types
-from p4compiler.rewrite import Path, bodies, is_fixed, path
-from p4compiler.source import Reporter, Span
-from p4compiler.warn.flow import NOTHING, Facts, Flow
+from fanin.p4compiler import ir, types
+from fanin.p4compiler.rewrite import Path, bodies, is_fixed, path
+from fanin.p4compiler.source import Reporter, Span
+from fanin.p4compiler.warn.flow import NOTHING, Facts, Flow
 
 _CONDITIONAL = ("verify_checksum", "update_checksum")  # read nothing if their first argument is false
 

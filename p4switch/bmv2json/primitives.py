@@ -5,7 +5,7 @@ Source: BMv2's docs/JSON_format.md (core primitives) and simple_switch's primiti
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     Conditional,
     Constant,
     ElementField,
@@ -15,7 +15,7 @@ from p4switch.bmv2json.expressions import (
     StackName,
     UnionName,
 )
-from p4switch.bmv2json.program import Argument, ExpressionList, Named, ProgramError
+from fanin.p4switch.bmv2json.program import Argument, ExpressionList, Named, ProgramError
 
 _TWO_OPERANDS = ("target", "value", "value")
 PRIMITIVES: dict[str, tuple[str, ...]] = {

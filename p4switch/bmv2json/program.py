@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
 
-from p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
+from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
 MAX_MESSAGE = 1000  # characters: gRPC's clients take 8 KB of everything that is said of an error

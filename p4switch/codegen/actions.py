@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     Binary,
     Constant,
     ElementField,
@@ -14,8 +14,8 @@ from p4switch.bmv2json.expressions import (
     StackName,
     UnionName,
 )
-from p4switch.bmv2json.primitives import PRIMITIVES
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.primitives import PRIMITIVES
+from fanin.p4switch.bmv2json.program import (
     Action,
     Argument,
     ExpressionList,
@@ -24,11 +24,10 @@ from p4switch.bmv2json.program import (
     RegisterArray,
     Source,
 )
-from p4switch.codegen.analysis.replaying import Replaying
-from p4switch.codegen.analysis.rolling import Advancing, Run, RunFinder
-from p4switch.codegen.analysis.uses import JUMPS, Uses, jumps_back
-from p4switch.codegen.calculations import Calculations
-from p4switch.codegen.expressions import (
+from fanin.p4switch.codegen.analysis.replaying import Replaying
+from fanin.p4switch.codegen.analysis.rolling import Advancing, Run, RunFinder
+from fanin.p4switch.codegen.calculations import Calculations
+from fanin.p4switch.codegen.expressions import (
     WIDE,
     CValue,
     ExpressionWriter,
@@ -38,13 +37,14 @@ from p4switch.codegen.expressions import (
     unsigned_type,
     value_of_words,
 )
-from p4switch.codegen.layout import WIDEST, Layout, access
-from p4switch.codegen.loops import LoopWriter
-from p4switch.codegen.names import Names, quoted
-from p4switch.codegen.state import StateMembers
-from p4switch.codegen.tracing import Numbers, RecordKind
-from p4switch.codegen.writer import Writer
-from p4switch.words import word_count
+from fanin.p4switch.codegen.layout import WIDEST, Layout, access
+from fanin.p4switch.codegen.loops import LoopWriter
+from fanin.p4switch.codegen.names import Names, quoted
+from fanin.p4switch.codegen.state import StateMembers
+from fanin.p4switch.codegen.tracing import Numbers, RecordKind
+from fanin.p4switch.codegen.uses import JUMPS, Uses, jumps_back
+from fanin.p4switch.codegen.writer import Writer
+from fanin.p4switch.word_packing import word_count
 
 FROM_OPERANDS = {
     "add": "+",

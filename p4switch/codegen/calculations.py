@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from p4switch.bmv2json.expressions import Constant, Field, HeaderName
-from p4switch.bmv2json.program import Calculation, CalculationInput, ProgramError
-from p4switch.codegen.expressions import ExpressionWriter, literal
-from p4switch.codegen.layout import Layout, access
-from p4switch.codegen.names import Names
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
+from fanin.p4switch.bmv2json.program import Calculation, CalculationInput, ProgramError
+from fanin.p4switch.codegen.expressions import ExpressionWriter, literal
+from fanin.p4switch.codegen.layout import Layout, access
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.writer import Writer
 
 ALGORITHMS = {
     "csum16": "hash_csum16",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import Checksum, ProgramError
-from p4switch.codegen.analysis.partial import Reads, TransportSum, left_partial, reads
-from p4switch.codegen.calculations import Calculations
-from p4switch.codegen.expressions import ExpressionWriter
-from p4switch.codegen.layout import Layout
-from p4switch.codegen.names import Names
-from p4switch.codegen.tracing import RecordKind
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import Checksum, ProgramError
+from fanin.p4switch.codegen.analysis.partial import Reads, TransportSum, left_partial, reads
+from fanin.p4switch.codegen.calculations import Calculations
+from fanin.p4switch.codegen.expressions import ExpressionWriter
+from fanin.p4switch.codegen.layout import Layout
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.codegen.writer import Writer
 
 
 class ChecksumWriter:

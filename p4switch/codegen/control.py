@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2json.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
-from p4switch.codegen.actions import ActionWriter
-from p4switch.codegen.expressions import ExpressionWriter, c_words
-from p4switch.codegen.layout import Layout
-from p4switch.codegen.names import Names
-from p4switch.codegen.tables import TableWriter
-from p4switch.codegen.tracing import RecordKind, condition_fields
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.program import ActionNode, Branch, Node, Pipeline, ProgramError, Table
+from fanin.p4switch.codegen.actions import ActionWriter
+from fanin.p4switch.codegen.expressions import ExpressionWriter, c_words
+from fanin.p4switch.codegen.layout import Layout
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.tables import TableWriter
+from fanin.p4switch.codegen.tracing import RecordKind, condition_fields
+from fanin.p4switch.codegen.writer import Writer
 
 
 class ControlWriter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -27,9 +27,9 @@ from p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from p4switch.bmv2json.program import FieldType, ProgramError
-from p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
-from p4switch.words import to_words, word_count
+from fanin.p4switch.bmv2json.program import FieldType, ProgramError
+from fanin.p4switch.codegen.layout import WIDEST, Layout, access, machine_width, storage_type, wide_words
+from fanin.p4switch.word_packing import to_words, word_count
 
 TYPES = {  # in order of preference, with their ranges
     "int32_t": (-(1 << 31), (1 << 31) - 1),

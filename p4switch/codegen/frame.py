@@ -5,16 +5,16 @@ Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import ProgramError
-from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from p4switch.codegen.analysis.uses import headers_written
-from p4switch.codegen.calculations import append_function
-from p4switch.codegen.checksums import ChecksumWriter
-from p4switch.codegen.expressions import ExpressionWriter
-from p4switch.codegen.layout import QUEUEING, Layout
-from p4switch.codegen.tracing import RecordKind
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from fanin.p4switch.codegen.calculations import append_function
+from fanin.p4switch.codegen.checksums import ChecksumWriter
+from fanin.p4switch.codegen.expressions import ExpressionWriter
+from fanin.p4switch.codegen.layout import QUEUEING, Layout
+from fanin.p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.codegen.uses import headers_written
+from fanin.p4switch.codegen.writer import Writer
 
 INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 

@@ -6,8 +6,8 @@ Headers stay in the packet, in network byte order: extraction only points at the
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import Field, HeaderName, StackElement, StackName, UnionName
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Field, HeaderName, StackElement, StackName, UnionName
+from fanin.p4switch.bmv2json.program import (
     FieldType,
     Header,
     HeaderStack,
@@ -18,9 +18,9 @@ from p4switch.bmv2json.program import (
     Program,
     ProgramError,
 )
-from p4switch.codegen.analysis.uses import Uses, jumps_back
-from p4switch.codegen.names import Names
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.uses import Uses, jumps_back
+from fanin.p4switch.codegen.writer import Writer
 
 WIDEST = 128  # bits of C's widest integer; what is wider is a wide_t (wide.h)
 CHANGE_VALIDITY = {

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.codegen.analysis.rolling import Advancing, Run, nodes
-from p4switch.codegen.expressions import CValue, ExpressionWriter, Operand, c_words, range_of, unsigned_range
-from p4switch.codegen.layout import Layout, machine_width
-from p4switch.codegen.state import StateMembers
-from p4switch.codegen.tracing import Numbers, RecordKind
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.codegen.analysis.rolling import Advancing, Run, nodes
+from fanin.p4switch.codegen.expressions import (
+    CValue,
+    ExpressionWriter,
+    Operand,
+    c_words,
+    range_of,
+    unsigned_range,
+)
+from fanin.p4switch.codegen.layout import Layout, machine_width
+from fanin.p4switch.codegen.state import StateMembers
+from fanin.p4switch.codegen.tracing import Numbers, RecordKind
+from fanin.p4switch.codegen.writer import Writer
 
 
 class LoopExpressions(ExpressionWriter):

@@ -9,7 +9,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.bmv2json.program import ProgramError
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
 C_KEYWORDS = """

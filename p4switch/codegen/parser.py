@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from graphlib import CycleError, TopologicalSorter
 
-from p4switch.bmv2json.expressions import Expression, Lookahead
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Expression, Lookahead
+from fanin.p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Advance,
     ExtractHeader,
@@ -19,9 +19,9 @@ from p4switch.bmv2json.program import (
     Transition,
     Verify,
 )
-from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from p4switch.codegen.analysis.rolling import nodes
-from p4switch.codegen.expressions import (
+from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from fanin.p4switch.codegen.analysis.rolling import nodes
+from fanin.p4switch.codegen.expressions import (
     WIDE,
     CValue,
     ExpressionWriter,
@@ -31,11 +31,11 @@ from p4switch.codegen.expressions import (
     unsigned_range,
     unsigned_type,
 )
-from p4switch.codegen.layout import Layout, access
-from p4switch.codegen.names import Names
-from p4switch.codegen.tracing import RecordKind
-from p4switch.codegen.writer import Writer
-from p4switch.engine.keys import KeyLayout
+from fanin.p4switch.codegen.keys import KeyLayout
+from fanin.p4switch.codegen.layout import Layout, access
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.codegen.writer import Writer
 
 
 class ParserExpressions(ExpressionWriter):

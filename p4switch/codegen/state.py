@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import Program, ProgramError, RegisterArray
-from p4switch.codegen.analysis.limits import input_bytes
-from p4switch.codegen.analysis.replaying import Replaying
-from p4switch.codegen.layout import Layout, cell_bytes, storage_type
-from p4switch.codegen.names import Names
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.program import Program, ProgramError, RegisterArray
+from fanin.p4switch.codegen.analysis.limits import input_bytes
+from fanin.p4switch.codegen.analysis.replaying import Replaying
+from fanin.p4switch.codegen.layout import Layout, cell_bytes, storage_type
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.writer import Writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2json.program import Action, ProgramError, Table
-from p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
-from p4switch.codegen.layout import Layout
-from p4switch.codegen.names import Names
-from p4switch.codegen.state import StateMembers
-from p4switch.codegen.tracing import RecordKind
-from p4switch.codegen.writer import Writer
-from p4switch.engine.keys import EntryExtra, KeyLayout
-from p4switch.words import to_words
+from fanin.p4switch.bmv2json.program import Action, ProgramError, Table
+from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
+from fanin.p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
+from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout
+from fanin.p4switch.codegen.layout import Layout
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.state import StateMembers
+from fanin.p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.codegen.writer import Writer
+from fanin.p4switch.word_packing import to_words
 
 
 class TableWriter:

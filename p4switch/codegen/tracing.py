@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from enum import IntEnum, auto
 
-from p4switch.bmv2json.expressions import Expression, Field
-from p4switch.bmv2json.program import Branch, ParserCall, Primitive, Program, Set
-from p4switch.codegen.analysis.uses import fields_in
+from fanin.p4switch.bmv2json.expressions import Expression, Field
+from fanin.p4switch.bmv2json.program import Branch, ParserCall, Primitive, Program, Set
+from fanin.p4switch.codegen.uses import fields_in
 
 
 class RecordKind(IntEnum):

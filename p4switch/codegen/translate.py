@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from p4switch.bmv2json.program import Program, ProgramError
-from p4switch.codegen.actions import ActionWriter
-from p4switch.codegen.analysis.limits import check_limits
-from p4switch.codegen.analysis.replaying import Replaying
-from p4switch.codegen.analysis.rolling import RunFinder
-from p4switch.codegen.analysis.uses import Uses
-from p4switch.codegen.calculations import Calculations
-from p4switch.codegen.checksums import ChecksumWriter
-from p4switch.codegen.control import ControlWriter
-from p4switch.codegen.frame import write_frame
-from p4switch.codegen.layout import Layout
-from p4switch.codegen.names import Names
-from p4switch.codegen.parser import ParserWriter
-from p4switch.codegen.state import StateMembers
-from p4switch.codegen.tables import TableWriter
-from p4switch.codegen.tracing import RecordKind
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.program import Program, ProgramError
+from fanin.p4switch.codegen.actions import ActionWriter
+from fanin.p4switch.codegen.analysis.limits import check_limits
+from fanin.p4switch.codegen.analysis.replaying import Replaying
+from fanin.p4switch.codegen.analysis.rolling import RunFinder
+from fanin.p4switch.codegen.calculations import Calculations
+from fanin.p4switch.codegen.checksums import ChecksumWriter
+from fanin.p4switch.codegen.control import ControlWriter
+from fanin.p4switch.codegen.frame import write_frame
+from fanin.p4switch.codegen.layout import Layout
+from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.parser import ParserWriter
+from fanin.p4switch.codegen.state import StateMembers
+from fanin.p4switch.codegen.tables import TableWriter
+from fanin.p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.codegen.uses import Uses
+from fanin.p4switch.codegen.writer import Writer
 
 
 def translate(program: Program, *, traced: bool = False) -> str:

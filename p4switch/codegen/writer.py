@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import ProgramError, Source
-from p4switch.codegen.names import check, comment
-from p4switch.codegen.tracing import RecordKind
+from fanin.p4switch.bmv2json.program import ProgramError, Source
+from fanin.p4switch.codegen.names import check, comment
+from fanin.p4switch.codegen.tracing import RecordKind
 
 MAX_C_BYTES = 64 << 20  # of a program
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import weakref
 from typing import Protocol
 
-from p4switch.bmv2json.program import ActionProfile
-from p4switch.engine.entries import (
+from fanin.p4switch.bmv2json.program import ActionProfile
+from fanin.p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.entries import (
     ActionCall,
     GroupReference,
     MemberReference,
     TableError,
     TableErrorCode,
 )
-from p4switch.engine.switch import RunningSwitch, locked
 
 
 class ProfileUser(Protocol):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ctypes
 
-from p4switch.bmv2json.program import CounterArray, MeterArray, RegisterArray
-from p4switch.engine.entries import CounterValue, MeterConfig, MeterCounters, TableError, TableErrorCode
-from p4switch.engine.meters import Counter, Meter
-from p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.bmv2json.program import CounterArray, MeterArray, RegisterArray
+from fanin.p4switch.engine.meters import Counter, Meter
+from fanin.p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.entries import CounterValue, MeterConfig, MeterCounters, TableError, TableErrorCode
 
 
 class CounterCells:

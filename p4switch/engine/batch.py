@@ -11,9 +11,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from native.shared import check_structs
-from p4switch.bmv2json.program import LONGEST_PACKET
-from p4switch.engine.library import runtime
+from fanin.native.shared import check_structs
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET
+from fanin.p4switch.engine.library import runtime
 
 _DEPARTURE = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np.uint32)])
 

@@ -7,21 +7,19 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
-from p4switch.bmv2json.reader import read_program, without_folders
-from p4switch.codegen import translate
-from p4switch.codegen.analysis.limits import check_limits
-from p4switch.codegen.layout import cell_bytes
-from p4switch.engine.action_profile import ProfileState
-from p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
-from p4switch.engine.entries import Digest, TableError, TableErrorCode
-from p4switch.engine.hash_state import HashState
-from p4switch.engine.library import (
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
+from fanin.p4switch.bmv2json.reader import read_program, without_folders
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.analysis.limits import check_limits
+from fanin.p4switch.codegen.layout import cell_bytes
+from fanin.p4switch.engine.action_profile import ProfileState
+from fanin.p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
+from fanin.p4switch.engine.hash_state import HashState
+from fanin.p4switch.engine.library import (
     Collected,
     Drops,
     LinkStatistics,
@@ -30,20 +28,19 @@ from p4switch.engine.library import (
     load_program,
     runtime,
 )
-from p4switch.engine.match_table import MatchTable, TableShape
-from p4switch.engine.replicas import ReplicaGroups
-from p4switch.engine.switch import RunningSwitch
-from p4switch.engine.value_sets import ValueSetState
-from p4switch.ports.links import Direction, LinkProperties
-from p4switch.ports.live import LivePorts, PortError
-from p4switch.trace.conditions import parse_conditions
-from p4switch.trace.tracer import Tracer
+from fanin.p4switch.engine.links import Direction, LinkProperties
+from fanin.p4switch.engine.live_ports import LivePorts, PortError
+from fanin.p4switch.engine.match_table import MatchTable, TableShape
+from fanin.p4switch.engine.replicas import ReplicaGroups
+from fanin.p4switch.engine.switch import RunningSwitch
+from fanin.p4switch.engine.value_sets import ValueSetState
+from fanin.p4switch.entries import Digest, TableError, TableErrorCode
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from p4switch.engine.batch import BatchProcessor, Departures
+    from fanin.p4switch.engine.batch import BatchProcessor, Departures
 
 _Named = TypeVar("_Named")
 _MAX_KEPT = 4  # programs; a controller that connects again gives a switch the one that it has
@@ -163,39 +160,33 @@ class Engine:
     @cached_property
     def _batches(self) -> BatchProcessor:
         # Not above: it needs numpy, which a switch process does without.
-        from p4switch.engine.batch import BatchProcessor
+        from fanin.p4switch.engine.batch import BatchProcessor
 
         return BatchProcessor(self.base)
 
     @property
     def run_function(self) -> int:
         """Where the C is, in memory, that runs the switch at `base` on packets of other C: native/program.h."""
-        from p4switch.engine.batch import run_function  # see _batches
+        from fanin.p4switch.engine.batch import run_function  # see _batches
 
         return run_function()
 
-    @contextmanager
-    def traced(self, conditions: str = "") -> Iterator[Tracer]:
-        """Traces packets for the time of a `with` block, all or those that meet the conditions (trace/conditions.py).
-
-        Meanwhile another library of the same program works on the same state; otherwise tracing costs nothing.
+    def load_traced(self) -> ctypes.CDLL:
+        """Return the program once more, as C that records what it does with each packet.
 
         Raises:
-            ConditionError: the conditions are none. TraceError: somebody else traces this switch.
             ToolchainError: there is no C compiler.
         """
-        wanted = parse_conditions(self.program, conditions)
-        translated = compile_program(
-            without_folders(self._config), lambda: translate(self.program, traced=True), traced=True
+        return load_program(
+            compile_program(
+                without_folders(self._config), lambda: translate(self.program, traced=True), traced=True
+            )
         )
-        ports = self.port_statistics().keys() or None
-        tracer = Tracer(
-            self.base, self.program, load_program(translated), self._tables, ports, wanted, self.lock
-        )
-        try:
-            yield tracer
-        finally:
-            tracer.close()
+
+    @property
+    def tables(self) -> Mapping[str, MatchTable]:
+        """All tables, by name."""
+        return self._tables
 
     # What the control plane writes and reads
 

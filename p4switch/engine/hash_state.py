@@ -6,7 +6,7 @@ import ctypes
 import struct
 from ctypes import c_uint32, c_uint64, c_void_p
 
-from p4switch.engine.entries import TableError, TableErrorCode
+from fanin.p4switch.entries import TableError, TableErrorCode
 
 MAX_KEY_WORDS = 64
 

@@ -12,22 +12,21 @@ from ctypes import POINTER, c_bool, c_double, c_int32, c_int64, c_uint32, c_uint
 from functools import cache
 from pathlib import Path
 
-from native.shared import check_numbers, check_structs
-from native.toolchain import compile_folder, compile_text
-from p4switch.bmv2json.program import LONGEST_PACKET
-from p4switch.codegen.analysis.limits import COUNTER_BYTES
-from p4switch.codegen.names import RUNTIME
-from p4switch.engine.hash_state import MAX_KEY_WORDS, HashState
-from p4switch.engine.keys import METER_WORDS
-from p4switch.engine.meters import Counter, Meter, MeterRate
+from fanin.native.shared import check_numbers, check_structs
+from fanin.native.toolchain import compile_folder, compile_text
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET
+from fanin.p4switch.codegen.analysis.limits import COUNTER_BYTES
+from fanin.p4switch.codegen.keys import METER_WORDS
+from fanin.p4switch.codegen.names import RUNTIME
+from fanin.p4switch.engine.hash_state import MAX_KEY_WORDS, HashState
+from fanin.p4switch.engine.meters import Counter, Meter, MeterRate
 
 PACKAGE = Path(__file__).parents[1]
 TRANSLATION = (
     "codegen/**/*.py",
     "bmv2json/**/*.py",
-    "engine/entries.py",
-    "engine/keys.py",
-    "words.py",
+    "entries.py",
+    "word_packing.py",
 )  # what decides how a program is translated
 MULTICAST_GROUPS = 65536
 SESSIONS = 32768  # of mirroring

@@ -7,9 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from p4switch.bmv2json.program import Action, Program, Table
-from p4switch.engine.action_profile import ProfileState
-from p4switch.engine.entries import (
+from fanin.p4switch.bmv2json.program import Action, Program, Table
+from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout, PackedKey
+from fanin.p4switch.engine.action_profile import ProfileState
+from fanin.p4switch.engine.library import runtime, words
+from fanin.p4switch.engine.meters import Meter
+from fanin.p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.entries import (
     ActionCall,
     CounterValue,
     Entry,
@@ -28,11 +32,7 @@ from p4switch.engine.entries import (
     TableErrorCode,
     Ternary,
 )
-from p4switch.engine.keys import EntryExtra, KeyLayout, PackedKey
-from p4switch.engine.library import runtime, words
-from p4switch.engine.meters import Meter
-from p4switch.engine.switch import RunningSwitch, locked
-from p4switch.words import to_words, word_count
+from fanin.p4switch.word_packing import to_words, word_count
 
 
 @dataclass(slots=True)

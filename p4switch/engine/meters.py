@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_double, c_uint64
 
-from p4switch.engine.entries import (
+from fanin.p4switch.entries import (
     CounterValue,
     MeterConfig,
     MeterCounters,

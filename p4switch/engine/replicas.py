@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from p4switch.engine import library
-from p4switch.engine.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
-from p4switch.engine.library import MULTICAST_GROUPS, SESSIONS, runtime
-from p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.engine import library
+from fanin.p4switch.engine.library import MULTICAST_GROUPS, SESSIONS, runtime
+from fanin.p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
 
 MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happens
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from p4switch.bmv2json.program import Program
-from p4switch.engine.library import runtime
-from p4switch.ports.live import LivePorts
+from fanin.p4switch.bmv2json.program import Program
+from fanin.p4switch.engine.library import runtime
+from fanin.p4switch.engine.live_ports import LivePorts
 
 
 class SwitchLock:

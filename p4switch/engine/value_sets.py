@@ -7,8 +7,10 @@ from dataclasses import replace
 from itertools import product
 from math import prod
 
-from p4switch.bmv2json.program import Program, TableKey, ValueSet
-from p4switch.engine.entries import (
+from fanin.p4switch.bmv2json.program import Program, TableKey, ValueSet
+from fanin.p4switch.engine.match_table import MatchTable, TableShape
+from fanin.p4switch.engine.switch import RunningSwitch, locked
+from fanin.p4switch.entries import (
     ActionCall,
     Entry,
     EntryKey,
@@ -18,8 +20,6 @@ from p4switch.engine.entries import (
     TableErrorCode,
     Ternary,
 )
-from p4switch.engine.match_table import MatchTable, TableShape
-from p4switch.engine.switch import RunningSwitch, locked
 
 _MAX_KEYS = 1 << 16  # that all members together may need: a range is several
 

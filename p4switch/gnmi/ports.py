@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from p4switch.gnmi.schema import PortState
-from p4switch.ports.counters import PortCounters
-from p4switch.ports.interfaces import read_interface, set_interface_up
-from p4switch.ports.status import PortMonitor
+from fanin.p4switch.gnmi.schema import PortState
+from fanin.p4switch.ports.counters import PortCounters
+from fanin.p4switch.ports.interfaces import read_interface, set_interface_up
+from fanin.p4switch.ports.status import PortMonitor
 
 
 class SwitchPorts:

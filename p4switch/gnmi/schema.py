@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from p4switch.ports.counters import PortCounters
-from p4switch.ports.interfaces import Interface
+from fanin.p4switch.ports.counters import PortCounters
+from fanin.p4switch.ports.interfaces import Interface
 
 LeafValue = bool | int | str
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from p4switch.gnmi.paths import Selected, text
-from p4switch.gnmi.schema import LeafValue
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import gnmi
+from fanin.p4switch.gnmi.paths import Selected, text
+from fanin.p4switch.gnmi.schema import LeafValue
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import gnmi
 
 # Nobody tells of counters: where their changes are wanted, they are looked at so often.
 COUNTERS_EVERY = 1_000_000_000

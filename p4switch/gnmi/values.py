@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from p4switch.gnmi.paths import LIST
-from p4switch.gnmi.schema import INTERFACES, Leaf, LeafKind, LeafValue
-from p4switch.p4runtime.errors import invalid, unimplemented
-from p4switch.p4runtime.proto import gnmi
+from fanin.p4switch.gnmi.paths import LIST
+from fanin.p4switch.gnmi.schema import INTERFACES, Leaf, LeafKind, LeafValue
+from fanin.p4switch.p4runtime.errors import invalid, unimplemented
+from fanin.p4switch.p4runtime.proto import gnmi
 
 ENCODINGS = (gnmi.JSON, gnmi.JSON_IETF, gnmi.PROTO)
 

@@ -1,6 +1,6 @@
 """The management calls as a command, for processes outside of the switch's network namespace.
 
-    python -m p4switch.management HOST:PORT METHOD [JSON]
+    python -m fanin.p4switch.management HOST:PORT METHOD [JSON]
 
 prints the answer, or each message of a stream, as a line of JSON.
 """
@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from p4switch.management.service import ManagementClient, ManagementError
+from fanin.p4switch.management.service import ManagementClient, ManagementError
 
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
@@ -20,7 +20,7 @@ _EXIT_USAGE = 2
 def main(argv: Sequence[str]) -> int:
     """Make the call that the command line names; the exit status."""
     if len(argv) not in (2, 3):
-        print("usage: python -m p4switch.management HOST:PORT METHOD [JSON]", file=sys.stderr)
+        print("usage: python -m fanin.p4switch.management HOST:PORT METHOD [JSON]", file=sys.stderr)
         return _EXIT_USAGE
     address, method, text = *argv[:2], argv[2] if len(argv) == 3 else "{}"
     try:
@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> int:
     except json.JSONDecodeError:
         request = None
     if not isinstance(request, dict):
-        print(f"p4switch.management: a request is a JSON object, not {text}", file=sys.stderr)
+        print(f"fanin.p4switch.management: a request is a JSON object, not {text}", file=sys.stderr)
         return _EXIT_USAGE
     try:
         with ManagementClient(address) as client:
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
             for message in client.stream(method, request):
                 print(json.dumps(message), flush=True)
     except ManagementError as error:
-        print(f"p4switch.management: {error}", file=sys.stderr)
+        print(f"fanin.p4switch.management: {error}", file=sys.stderr)
         return _EXIT_FAILURE
     except KeyboardInterrupt:
         pass

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import TableError
-from p4switch.management.service import ManagementError, Method
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.management.service import ManagementError, Method
 
 
 def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Method]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.management.service import ManagementError, Method
-from p4switch.p4runtime.device import Device
-from p4switch.ports.links import Direction, LinkError
-from p4switch.ports.live import PortError
+from fanin.p4switch.engine.links import Direction, LinkError
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.management.service import ManagementError, Method
+from fanin.p4switch.p4runtime.device import Device
 
 
 def link_calls(device: Device) -> dict[str, Method]:

@@ -12,9 +12,9 @@ from queue import SimpleQueue
 
 import grpc
 
-from p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, not_found
-from p4switch.p4runtime.proto import p4r, rpc_status
-from p4switch.p4runtime.roles import RoleAccess
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, not_found
+from fanin.p4switch.p4runtime.proto import p4r, rpc_status
+from fanin.p4switch.p4runtime.roles import RoleAccess
 
 _MAX_QUEUED_PACKETS = 4096
 _MAX_ROLE_BYTES = 64 << 10  # of a role's name and config

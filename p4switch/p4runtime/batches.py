@@ -8,11 +8,11 @@ from itertools import chain
 
 import grpc
 
-from p4switch.engine.entries import TableError
-from p4switch.p4runtime.entities.registry import Entities
-from p4switch.p4runtime.errors import P4RuntimeError, denied
-from p4switch.p4runtime.proto import p4r
-from p4switch.p4runtime.roles import RoleAccess
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.p4runtime.entities.registry import Entities
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied
+from fanin.p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.roles import RoleAccess
 
 _log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from p4switch.p4runtime.arbitration import Client
-from p4switch.p4runtime.proto import p4r
-from p4switch.p4runtime.roles import RoleAccess
+from fanin.p4switch.p4runtime.arbitration import Client
+from fanin.p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.roles import RoleAccess
 
 
 class Controllers:

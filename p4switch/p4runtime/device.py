@@ -13,20 +13,20 @@ from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from native.toolchain import CompileLimitError, ToolchainError
-from p4switch.bmv2json.program import ProgramError
-from p4switch.engine.engine import Engine
-from p4switch.p4runtime.controllers import Controllers
-from p4switch.p4runtime.entities.registry import Entities
-from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
-from p4switch.p4runtime.notifier import Notifier
-from p4switch.p4runtime.packetio import ControllerHeader
-from p4switch.p4runtime.proto import p4r
-from p4switch.p4runtime.watch import WatchedPorts
-from p4switch.ports.counters import PortCounters, port_counters
-from p4switch.ports.links import Direction, LinkError, LinkProperties, changed, report
-from p4switch.ports.live import PortError
-from p4switch.ports.status import PortMonitor
+from fanin.native.toolchain import CompileLimitError, ToolchainError
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.links import Direction, LinkError, LinkProperties, changed, report
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.controllers import Controllers
+from fanin.p4switch.p4runtime.entities.registry import Entities
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from fanin.p4switch.p4runtime.notifier import Notifier
+from fanin.p4switch.p4runtime.packetio import ControllerHeader
+from fanin.p4switch.p4runtime.proto import p4r
+from fanin.p4switch.ports.counters import PortCounters, port_counters
+from fanin.p4switch.ports.status import PortMonitor
 
 _log = logging.getLogger(__name__)
 

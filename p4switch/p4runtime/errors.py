@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import grpc
 
-from p4switch.engine.entries import TableError
-from p4switch.p4runtime.proto import p4r, rpc_status
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.p4runtime.proto import p4r, rpc_status
 
 _MESSAGE_BYTES = 16 << 10
 _MAX_MESSAGE = 2000  # characters

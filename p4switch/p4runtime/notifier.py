@@ -7,14 +7,14 @@ import threading
 import time
 from collections.abc import Mapping
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import EntryKey
-from p4switch.p4runtime.controllers import Controllers
-from p4switch.p4runtime.entities.digests import Digests
-from p4switch.p4runtime.entities.registry import Entities
-from p4switch.p4runtime.entities.table_entries import TableEntries
-from p4switch.p4runtime.errors import P4RuntimeError
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import EntryKey
+from fanin.p4switch.p4runtime.controllers import Controllers
+from fanin.p4switch.p4runtime.entities.digests import Digests
+from fanin.p4switch.p4runtime.entities.registry import Entities
+from fanin.p4switch.p4runtime.entities.table_entries import TableEntries
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.proto import p4r
 
 SHORTEST_SCAN = 10_000_000  # nanoseconds between two looks at the idle entries
 

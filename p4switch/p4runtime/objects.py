@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from p4switch.engine.engine import Engine
-from p4switch.p4runtime.codec.actions import ActionCodec
-from p4switch.p4runtime.codec.meters import meter_type
-from p4switch.p4runtime.codec.tables import P4InfoTable
-from p4switch.p4runtime.codec.translation import Translations
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4i
-from p4switch.p4runtime.wakeup import WakeUp
-from p4switch.p4runtime.watch import WatchedPorts
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.p4runtime.codec.actions import ActionCodec
+from fanin.p4switch.p4runtime.codec.meters import meter_type
+from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
+from fanin.p4switch.p4runtime.codec.translation import Translations
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4i
+from fanin.p4switch.p4runtime.wakeup import WakeUp
 
 
 class PipelineObjects:

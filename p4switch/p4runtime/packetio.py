@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import HeaderType
-from p4switch.p4runtime.codec.translation import Codec, Translations
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.bmv2json.program import HeaderType
+from fanin.p4switch.p4runtime.codec.translation import Codec, Translations
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 
-from p4switch.p4runtime.codec.values import encode_value
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4r, stratum
+from fanin.p4switch.p4runtime.codec.values import encode_value
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4r, stratum
 
 
 class RoleAccess:

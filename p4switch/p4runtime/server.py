@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from p4switch.engine.entries import TableError
-from p4switch.p4runtime.arbitration import Arbitration, Client
-from p4switch.p4runtime.batches import all_or_none, attempt
-from p4switch.p4runtime.device import Device, LoadedPipeline, no_pipeline
-from p4switch.p4runtime.entities.digests import Digests
-from p4switch.p4runtime.entities.registry import Entities
-from p4switch.p4runtime.errors import (
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.p4runtime.arbitration import Arbitration, Client
+from fanin.p4switch.p4runtime.batches import all_or_none, attempt
+from fanin.p4switch.p4runtime.device import Device, LoadedPipeline, no_pipeline
+from fanin.p4switch.p4runtime.entities.digests import Digests
+from fanin.p4switch.p4runtime.entities.registry import Entities
+from fanin.p4switch.p4runtime.errors import (
     P4RuntimeError,
     abort,
     abort_batch,
@@ -29,8 +29,8 @@ from p4switch.p4runtime.errors import (
     stream_error,
     unimplemented,
 )
-from p4switch.p4runtime.proto import p4r, p4r_grpc
-from p4switch.p4runtime.roles import RoleAccess
+from fanin.p4switch.p4runtime.proto import p4r, p4r_grpc
+from fanin.p4switch.p4runtime.roles import RoleAccess
 
 _API_VERSION = "1.5.0"
 _MAX_STREAMS = 64

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.library import LinkStatistics
-from p4switch.ports.links import Direction
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.library import LinkStatistics
+from fanin.p4switch.engine.links import Direction
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import LONGEST_PACKET, Table, TableKey
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import (
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Table, TableKey
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import (
     ActionCall,
     CounterValue,
     Entry,
@@ -24,7 +24,7 @@ from p4switch.engine.entries import (
     TableError,
     Ternary,
 )
-from p4switch.stf.syntax import ActionText, Command, StfError, number, parse_stf
+from fanin.p4switch.stf.syntax import ActionText, Command, StfError, number, parse_stf
 
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
 OPERATORS: dict[str, Callable[[int, int], bool]] = {

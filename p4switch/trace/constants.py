@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from p4switch.bmv2json.expressions import Binary, Constant, Field
-from p4switch.bmv2json.program import Branch, Program
+from fanin.p4switch.bmv2json.expressions import Binary, Constant, Field
+from fanin.p4switch.bmv2json.program import Branch, Program
 
 _NAME = r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"  # REASON_NO_ROUTE, or of an enum: Reason.NO_ROUTE
 _ASSIGNED = re.compile(rf"[^=]+[^=!<>]=\s*{_NAME};?")

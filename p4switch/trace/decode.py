@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePath
 
-from p4switch.bmv2json.expressions import ElementField, Expression, Field
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import ElementField, Expression, Field
+from fanin.p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Action,
     Branch,
@@ -23,12 +23,12 @@ from p4switch.bmv2json.program import (
     Table,
     Transition,
 )
-from p4switch.codegen.layout import packet_headers
-from p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
-from p4switch.engine.entries import Entry
-from p4switch.engine.keys import KeyLayout
-from p4switch.trace.constants import constant_names, counted_name
-from p4switch.trace.events import (
+from fanin.p4switch.codegen.keys import KeyLayout
+from fanin.p4switch.codegen.layout import packet_headers
+from fanin.p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
+from fanin.p4switch.entries import Entry
+from fanin.p4switch.trace.constants import constant_names, counted_name
+from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
     Assign,
@@ -56,8 +56,8 @@ from p4switch.trace.events import (
     State,
     VerifyChecksum,
 )
-from p4switch.trace.notation import entry_text, expression_text, number_text
-from p4switch.words import from_words, word_count
+from fanin.p4switch.trace.notation import entry_text, expression_text, number_text
+from fanin.p4switch.word_packing import from_words, word_count
 
 # simple_switch's PKT_INSTANCE_TYPE_*
 INSTANCES = (

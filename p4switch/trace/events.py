@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from p4switch.bmv2json.program import Source
+from fanin.p4switch.bmv2json.program import Source
 
 
 @dataclass(frozen=True, slots=True)

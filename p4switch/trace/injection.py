@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from native.toolchain import ToolchainError
-from p4switch.engine.engine import Engine
-from p4switch.management.service import ManagementError, Method
-from p4switch.ports.live import PortError
-from p4switch.trace import PacketTrace, as_text
-from p4switch.trace.tracer import TraceError
+from fanin.native.toolchain import ToolchainError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.management.service import ManagementError, Method
+from fanin.p4switch.trace import PacketTrace, as_text
+from fanin.p4switch.trace.tracer import TraceError, traced
 
 _PAUSE = 0.01  # seconds between looks at the switch
 _SECONDS = 10.0  # in which the packet is to be through
@@ -54,7 +54,7 @@ def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
 
 
 def _through(engine: Engine, port: int, packet: bytes) -> PacketTrace:
-    with engine.traced(f"port={port}") as tracer:
+    with traced(engine, f"port={port}") as tracer:
         engine.packet_out(packet, port)
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, IPv6Address
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -23,8 +23,8 @@ from p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from p4switch.bmv2json.program import Program, Table, TableKey
-from p4switch.engine.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
+from fanin.p4switch.bmv2json.program import Program, Table, TableKey
+from fanin.p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
 
 
 def number_text(program: Program, field: Field | None, width: int, number: int) -> str:

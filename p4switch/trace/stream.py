@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from native.toolchain import ToolchainError
-from p4switch.engine.engine import Engine
-from p4switch.management.service import ManagementError, Stream
-from p4switch.trace import as_text
-from p4switch.trace.conditions import ConditionError
-from p4switch.trace.tracer import TraceError
+from fanin.native.toolchain import ToolchainError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.management.service import ManagementError, Stream
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.conditions import ConditionError
+from fanin.p4switch.trace.tracer import TraceError, traced
 
 _PAUSE = 0.1  # seconds between looks at a switch
 
@@ -32,7 +32,7 @@ def trace_stream(running: Callable[[], Engine | None]) -> Stream:
         if engine is None:
             raise ManagementError("this switch has no program yet")
         try:
-            with engine.traced(str(request.get("filter", ""))) as tracer:
+            with traced(engine, str(request.get("filter", ""))) as tracer:
                 said = 0
                 yield {"ready": True}
                 while engine is running():

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
-from p4switch.bmv2json.program import Source
-from p4switch.trace.events import (
+from fanin.p4switch.bmv2json.program import Source
+from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
     Assign,

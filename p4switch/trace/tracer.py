@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import POINTER, c_bool, c_uint32, c_uint64, c_void_p
 from functools import cache
 
-from native.shared import check_numbers, check_structs
-from p4switch.bmv2json.program import Program
-from p4switch.engine.entries import Entry
-from p4switch.engine.library import runtime
-from p4switch.engine.match_table import MatchTable
-from p4switch.engine.switch import SwitchLock
-from p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition
-from p4switch.trace.decode import Decoder
-from p4switch.trace.events import PacketTrace
+from fanin.native.shared import check_numbers, check_structs
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.library import runtime
+from fanin.p4switch.entries import Entry
+from fanin.p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition, parse_conditions
+from fanin.p4switch.trace.decode import Decoder
+from fanin.p4switch.trace.events import PacketTrace
 
 
 class TraceError(Exception):
@@ -23,35 +22,24 @@ class TraceError(Exception):
 
 
 class Tracer:
-    """The trace of a switch whose state begins at `base`, until it is closed.
-
-    `lock` is the switch's; `ports` are those that are open, None if there are none at all.
+    """The trace of a switch, until it is closed: of all packets, or of those that meet the conditions.
 
     Raises:
         TraceError: somebody else is tracing it.
     """
 
-    def __init__(
-        self,
-        base: int,
-        program: Program,
-        library: ctypes.CDLL,
-        tables: dict[str, MatchTable],
-        ports: Collection[int] | None,
-        conditions: list[TraceCondition],
-        lock: SwitchLock,
-    ) -> None:
-        self._base = base
-        self._lock = lock
-        self._library = library  # keeps it loaded
-        self._tables = tables
-        self._decoder = Decoder(program, self._entry, ports)
+    def __init__(self, engine: Engine, conditions: list[TraceCondition]) -> None:
+        self._base = engine.base
+        self._lock = engine.lock
+        self._library = engine.load_traced()
+        self._tables = engine.tables
+        self._decoder = Decoder(engine.program, self._entry, engine.port_statistics().keys() or None)
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
-        traced = ctypes.addressof(c_void_p.in_dll(library, "program_traced"))
+        traced = ctypes.addressof(c_void_p.in_dll(self._library, "program_traced"))
         wanted = (TraceCondition * max(1, len(conditions)))(*conditions)
-        with lock:
-            if not _runtime().switch_trace(base, traced, len(conditions), wanted):
+        with self._lock:
+            if not _runtime().switch_trace(self._base, traced, len(conditions), wanted):
                 raise TraceError("this switch is being traced already")
 
     def packets(self) -> Iterator[PacketTrace]:
@@ -74,6 +62,23 @@ class Tracer:
         if table not in self._entries:
             self._entries[table] = self._tables[table].places()
         return self._entries[table].get(index)
+
+
+@contextmanager
+def traced(engine: Engine, conditions: str = "") -> Iterator[Tracer]:
+    """Trace packets for the time of a `with` block, all or those that meet the conditions (trace/conditions.py).
+
+    Meanwhile another library of the same program works on the same state; otherwise tracing costs nothing.
+
+    Raises:
+        ConditionError: the conditions are none. TraceError: somebody else traces this switch.
+        ToolchainError: there is no C compiler.
+    """
+    tracer = Tracer(engine, parse_conditions(engine.program, conditions))
+    try:
+        yield tracer
+    finally:
+        tracer.close()
 
 
 @cache

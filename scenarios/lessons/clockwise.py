@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from ipaddress import IPv4Network
 
-from controller import plan
-from controller.network import Network
-from controller.plan import Plan, SwitchPlan, TableEntry
+from fanin.controller import plan
+from fanin.controller.network import Network
+from fanin.controller.plan import Plan, SwitchPlan, TableEntry
 
 RING = ("leaf1", "spine1", "leaf2", "spine2", "leaf3", "spine3")  # and leaf1 again
 ROUTES, FORWARD = "ingress.forwarding.ipv4_lpm", "ingress.forwarding.forward"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import leaf_spine
 from tests.controller.job_service import GRPC, With, served
 from tests.controller.switches import running
-from topologies.model import Topology
-from topologies.shapes import leaf_spine
 
 
 @pytest.fixture(scope="session")

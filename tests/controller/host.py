@@ -6,7 +6,7 @@ import subprocess
 import sys
 from typing import NoReturn
 
-from topologies.live.patience import setting
+from fanin.testbed.patience import setting
 
 SECONDS = 1.0 * setting()
 UPDATE_64 = struct.Struct(">BBIHbBI64i")

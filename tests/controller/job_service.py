@@ -11,22 +11,22 @@ from typing import Any, ClassVar, Protocol
 import grpc
 import grpc.aio
 
-from controller.errors import ControllerError
-from controller.job_service import jobs_pb2 as pb
-from controller.job_service.lines import serving_workers
-from controller.job_service.messages import document_of, fill
-from controller.job_service.server import SERVICE, serving
-from controller.jobs.budget import NoRoomError
-from controller.jobs.lifecycle import JobRequest, Jobs
-from controller.jobs.membership import JobService
-from experiments.inside.look import Cell, Cells, LinkView, Look, SwitchView
-from tests.experiments.inside.looks import NOW, job, waiting, worker
-from workers import Lease, Recovery
+from fanin.controller.errors import ControllerError
+from fanin.controller.job_service import jobs_pb2 as pb
+from fanin.controller.job_service.json_lines_server import serving_workers
+from fanin.controller.job_service.messages import document_of, fill
+from fanin.controller.job_service.server import SERVICE, serving
+from fanin.controller.jobs.budget import NoRoomError
+from fanin.controller.jobs.lifecycle import JobRequest, Jobs
+from fanin.controller.jobs.membership import JobService
+from fanin.testbed.monitoring.snapshot import Cell, Cells, LinkView, Snapshot, SwitchView
+from fanin.workers import Lease, Recovery
+from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
 
 GRPC = "grpc.sock"  # the name of a socket where gRPC is spoken
 
 _UNKNOWN = dict.fromkeys(("rate", "up", "packets", "bytes", "lost", "queue_bytes"))
-LOOK = Look(
+LOOK = Snapshot(
     at=NOW,
     jobs=(job(worker("h1", 7, waiting(8, chunks=((5, 7),))), worker("h2", None)),),
     forming=(),
@@ -301,7 +301,7 @@ class Worker:
 class Inspector:
     """In place of who looks into a network."""
 
-    async def look(self) -> Look:
+    async def look(self) -> Snapshot:
         return LOOK
 
     async def cells(self, name: str) -> Mapping[str, Cells]:

@@ -12,19 +12,19 @@ import sys
 import tempfile
 from pathlib import Path
 
-from topologies.live import sandbox
+from fanin.testbed import sandbox
 
 sandbox.enter()
 
 from finsy.proto import p4i  # noqa: E402
 from google.protobuf import text_format  # noqa: E402
 
-from controller.controller import Controller, Grant  # noqa: E402
-from controller.jobs.ledger import Ledger  # noqa: E402
-from controller.telemetry import Event, Reason  # noqa: E402
-from topologies.live.mininet_net import MininetNetwork  # noqa: E402
-from topologies.live.processes import P4Switch  # noqa: E402
-from topologies.shapes import leaf_spine  # noqa: E402
+from fanin.controller.controller import Controller, Grant  # noqa: E402
+from fanin.controller.jobs.ledger import Ledger  # noqa: E402
+from fanin.controller.telemetry import Event, Reason  # noqa: E402
+from fanin.testbed.mininet_net import MininetNetwork  # noqa: E402
+from fanin.testbed.switch_processes import P4Switch  # noqa: E402
+from fanin.topologies.shapes import leaf_spine  # noqa: E402
 
 HOST = Path(__file__).with_name("host.py")
 topology = leaf_spine(spines=2, leaves=2, hosts_per_leaf=2)

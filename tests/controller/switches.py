@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
-from controller.connection import _canonical
+from fanin.controller.connection import _canonical
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import topology_from
 from tests import preloading
 from tests.free_ports import free_port
-from topologies.model import Topology
-from topologies.shapes import topology_from
 
 
 class SwitchProcess:
@@ -33,7 +33,7 @@ class SwitchProcess:
             sys.executable,
             "-P",
             "-m",
-            "p4switch",
+            "fanin.p4switch",
             "--no-p4",
             "--device-id",
             str(self.device_id),

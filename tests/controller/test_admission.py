@@ -11,8 +11,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from controller import admission
-from controller.admission import Admit, accepting
+from fanin.controller import admission
+from fanin.controller.admission import Admit, accepting
 
 PENDING, ADMITTED = 4, 3
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
-from controller import connection
-from controller.connection import Count
-from controller.controller import Controller
-from controller.errors import ControllerError
-from controller.jobs.ledger import LEASES, Ledger, NumberSpace
-from controller.network import Network
-from controller.plan import Plan, SwitchPlan, plan_forwarding
-from controller.planner import Planner
-from controller.telemetry import Event, Reason
-from p4compiler import Compiled
+from fanin.controller import connection
+from fanin.controller.connection import Count
+from fanin.controller.controller import Controller
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.ledger import LEASES, Ledger, NumberSpace
+from fanin.controller.network import Network
+from fanin.controller.plan import Plan, SwitchPlan, plan_forwarding
+from fanin.controller.planner import Planner
+from fanin.controller.telemetry import Event, Reason
+from fanin.p4compiler import Compiled
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import leaf_spine, topology_from
 from tests.controller.switches import read_state
 from tests.free_ports import free_port
-from topologies.model import Topology
-from topologies.shapes import leaf_spine, topology_from
 
 pytestmark = pytest.mark.slow
 

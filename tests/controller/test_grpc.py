@@ -16,16 +16,17 @@ import grpc
 import grpc.aio
 import pytest
 
-from controller.job_service import client, jobs_pb2, server
-from controller.job_service.client import JobServiceClient
-from controller.job_service.messages import document_of, fill
-from controller.job_service.server import SERVICE, serving
-from controller.jobs.membership import JobService
-from experiments.inside.look import Cells, Look
+from fanin.controller.job_service import jobs_pb2, server
+from fanin.controller.job_service.messages import document_of, fill
+from fanin.controller.job_service.server import SERVICE, serving
+from fanin.controller.jobs.membership import JobService
+from fanin.testbed import job_service_client as client
+from fanin.testbed.job_service_client import JobServiceClient
+from fanin.testbed.monitoring.snapshot import Cells, Snapshot
+from fanin.testbed.running import JOB_SERVICE_GRPC
+from fanin.testbed.runs import Run
+from fanin.topologies.errors import NetworkError
 from tests.controller.job_service import CELLS, GRPC, LOOK, FakeGrants, Grpc, Inspector, Worker, served
-from topologies.errors import NetworkError
-from topologies.live.running import JOB_SERVICE_GRPC
-from topologies.live.runs import Run
 
 ROOT = Path(__file__).parents[2]
 
@@ -163,7 +164,9 @@ def test_who_asks_all_the_time_does_not_flood_the_others(tmp_path: Path) -> None
 def test_documents_and_messages_are_the_same() -> None:
     response = pb.LookResponse()
     fill(response, LOOK.model_dump(mode="json"))
-    assert Look.model_validate(document_of(pb.LookResponse.FromString(response.SerializeToString()))) == LOOK
+    assert (
+        Snapshot.model_validate(document_of(pb.LookResponse.FromString(response.SerializeToString()))) == LOOK
+    )
     with pytest.raises(KeyError):
         fill(response, {"weather": "fine"})
 
@@ -199,7 +202,7 @@ def test_a_client_lists_revokes_and_looks(tmp_path: Path) -> None:
     with network(tmp_path, "1" * 80) as (run, _):  # too long for an address
         service = JobServiceClient(run)
         assert service.list() == []
-        assert Look.model_validate(service.look()) == LOOK
+        assert Snapshot.model_validate(service.look()) == LOOK
         assert {name: Cells.model_validate(each) for name, each in service.cells("train").items()} == CELLS
         with pytest.raises(NetworkError, match=r"^no job is called tarin$"):
             service.cells("tarin")

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from controller.job_service import jobs_pb2
-from controller.job_service.messages import heard_of
-from controller.jobs.membership import JobService, NoMessageError, RefusedError
+from fanin.controller.job_service import jobs_pb2
+from fanin.controller.job_service.messages import heard_of
+from fanin.controller.jobs.membership import JobService, NoMessageError, RefusedError
 from tests.controller.job_service import FakeGrants
 
 pb: Any = jobs_pb2

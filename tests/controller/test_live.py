@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from google.protobuf import text_format
 
-from p4compiler import Compiled
-from topologies.live.patience import setting
+from fanin.p4compiler import Compiled
+from fanin.testbed.patience import setting
 
 HERE = Path(__file__).parent
 

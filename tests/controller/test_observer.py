@@ -11,13 +11,13 @@ import pytest
 from finsy import P4Schema
 from finsy.proto import p4r
 
-from controller.connection import Connection
-from controller.errors import ControllerError
-from controller.observer import Observer
-from experiments.differential.entries import Entries, observed, random_entries
-from p4compiler import compile_file
+from fanin.controller.connection import Connection
+from fanin.controller.entry_files import Entries, observed, random_entries
+from fanin.controller.errors import ControllerError
+from fanin.controller.observer import Observer
+from fanin.p4compiler import compile_file
+from fanin.topologies.shapes import leaf_spine
 from tests.controller.switches import SwitchProcess, running
-from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

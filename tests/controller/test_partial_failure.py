@@ -15,11 +15,13 @@ import grpc
 import pytest
 from finsy.proto import p4i, p4r
 
-from controller.controller import Controller, Loss
-from controller.errors import ControllerError
-from controller.jobs.ledger import Ledger
-from controller.plan import SwitchPlan
-from p4compiler import Compiled, compile_once
+from fanin.controller.controller import Controller, Loss
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.ledger import Ledger
+from fanin.controller.plan import SwitchPlan
+from fanin.p4compiler import Compiled, compile_once
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import leaf_spine
 from tests.controller.switches import (
     Proxies,
     State,
@@ -31,8 +33,6 @@ from tests.controller.switches import (
     running,
 )
 from tests.sizes import sized
-from topologies.model import Topology
-from topologies.shapes import leaf_spine
 
 # In one process of pytest-xdist, which would start switches in each that has one of these otherwise.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("partial failure")]
@@ -273,7 +273,7 @@ def test_a_switch_that_is_killed_in_the_middle_and_started_again_holds_what_it_s
 def test_a_switch_that_stays_away_is_named_and_brought_into_step_when_it_is_back(
     within: Within, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("fanin.controller.connection._ANSWER_SECONDS", 2.0)
 
     async def check(scene: Scene) -> None:
         before = await scene.state()
@@ -422,7 +422,7 @@ def test_who_was_asked_for_something_meanwhile_still_hears_that_the_other_client
 def test_a_switch_that_does_nothing_is_named_and_the_others_are_repaired(
     within: Within, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("fanin.controller.connection._ANSWER_SECONDS", 2.0)
 
     async def check(scene: Scene) -> None:
         held = await scene.state()

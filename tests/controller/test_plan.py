@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.errors import ControllerError
-from controller.plan import (
+from fanin.controller.errors import ControllerError
+from fanin.controller.plan import (
     PathChoice,
     Plan,
     SwitchPlan,
@@ -19,10 +19,10 @@ from controller.plan import (
     plan_forwarding,
     plan_loss,
 )
-from controller.tree import Job, Tree, aggregation_tree
+from fanin.controller.tree import Job, Tree, aggregation_tree
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 from tests.topologies.networks import leaf_spines, networks
-from topologies.model import Topology
-from topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 
 
 @st.composite

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROTO = "controller/job_service/jobs.proto"
-GENERATED = ("controller/job_service/jobs_pb2.py", "controller/job_service/jobs_pb2.pyi")
+PROTO = "fanin/controller/job_service/jobs.proto"
+GENERATED = ("fanin/controller/job_service/jobs_pb2.py", "fanin/controller/job_service/jobs_pb2.pyi")
 TOOLS = "1.81.1"  # as in pyproject.toml
 
 

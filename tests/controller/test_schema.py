@@ -3,8 +3,8 @@
 import pytest
 from finsy.proto import p4i
 
-from controller.errors import ControllerError
-from controller.schema import schema_of
+from fanin.controller.errors import ControllerError
+from fanin.controller.schema import schema_of
 
 
 def table(*names: str) -> p4i.P4Info:

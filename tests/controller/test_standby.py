@@ -12,16 +12,16 @@ import pytest
 from finsy import P4Schema
 from finsy.proto import p4r, p4r_grpc, rpc_status
 
-from controller.connection import Connection
-from controller.controller import Controller
-from controller.errors import ControllerError, SupersededError
-from controller.jobs.ledger import Ledger
-from controller.standby import Standby
-from controller.tree import Tree
-from p4compiler import Compiled
+from fanin.controller.connection import Connection
+from fanin.controller.controller import Controller
+from fanin.controller.errors import ControllerError, SupersededError
+from fanin.controller.jobs.ledger import Ledger
+from fanin.controller.standby import Standby
+from fanin.controller.tree import Tree
+from fanin.p4compiler import Compiled
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import leaf_spine
 from tests.controller.switches import SwitchProcess, another_primary, read_state, running
-from topologies.model import Topology
-from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 
@@ -234,7 +234,7 @@ def test_where_a_switch_is_away_the_others_have_their_backup(
 ) -> None:
     network, processes = started
     candidates = Candidates(network, fanin_p4, tmp_path)
-    monkeypatch.setattr("controller.connection._ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("fanin.controller.connection._ANSWER_SECONDS", 0.5)
     processes["leaf2"].pause()
 
     async def run() -> None:

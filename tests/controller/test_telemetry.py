@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.connection import Count
-from controller.telemetry import Event, PortCounts, Reason, SwitchCounts
+from fanin.controller.connection import Count
+from fanin.controller.telemetry import Event, PortCounts, Reason, SwitchCounts
 
 REASONS_P4 = (Path(__file__).parents[2] / "p4src" / "reasons.p4").read_text()
 

@@ -14,11 +14,11 @@ import grpc
 import grpc.aio
 import pytest
 
-from controller.errors import ControllerError
-from controller.job_service import jobs_pb2, server
-from controller.job_service.server import SERVICE, serving
-from controller.job_service.tls import context_of, serving_tls
-from controller.jobs.membership import JobService
+from fanin.controller.errors import ControllerError
+from fanin.controller.job_service import jobs_pb2, server
+from fanin.controller.job_service.server import SERVICE, serving
+from fanin.controller.job_service.tls import context_of, serving_tls
+from fanin.controller.jobs.membership import JobService
 from tests.controller.certificates import certificates
 from tests.controller.job_service import FakeGrants, Inspector
 

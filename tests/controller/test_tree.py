@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.errors import ControllerError
-from controller.tree import Aggregator, Job, Tree, aggregation_tree
+from fanin.controller.errors import ControllerError
+from fanin.controller.tree import Aggregator, Job, Tree, aggregation_tree
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import fat_tree, leaf_spine, topology_from
 from tests.topologies.networks import networks
-from topologies.model import Topology
-from topologies.shapes import fat_tree, leaf_spine, topology_from
 
 
 @st.composite

@@ -31,10 +31,12 @@ _BMV2 = "needs BMv2 and p4c; tests/experiments/live/test_bmv2.py runs a job on t
 _CLASS = "writes to the machine outside of the clone, or needs an address to clone from"
 
 _TWO_MINUTES = (
-    "two minutes; tests/experiments/validation/test_simulators.py has its cases, make test-long all of them"
+    "two minutes; tests/assurance/validation/test_simulators.py has its cases, make test-long all of them"
 )
-_A_MINUTE = "a minute; tests/experiments/validation/papers/test_figures.py has its figures, make test-long all of them"
-_BESIDE = "four minutes, and needs PyTorch; tests/experiments/bench/test_allreduce.py measures small networks"
+_A_MINUTE = (
+    "a minute; tests/assurance/validation/papers/test_figures.py has its figures, make test-long all of them"
+)
+_BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
 # Why a command does not run in the tests.
@@ -57,7 +59,7 @@ EXEMPT = {
     "--beside nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin validate --tier papers": _A_MINUTE,
     "fanin validate --tier simulators": _TWO_MINUTES,
-    "fanin soak --live --seeds 200": "an hour; tests/experiments/soak/test_live.py runs three seeds, or all of them",
+    "fanin soak --live --seeds 200": "an hour; tests/assurance/soak/test_live.py runs three seeds, or all of them",
     ". .venv/bin/activate": "makes sense in a terminal alone",
     **dict.fromkeys(
         [
@@ -93,10 +95,10 @@ EXEMPT = {
         _CLASS,
     ),
     ".venv/bin/pip install -e '.[torch]'": _SETS_UP,
-    "python -m p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
+    "python -m fanin.p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
     "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
     "tests/p4switch/test_cli.py reads such options",
-    """python -m p4switch.management HOST:PORT SetHashKey '{"calculation": "calc", "key": "6d5a56da…"}'""": (
+    """python -m fanin.p4switch.management HOST:PORT SetHashKey '{"calculation": "calc", "key": "6d5a56da…"}'""": (
         "the key is cut short; tests/p4switch/management has the command and the call"
     ),
     "gcc -std=gnu11 -O3 -march=native -fno-inline -fPIC -S -I p4switch/runtime fanin.c": (

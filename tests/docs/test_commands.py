@@ -13,8 +13,9 @@ from typing import NoReturn
 import pytest
 from typer.testing import CliRunner
 
-from experiments.results.files import read_rows
 from fanin.cli import app
+from fanin.experiments.results.files import read_rows
+from fanin.testbed import runs, sandbox
 from tests.docs.commands import (
     DOCUMENTS,
     ELSEWHERE,
@@ -27,7 +28,6 @@ from tests.docs.commands import (
     smaller,
     to_run,
 )
-from topologies.live import runs, sandbox
 
 SHOWN = {command for document in DOCUMENTS for command, _ in commands(document)}
 ADVICE = "what cannot run in a test belongs into EXEMPT, what another test runs into ELSEWHERE"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.scenario.file import load_scenario
-from experiments.scenario.settings import Settings
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
 
 SCENARIO = """
 name = "try"

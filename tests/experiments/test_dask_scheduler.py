@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import dask_scheduler
-from experiments.dask_scheduler import SchedulerError
-from experiments.results.files import Journal
-from experiments.results.measured import Row
-from experiments.scenario.settings import Settings
-from experiments.sweep import run_points
+from fanin.experiments import dask_scheduler
+from fanin.experiments.dask_scheduler import SchedulerError
+from fanin.experiments.results.files import Journal
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.sweep import run_points
 from tests.experiments.points import points
 from tests.experiments.watch import Watch
 

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from experiments.estimate import HOPS_PER_SECOND, hops_per_second, packet_hops, point_seconds, wall_seconds
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.estimate import (
+    HOPS_PER_SECOND,
+    hops_per_second,
+    packet_hops,
+    point_seconds,
+    wall_seconds,
+)
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "100 Gb/s"}
 CUT = {

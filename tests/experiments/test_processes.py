@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments import processes
-from experiments.processes import ProcessEndedError, ProcessExecutor
+from fanin.experiments import processes
+from fanin.experiments.processes import ProcessEndedError, ProcessExecutor
 from tests.experiments.calls import Gate, die, leave, pass_through
 
 pytestmark = pytest.mark.slow

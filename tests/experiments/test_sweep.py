@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from pyarrow import parquet
 
-from experiments import sweep
-from experiments.results.files import Journal, ResultsError, read_rows, write_results
-from experiments.results.measured import Row
-from experiments.scenario.settings import Settings
-from experiments.sweep import run_points
+from fanin.experiments import sweep
+from fanin.experiments.results.files import Journal, ResultsError, read_rows, write_results
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.sweep import run_points
 from tests.experiments.calls import die
 from tests.experiments.points import SCENARIO, points
 from tests.experiments.watch import Watch

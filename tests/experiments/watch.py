@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from experiments.live.crew import Observe
-from experiments.results.measured import Row
-from experiments.scenario.settings import Settings
+from fanin.experiments.live.worker_group import Observe
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
 
 
 class Watch:

@@ -17,9 +17,9 @@ from typing import Any
 from unittest.mock import patch
 
 from fanin.cli import VERBS, load, main
+from fanin.testbed import preloaded
+from fanin.testbed.patience import setting
 from tests.preloading import adopting, hang_up
-from topologies.live import preloaded
-from topologies.live.patience import setting
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,14 +29,14 @@ _SERVE = "from tests.fanin.command import serve; serve()"
 _READ_BY_PYTHON = re.compile("LD_|PYTHON(?!PATH)")  # variables, before anything is imported
 # What verbs import when they are called, but for what starts threads, and what looks at variables: fanin.console.
 _MORE = (
-    "controller.job_service.client",
-    "controller.telemetry",
-    "experiments.bench.joined",
-    "experiments.inside.why",
-    "experiments.live.interrupt",
-    "experiments.live.launch",
-    "experiments.scenario.file",
-    "p4switch.stf.run",
+    "fanin.testbed.job_service_client",
+    "fanin.controller.telemetry",
+    "fanin.assurance.bench.joined",
+    "fanin.testbed.monitoring.why",
+    "fanin.testbed.interrupt",
+    "fanin.testbed.launch",
+    "fanin.experiments.scenario.file",
+    "fanin.p4switch.stf.run",
     "typer.rich_utils",
 )
 

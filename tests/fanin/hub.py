@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.differential.entries import TableEntry
-from experiments.scenario.compilers import compile_program
+from fanin.controller.entry_files import TableEntry
+from fanin.experiments.scenario.compilers import compile_program
 
 ROOT = Path(__file__).parents[2]
 

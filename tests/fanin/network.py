@@ -9,8 +9,8 @@ from pathlib import Path
 from threading import Timer
 from typing import Any, Self
 
+from fanin.testbed.patience import setting
 from tests.fanin import command
-from topologies.live.patience import setting
 
 TIMEOUT = 60 * setting()  # seconds
 

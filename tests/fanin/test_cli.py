@@ -45,14 +45,27 @@ def test_help_imports_no_verb() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert all(name in shown.stdout for name in VERBS)
-    assert not {"fanin.verbs", "numpy", "pydantic", "p4compiler", "p4switch"} & set(shown.stderr.split())
+    assert not {"fanin.verbs", "numpy", "pydantic", "fanin.p4compiler", "fanin.p4switch"} & set(
+        shown.stderr.split()
+    )
 
 
 # What runs things, and the largest libraries: none of it is needed to list options.
 COSTLY = {
-    *("controller", "workers.api", "p4compiler", "p4switch", "native.toolchain"),
-    *("experiments.live", "experiments.virtual", "experiments.results", "experiments.scenario.settings"),
-    *("topologies.model", "topologies.link", "topologies.virtual", "topologies.live.mininet_net"),
+    *(
+        "fanin.controller",
+        "fanin.workers.api",
+        "fanin.p4compiler",
+        "fanin.p4switch",
+        "fanin.native.toolchain",
+    ),
+    *(
+        "fanin.experiments.live",
+        "fanin.experiments.virtual",
+        "fanin.experiments.results",
+        "fanin.experiments.scenario.settings",
+    ),
+    *("fanin.topologies.model", "fanin.topologies.link", "fanin.simulator", "fanin.testbed.mininet_net"),
     *("numpy", "grpc", "google.protobuf", "scapy", "matplotlib", "pyarrow"),
 }
 

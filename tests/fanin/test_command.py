@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fanin.testbed.runs import command_line
 from tests.fanin import command
-from topologies.live.runs import command_line
 
 
 @pytest.mark.parametrize("words", [["lesson", "list"], ["nothing"], ["new", "mine"], ["cost", "--help"]])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results.files import read_rows
+from fanin.experiments.results.files import read_rows
 from tests.fanin.command import run, start
 from tests.fanin.network import Up, said_by
 
@@ -34,8 +34,8 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parent = tmp_path_factory.mktemp("guide")
     assert COMMANDS[0] == "new mine"
     assert fanin(COMMANDS[0], parent).returncode == 0
-    (parent / "mine" / "other.py").write_text("from workers.protocol import Worker as participant\n")
-    assert "    from workers.protocol import Worker as participant\n" in GUIDE
+    (parent / "mine" / "other.py").write_text("from fanin.workers.protocol import Worker as participant\n")
+    assert "    from fanin.workers.protocol import Worker as participant\n" in GUIDE
     return parent / "mine"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.table import Table
 
+from fanin.cli_errors import complain
 from fanin.console import wide
-from fanin.failing import complain
 from fanin.output import say
 
 ROOT = Path(__file__).parents[2]

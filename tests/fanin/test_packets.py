@@ -7,7 +7,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from fanin.packets import PacketError, packet_from_hex, packet_from_layers
-from workers.scapy_layer import SwitchML
+from fanin.workers.scapy_layer import SwitchML
 
 
 @pytest.mark.parametrize("text", ["0102ff", "0x0102ff", "01:02:ff", "01 02 ff"])

@@ -133,7 +133,7 @@ def test_a_group_of_some_of_the_processes_is_refused(monkeypatch):
     "first", ["import torch", "import fanin", "import fanin.torch", "import fanin, torch"]
 )
 def test_the_backend_is_known_whatever_is_imported_first(first):
-    looks = "print(torch.distributed.is_backend_available('fanin'), 'workers' in sys.modules)"
+    looks = "print(torch.distributed.is_backend_available('fanin'), 'fanin.workers' in sys.modules)"
     text = f"{first}; import sys, torch; {looks}"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout == "True False\n"
@@ -141,7 +141,7 @@ def test_the_backend_is_known_whatever_is_imported_first(first):
 
 def test_who_was_not_launched_is_told_how_to_be(monkeypatch):
     from fanin.torch import _create
-    from workers import JoinError
+    from fanin.workers import JoinError
 
     for name in ("WORLD_SIZE", "FANIN_HOST", "FANIN_JOB_SERVICE"):
         monkeypatch.delenv(name, raising=False)

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from topologies.live import sandbox
-from topologies.live.mininet_net import MininetNetwork
+from fanin.testbed import sandbox
+from fanin.testbed.mininet_net import MininetNetwork
 
 ROOT = Path(__file__).parents[2]
 SCENARIO = ROOT / "scenarios/small-virtual.toml"

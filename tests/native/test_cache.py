@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native.cache import (
+from fanin.native.cache import (
     LOOKED,
     MAX_BYTES,
     SELDOM,
@@ -26,7 +26,7 @@ from native.cache import (
     make_room,
     remove_unused,
 )
-from native.toolchain import INCLUDE, compile_text
+from fanin.native.toolchain import INCLUDE, compile_text
 
 
 def test_without_a_home_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from ctypes import c_double, c_uint16, c_uint32, c_uint64
 import numpy as np
 import pytest
 
-from native.shared import SharedError, check_numbers, check_structs, enumerated
-from native.toolchain import compile_folder
+from fanin.native.shared import SharedError, check_numbers, check_structs, enumerated
+from fanin.native.toolchain import compile_folder
 
 SAMPLE = """
 #include <stdint.h>

@@ -2,7 +2,7 @@
 
 import pytest
 
-from native.text import MAX_NAME, is_name, printable
+from fanin.native.text import MAX_NAME, is_name, printable
 
 
 @pytest.mark.parametrize("text", ["", "job-1", "two\nlines\tand a tab", "größer, 名前, ✓", "a\u00a0b\u202fc"])

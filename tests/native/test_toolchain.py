@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from native import toolchain
-from native.cache import LOOKED
-from native.toolchain import INCLUDE, CompileLimitError, ToolchainError, compile_folder, compile_text
+from fanin.native import toolchain
+from fanin.native.cache import LOOKED
+from fanin.native.toolchain import INCLUDE, CompileLimitError, ToolchainError, compile_folder, compile_text
 from tests.native.processors import PROCESSORS
 
 ROOT = INCLUDE.parent
@@ -84,7 +84,7 @@ def test_a_compilation_whose_caller_is_killed_is_finished_for_the_next(cache: Pa
     caller = [
         sys.executable,
         "-c",
-        "from native.toolchain import *; compile_text('program', b'', lambda: 'int x;', INCLUDE)",
+        "from fanin.native.toolchain import *; compile_text('program', b'', lambda: 'int x;', INCLUDE)",
     ]
     environment = os.environ | {"CC": str(compiler), "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(caller, env=environment) as killed:
@@ -147,7 +147,7 @@ def test_no_compiler(compiler: Callable[[str], None], monkeypatch: pytest.Monkey
 @pytest.mark.live
 def test_a_cache_from_which_nothing_can_be_loaded(tmp_path: Path) -> None:
     """Mounted noexec: it is not even compiled."""
-    caller = "from native.toolchain import *; compile_text('program', b'', lambda: 1 / 0, INCLUDE)"
+    caller = "from fanin.native.toolchain import *; compile_text('program', b'', lambda: 1 / 0, INCLUDE)"
     done = subprocess.run(
         [
             *("unshare", "-r", "-m", "sh", "-c"),

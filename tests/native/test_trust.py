@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from native.trust import replaceable
+from fanin.native.trust import replaceable
 
 STRANGER = 12345
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import Compiled, CompileError, compile_file, phases
+from fanin.p4compiler import Compiled, CompileError, compile_file, phases
 
 # A whole v1model program around the parts that a test is about.
 PROGRAM = """\

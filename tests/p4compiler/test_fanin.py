@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from p4compiler import Compiled, compile_file
+from fanin.p4compiler import Compiled, compile_file
 
 PROGRAM = Path(__file__).parents[2] / "p4src" / "fanin.p4"
 

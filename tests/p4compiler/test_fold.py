@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from p4compiler import Compiled
+from fanin.p4compiler import Compiled
 
 Build = Callable[..., Compiled]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import PHASE_NAMES, dump_after
+from fanin.p4compiler import PHASE_NAMES, dump_after
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from p4compiler import PHASE_NAMES, compile_file, dump_after, ir, phases, types
-from p4compiler.compile import INCLUDE
-from p4compiler.graph import GraphProgram, TableNode
-from p4compiler.names import Names
-from p4compiler.parse.preprocess import preprocess
-from p4compiler.source import Reporter
+from fanin.p4compiler import PHASE_NAMES, compile_file, dump_after, ir, phases, types
+from fanin.p4compiler.compile import INCLUDE
+from fanin.p4compiler.graph import GraphProgram, TableNode
+from fanin.p4compiler.names import Names
+from fanin.p4compiler.parse.preprocess import preprocess
+from fanin.p4compiler.source import Reporter
 
 GOLDEN = Path(__file__).parent / "golden"
 PROGRAM = GOLDEN / "inlined" / "program.p4"

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from p4compiler import Compiled
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import EntryKey, Exact
+from fanin.p4compiler import Compiled
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import EntryKey, Exact
 from tests.p4compiler.conftest import HEADERS
 
 Complain = Callable[..., str]

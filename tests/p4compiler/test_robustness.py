@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4compiler import Compiled, CompileError, compile_file
+from fanin.p4compiler import Compiled, CompileError, compile_file
 from tests.p4compiler.conftest import source
 from tests.sizes import sized
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from p4compiler import Compiled
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import Compiled
+from fanin.p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import SwitchUnderTest
 
 

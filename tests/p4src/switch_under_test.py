@@ -13,8 +13,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Replica
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Replica
 
 SWITCH_MAC, SWITCH_IP = "02:00:00:00:00:01", "10.0.0.254"
 PARENT_MAC, PARENT_IP, PARENT_PORT = "02:00:00:00:00:02", "10.255.0.1", 9

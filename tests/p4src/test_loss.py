@@ -6,7 +6,7 @@ import pytest
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
-from p4switch.engine.engine import Engine
+from fanin.p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import Message, SwitchUnderTest, block
 
 PERCENT = 2**32 // 100

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
 
 PROGRAMS = Path(__file__).parent / "programs"
 CPU_PORT = 255

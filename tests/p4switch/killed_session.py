@@ -22,7 +22,7 @@ import grpc
 from finsy.proto import p4r, p4r_grpc
 from google.protobuf import text_format
 
-from native.cache import LOOKED
+from fanin.native.cache import LOOKED
 
 PR_SET_CHILD_SUBREAPER = 36
 SLOW_COMPILER = """#!/bin/sh
@@ -81,7 +81,16 @@ def main(when: str, program: str, other: str, folder: Path) -> None:
             subprocess.run(["ip", "link", "set", f"{end}{number}", "up"], check=True)
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     ports = ["-i", "1@s1", "-i", "2@s2", "--link", "2:delay=10s"]
-    command = [sys.executable, "-m", "p4switch", program, *ports, "--", "--grpc-server-addr", "127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "fanin.p4switch",
+        program,
+        *ports,
+        "--",
+        "--grpc-server-addr",
+        "127.0.0.1:0",
+    ]
     switch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
     assert switch.stdout is not None
     address = switch.stdout.readline().split()[2].removeprefix("grpc=")

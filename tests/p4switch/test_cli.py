@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import compile_once
-from p4switch.cli import UsageError, main, parse
-from p4switch.ports.links import Direction, LinkProperties
-from p4switch.tls import TlsFiles
-from topologies.live.patience import setting
+from fanin.p4compiler import compile_once
+from fanin.p4switch.__main__ import main
+from fanin.p4switch.engine.links import Direction, LinkProperties
+from fanin.p4switch.options import UsageError, parse
+from fanin.p4switch.tls import TlsFiles
+from fanin.testbed.patience import setting
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +138,7 @@ def start():
     processes = []
 
     def start(*arguments):
-        command = [sys.executable, "-m", "p4switch", *arguments]
+        command = [sys.executable, "-m", "fanin.p4switch", *arguments]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         processes.append(process)
         return process
@@ -239,7 +240,7 @@ def test_a_broken_program_is_named(start, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights up")
 def test_missing_rights_are_explained():
-    command = [sys.executable, "-m", "p4switch", "--no-p4", "-i", "1@lo"]
+    command = [sys.executable, "-m", "fanin.p4switch", "--no-p4", "-i", "1@lo"]
     drop = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
     result = subprocess.run([*drop, *command], capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert result.returncode == 1

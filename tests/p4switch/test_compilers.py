@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from native.toolchain import INCLUDE
-from p4compiler import compile_once
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
-from p4switch.codegen.names import RUNTIME
+from fanin.native.toolchain import INCLUDE
+from fanin.p4compiler import compile_once
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.names import RUNTIME
 from tests.sizes import sized
 
 # In one process of pytest-xdist: what they compile takes as long to make as one compiler takes for it.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compilers")]
 
 ROOT = Path(__file__).parents[2]
-OURS = {"runtime": RUNTIME, "workers": ROOT / "workers/engines", "virtual": ROOT / "topologies/virtual/loop"}
+OURS = {"runtime": RUNTIME, "workers": ROOT / "workers/engines", "virtual": ROOT / "simulator/loop"}
 PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
 EACH_TRACED = sized(3, 1)  # of so many programs one is traced, too
 WARNINGS = ("-std=gnu11", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")

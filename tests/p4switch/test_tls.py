@@ -13,9 +13,9 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.server import P4RuntimeService, serve
-from p4switch.tls import TlsError, TlsFiles
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from fanin.p4switch.tls import TlsError, TlsFiles
 
 TIMEOUT = 10
 
@@ -108,7 +108,7 @@ def test_one_option_of_the_command_line_for_certificates_of_both_sides(folder: P
     for name in ("server.crt", "server.key", "ca.crt"):
         shutil.copy(folder / name, tmp_path)
     target = ["--", "--grpc-server-addr", "127.0.0.1:0", "--grpc-mutual-tls", str(tmp_path)]
-    command = [sys.executable, "-m", "p4switch", "--no-p4", *target]
+    command = [sys.executable, "-m", "fanin.p4switch", "--no-p4", *target]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as switch:
         try:
             assert switch.stdout is not None

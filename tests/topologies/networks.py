@@ -5,8 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from topologies.model import Topology, TopologyError
-from topologies.shapes import fat_tree, leaf_spine, servers, topology_from
+from fanin.topologies.model import Topology, TopologyError
+from fanin.topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 
 
 @st.composite

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.ports.links import LinkProperties as SwitchLink
-from p4switch.ports.links import changed, link_option
-from topologies.emulation import SWITCH_PROPERTIES, emulated_links
-from topologies.errors import NetworkError
-from topologies.link import ETHERNET_OVERHEAD, PLAIN, VIRTUAL_ONLY, Burst, LinkProperties, Pause
-from topologies.live.processes import Bmv2, P4Switch
-from topologies.model import TopologyError
-from topologies.shapes import leaf_spine, topology_from
+from fanin.p4switch.engine.links import LinkProperties as SwitchLink
+from fanin.p4switch.engine.links import changed, link_option
+from fanin.testbed.switch_processes import Bmv2, P4Switch
+from fanin.topologies.emulation import SWITCH_PROPERTIES, emulated_links
+from fanin.topologies.errors import NetworkError
+from fanin.topologies.link import ETHERNET_OVERHEAD, PLAIN, VIRTUAL_ONLY, Burst, LinkProperties, Pause
+from fanin.topologies.model import TopologyError
+from fanin.topologies.shapes import leaf_spine, topology_from
 
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
 FAR = LinkProperties(delay=5e-3, queue_bytes=64_000, burst=Burst(begin=0.01, end=0.3))

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.topologies.model import Topology, TopologyError
+from fanin.topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 from tests.topologies.networks import fat_trees, irregular, with_servers
-from topologies.model import Topology, TopologyError
-from topologies.shapes import fat_tree, leaf_spine, servers, topology_from
 
 leaf_spines = st.builds(
     leaf_spine,

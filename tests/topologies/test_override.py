@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.topologies.model import Link, Topology, TopologyError
+from fanin.topologies.override import Override, override
+from fanin.topologies.shapes import leaf_spine
 from tests.topologies.networks import networks
-from topologies.model import Link, Topology, TopologyError
-from topologies.override import Override, override
-from topologies.shapes import leaf_spine
 
 
 def ends(link: Link) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import floats, sampled_from
 from pydantic import TypeAdapter, ValidationError
 
-from topologies.units import BYTES, RATES, TIMES, Probability, percent_text, quantity, quantity_text
+from fanin.topologies.units import BYTES, RATES, TIMES, Probability, percent_text, quantity, quantity_text
 
 
 @pytest.mark.parametrize(

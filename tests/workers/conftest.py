@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.engines import native
+from fanin.workers.engines import native
 
 
 @pytest.fixture(params=["C", "numpy"])

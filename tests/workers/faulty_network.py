@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.workers.engines.engine import Engine, State
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
+from fanin.workers.recovery import Recovery
 from tests.workers.model_switch import PARENT, ModelSwitch
-from workers.engines.engine import Engine, State
-from workers.engines.reference import NumpyEngine
-from workers.lease import Lease
-from workers.protocol import Worker
-from workers.recovery import Recovery
 
 LEASE = 7
 FIRST_SLOT = 3

@@ -16,12 +16,12 @@ from itertools import cycle
 import numpy as np
 from scapy.layers.inet import ICMP, IP, IPerror, UDPerror
 
+from fanin.workers.engines import native
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 from tests.workers.faulty_network import exact_sum
 from tests.workers.model_switch import ModelSwitch
-from workers.engines import native
-from workers.lease import Lease
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 WORKER, SWITCH, STRANGER = ("127.0.0.1", 4000), ("127.0.0.2", 0xBEE3), "127.0.0.3"
 WINDOW = 16

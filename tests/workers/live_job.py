@@ -16,19 +16,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from controller.errors import ControllerError
-from controller.job_service.lines import serving_workers
-from controller.jobs.lifecycle import JobRequest
-from controller.jobs.membership import JobService
+from fanin.controller.errors import ControllerError
+from fanin.controller.job_service.json_lines_server import serving_workers
+from fanin.controller.jobs.lifecycle import JobRequest
+from fanin.controller.jobs.membership import JobService
+from fanin.workers import Lease, Recovery
+from fanin.workers.communicator import Communicator
+from fanin.workers.engines import native
+from fanin.workers.job import environment
+from fanin.workers.job.elastic import Elastic
+from fanin.workers.job.membership import Outsider, Service, _assignment, _member, addresses_of
+from fanin.workers.reducer import Membership
 from tests.workers.loopback import HOST, WINDOW, everywhere, free_address, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
-from workers import Lease, Recovery
-from workers.communicator import Communicator
-from workers.engines import native
-from workers.job import environment
-from workers.job.elastic import Elastic
-from workers.job.membership import Outsider, Service, _assignment, _member, addresses_of
-from workers.reducing import Place
 
 Do = Callable[[Communicator, Callable[[Any], None]], None]
 
@@ -73,8 +73,8 @@ class Switch:
 
 
 @dataclass
-class Candidate:
-    """What becomes of a job; see controller.jobs.lifecycle.Candidate."""
+class JobLease:
+    """What becomes of a job; see fanin.controller.jobs.lifecycle.JobLease."""
 
     grants: Grants
     request: JobRequest
@@ -127,8 +127,8 @@ class Grants:
     granted: list[tuple[str, ...]] = field(default_factory=list)
     revoke: Callable[[str], None] = field(init=False)
 
-    def open(self, request: JobRequest) -> Candidate:
-        return Candidate(self, request)
+    def open(self, request: JobRequest) -> JobLease:
+        return JobLease(self, request)
 
 
 class Process:
@@ -192,7 +192,7 @@ def communicators(
         for service in services:
             assignment = _assignment(service, timeout)
             if least is not None:
-                place: Place = Elastic(service, assignment, timeout)
+                place: Membership = Elastic(service, assignment, timeout)
             elif assignment["config"] is None:
                 place = Outsider(assignment["rank"], addresses_of(assignment), "no lease", service)
             else:

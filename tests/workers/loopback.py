@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
+from fanin.workers.communicator import Communicator, NonFinite
+from fanin.workers.job.calls import Calls
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 from tests.free_ports import free_port
 from tests.workers.model_switch import ModelSwitch
-from workers.communicator import Communicator, NonFinite
-from workers.job.calls import Calls
-from workers.lease import Lease
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
+from fanin.workers.collective import CollectiveError
+from fanin.workers.communicator import Communicator
+from fanin.workers.job.calls import AbortedError
+from fanin.workers.job.membership import LeftError
+from fanin.workers.values import exact
 from tests.workers.loopback import SWITCH, everywhere, job
-from workers.collective import CollectiveError
-from workers.communicator import Communicator
-from workers.job.calls import AbortedError
-from workers.job.membership import LeftError
-from workers.values import exact
 
 T = TypeVar("T")
 N = 3

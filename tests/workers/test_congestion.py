@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.workers import wire
+from fanin.workers.congestion import CongestionWindow, Gate
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
 from tests.workers.faulty_network import Faults, Network, exact_sum
 from tests.workers.vectors import gradients
-from workers import wire
-from workers.congestion import CongestionWindow, Gate
-from workers.lease import Lease
-from workers.protocol import Worker
 
 
 def test_without_marks_the_window_stays_at_its_most() -> None:

@@ -14,8 +14,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-from workers import wire
-from workers.scapy_layer import SwitchML
+from fanin.workers import wire
+from fanin.workers.scapy_layer import SwitchML
 
 LUA = Path(__file__).parents[2] / "workers" / "wireshark" / "switchml.lua"
 INT32 = st.integers(-(2**31), 2**31 - 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from topologies.live.patience import setting
-from workers.engines import native
+from fanin.testbed.patience import setting
+from fanin.workers.engines import native
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fanin.workers.communicator import Communicator
+from fanin.workers.lease import Lease
 from tests.workers.loopback import WINDOW, everywhere, job
-from workers.communicator import Communicator
-from workers.lease import Lease
 
 N = 3
 VALUES = Lease(5, 0, N, WINDOW).values  # in a block

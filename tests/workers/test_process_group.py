@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from fanin.workers.communicator import Communicator
+from fanin.workers.job.calls import AbortedError
+from fanin.workers.values.compression import Compressor, Rounded, TopK
 from tests.workers.loopback import SWITCH, everywhere, job
-from workers.communicator import Communicator
-from workers.job.calls import AbortedError
-from workers.values.compression import Compressor, Rounded, TopK
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
 import torch.distributed as dist  # noqa: E402
@@ -26,8 +26,8 @@ from torch.distributed.algorithms.ddp_comm_hooks import (  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from fanin.torch import CompressionState, allreduce_hook, compression_hook  # noqa: E402
-from workers import process_group  # noqa: E402
-from workers.process_group import ProcessGroup, _in_place  # noqa: E402
+from fanin.workers import process_group  # noqa: E402
+from fanin.workers.process_group import ProcessGroup, _in_place  # noqa: E402
 
 pytestmark = pytest.mark.torch
 N = 3

@@ -11,20 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.workers.agreement import DIGITS
+from fanin.workers.collective import CollectiveError, StallError
+from fanin.workers.engines.engine import Engine, State
+from fanin.workers.engines.native import fastest
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
+from fanin.workers.recovery import Recovery
+from fanin.workers.values.scaling import MAX_CACHED_LENGTHS
+from fanin.workers.wire import NO_CALL
 from tests.sizes import sized
 from tests.workers.faulty_network import ExactSums, Faults, Network, exact_sum
 from tests.workers.model_switch import RESULT, UPDATE, ModelSwitch, Packet, UntaggedSwitch
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
-from workers.agreement import DIGITS
-from workers.collective import CollectiveError, StallError
-from workers.engines.engine import Engine, State
-from workers.engines.native import fastest
-from workers.engines.reference import NumpyEngine
-from workers.lease import Lease
-from workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
-from workers.recovery import Recovery
-from workers.values.scaling import MAX_CACHED_LENGTHS
-from workers.wire import NO_CALL
 
 LEASE = Lease(id=7, rank=0, workers=2, window=4, first_slot=3, values=64)
 numpy_worker = partial(Worker, engine=NumpyEngine)

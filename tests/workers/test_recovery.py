@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workers.recovery import Recovery, RttEstimator, Timers
+from fanin.workers.recovery import Recovery, RttEstimator, Timers
 
 RECOVERY = Recovery(initial_rto=0.1, min_rto=0.01, max_rto=1.0)
 

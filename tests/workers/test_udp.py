@@ -15,19 +15,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fanin.workers import wire
+from fanin.workers.collective import CollectiveError, StallError
+from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from fanin.workers.engines import native
+from fanin.workers.engines.engine import Engine
+from fanin.workers.engines.native import NativeEngine
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import LeaseExhaustedError, SaturationError, Worker
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 from tests.workers.faulty_network import exact_sum
 from tests.workers.loopback import SWITCH, WINDOW, free_address, switch
-from workers import wire
-from workers.collective import CollectiveError, StallError
-from workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from workers.engines import native
-from workers.engines.engine import Engine
-from workers.engines.native import NativeEngine
-from workers.engines.reference import NumpyEngine
-from workers.lease import Lease
-from workers.protocol import LeaseExhaustedError, SaturationError, Worker
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 
 SO_NO_CHECK = 11  # asm-generic/socket.h
 
@@ -376,7 +376,7 @@ def test_a_configuration_that_makes_no_sense_is_refused(settings: dict[str, obje
 @pytest.mark.usefixtures("passes")
 def test_news_end_a_wait_for_packets(monkeypatch: pytest.MonkeyPatch) -> None:
     """And no timer does, here."""
-    monkeypatch.setattr("workers.udp._LOOK", 1000.0)
+    monkeypatch.setattr("fanin.workers.udp._LOOK", 1000.0)
     here = free_address()
     recovery = Recovery(initial_rto=500.0, max_rto=1000.0, give_up=1000.0)
     config = InNetworkConfig(Lease(id=5, rank=0, workers=2, window=WINDOW), here, SWITCH, recovery=recovery)

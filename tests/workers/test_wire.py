@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.workers import wire
 from tests.workers.model_switch import Packet
-from workers import wire
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT8 = st.integers(-128, 127)

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
-from workers.agreement import DIGITS
-from workers.tensor import Tensor, span
-from workers.values import quantization, scaling
+from fanin.workers import wire
+from fanin.workers.agreement import DIGITS
+from fanin.workers.tensor import Tensor, span
+from fanin.workers.values import quantization, scaling
 
 
 class Blocks:

@@ -10,13 +10,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
-from workers.agreement import DIGITS
-from workers.congestion import Gate
-from workers.engines.buffers import Buffers
-from workers.lease import Lease
-from workers.recovery import Recovery, Timers
-from workers.tensor import Tensor
+from fanin.workers import wire
+from fanin.workers.agreement import DIGITS
+from fanin.workers.congestion import Gate
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery, Timers
+from fanin.workers.tensor import Tensor
 
 NONE = -1  # no chunk
 
@@ -88,7 +88,7 @@ class Totals(ctypes.Structure):
     spent: ctypes.Array[ctypes.c_double]
 
 
-class Link(ctypes.Structure):
+class SocketState(ctypes.Structure):
     """A socket, how it sends, and memory for what it receives, as exchange.c takes them.
 
     enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
@@ -140,7 +140,7 @@ class State:
 class Socket(Protocol):
     """What an engine asks of a socket: udp.UdpSocket."""
 
-    link: Link
+    link: SocketState
 
     def exchange(self, state: State, engine: "Engine", ready: list[NDArray[np.int64]], until: float) -> None:
         """See Engine, in Python."""

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from native.shared import SharedError, check_numbers, check_structs, enumerated
-from native.toolchain import NoCompilerError, ToolchainError, compile_folder
-from workers import congestion, recovery, wire
-from workers.agreement import DIGITS
-from workers.congestion import CongestionWindow, Gate
-from workers.engines.buffers import Buffers
-from workers.engines.engine import (
+from fanin.native.shared import SharedError, check_numbers, check_structs, enumerated
+from fanin.native.toolchain import NoCompilerError, ToolchainError, compile_folder
+from fanin.workers import congestion, recovery, wire
+from fanin.workers.agreement import DIGITS
+from fanin.workers.congestion import CongestionWindow, Gate
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.engines.engine import (
     LOSSES,
     MAX_ERRORS,
     NONE,
@@ -29,16 +29,16 @@ from workers.engines.engine import (
     UDP_GRO,
     UDP_SEGMENT,
     Engine,
-    Link,
     Progress,
     Socket,
+    SocketState,
     State,
     Totals,
 )
-from workers.engines.reference import NumpyEngine
-from workers.recovery import RttEstimator, Timers
-from workers.tensor import Tensor
-from workers.values import quantization, scaling
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.recovery import RttEstimator, Timers
+from fanin.workers.tensor import Tensor
+from fanin.workers.values import quantization, scaling
 
 OPTIONS = ("-ffp-contract=off", "-lm")
 NAMES = "native.c, congestion.c, exchange.c and turn.c"
@@ -70,7 +70,7 @@ _STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
     "congestion_window": CongestionWindow,
     "gate": Gate,
     "header": wire.HEADER,
-    "link": Link,
+    "link": SocketState,
     "progress": Progress,
     "rtt_estimator": RttEstimator,
     "tensor": Tensor,
@@ -131,7 +131,7 @@ def library() -> ctypes.CDLL | None:
     if losses != LOSSES:
         raise SharedError(f"is_loss(): {sorted(losses)} in C, {sorted(LOSSES)} in Python")
     work = ctypes.POINTER(Work)
-    tensor, buffers, link = (ctypes.POINTER(each) for each in (Tensor, Buffers, Link))
+    tensor, buffers, link = (ctypes.POINTER(each) for each in (Tensor, Buffers, SocketState))
     loaded.begin.argtypes = (work, tensor, buffers, _int64, ctypes.c_bool)
     loaded.begin.restype = None
     loaded.sum.argtypes = (work, link, tensor, buffers, ctypes.c_bool)

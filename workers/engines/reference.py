@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers import wire
-from workers.agreement import DIGITS
-from workers.engines.blocks import Blocks
-from workers.engines.buffers import Buffers
-from workers.engines.engine import NONE, NOT_BEGUN, REASONS, Socket, State
-from workers.tensor import Tensor, span
+from fanin.workers import wire
+from fanin.workers.agreement import DIGITS
+from fanin.workers.engines.blocks import Blocks
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.engines.engine import NONE, NOT_BEGUN, REASONS, Socket, State
+from fanin.workers.tensor import Tensor, span
 
 
 class NumpyEngine:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import (
+from fanin.workers.collective import (
     CollectiveError,
     HostBasedAlgorithm,
     StallError,
@@ -16,10 +16,10 @@ from workers.collective import (
     Transport,
     WindowScope,
 )
-from workers.host_based.congestion_control import Dctcp, MakeControl
-from workers.host_based.exchange import Call, Exchange, check_call
-from workers.host_based.schedules import CHUNK, Piece, Progress, schedule
-from workers.host_based.transport import (
+from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
+from fanin.workers.host_based.exchange import Call, Exchange, check_call
+from fanin.workers.host_based.schedules import CHUNK, Piece, Progress, schedule
+from fanin.workers.host_based.transport import (
     ACK,
     DATA,
     HEADER,
@@ -34,7 +34,7 @@ from workers.host_based.transport import (
     open_stream,
     packet_numbers,
 )
-from workers.recovery import Recovery
+from fanin.workers.recovery import Recovery
 
 _Key = tuple[int, int]  # a peer and a flow
 

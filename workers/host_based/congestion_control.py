@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import floor, inf
 from typing import Literal, Protocol
 
-from workers.congestion import GAIN, CongestionWindow
+from fanin.workers.congestion import GAIN, CongestionWindow
 
 _AHEAD = 2e-6  # seconds: what may leave within is sent at once, so that a fast sender need not wake for each packet
 

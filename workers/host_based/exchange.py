@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import HostBasedAlgorithm, Operation, flat
-from workers.values.compression import Compression, sum_of, to_gather
+from fanin.workers.collective import HostBasedAlgorithm, Operation, flat
+from fanin.workers.values.compression import Compression, sum_of, to_gather
 
 Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
 

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from typing import NamedTuple, assert_never
 
-from workers.collective import HostBasedAlgorithm, Operation
+from fanin.workers.collective import HostBasedAlgorithm, Operation
 
 CHUNK = 4 << 10  # elements, 16 KiB: the largest piece unless told otherwise
 

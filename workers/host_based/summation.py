@@ -7,8 +7,8 @@ from typing import assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import bounds, neighbours, servers
+from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.schedules import bounds, neighbours, servers
 
 Vector = NDArray[np.float32]
 

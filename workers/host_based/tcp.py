@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import Closing, CollectiveError, HostBasedAlgorithm, StallError, Statistics
-from workers.host_based.exchange import Call, Exchange, check_call
-from workers.host_based.schedules import (
+from fanin.workers.collective import Closing, CollectiveError, HostBasedAlgorithm, StallError, Statistics
+from fanin.workers.host_based.exchange import Call, Exchange, check_call
+from fanin.workers.host_based.schedules import (
     Piece,
     Progress,
     Schedule,

@@ -22,9 +22,9 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import Transport
-from workers.host_based.congestion_control import Dctcp, MakeControl
-from workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
+from fanin.workers.collective import Transport
+from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
+from fanin.workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 
@@ -37,6 +37,7 @@ HEADER_BYTES = HEADER.size
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
+FIRST_PEER_PORT = 20_000  # UDP, live and in virtual time
 MAX_FLOWS = 64  # from one rank to another
 # Packets, as RFC 3390 has a sender begin. Fewer would take longer through a burst of loss, which ends with packets.
 _MIN_FLIGHT = 4

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import Closing
-from workers.host_based.algorithm import Group, HostBasedStatistics, HostBasedWorker
-from workers.host_based.schedules import peers
-from workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from workers.recovery import Recovery
-from workers.udp import UdpSocket
+from fanin.workers.collective import Closing
+from fanin.workers.host_based.algorithm import Group, HostBasedStatistics, HostBasedWorker
+from fanin.workers.host_based.schedules import peers
+from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import UdpSocket
 
 MAX_SEGMENTS = 65507 // (HEADER_BYTES + PAYLOAD)
 # Seconds of silence after which nobody is taken to wait for an acknowledgement any more.

@@ -18,7 +18,7 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from workers.collective import CollectiveError
+from fanin.workers.collective import CollectiveError
 
 SLOW_SECONDS = 5.0  # in a call, after which a worker asks who is waited for, and asks again
 _REPORT_SECONDS = 0.25  # in a call, after which a worker reports it

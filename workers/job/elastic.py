@@ -32,12 +32,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError
-from workers.engines.buffers import Buffers
-from workers.job.calls import Calls
-from workers.job.handover import LeaseLostError
-from workers.job.membership import LeftError, Service, addresses_of, ask, config_of
-from workers.udp import InNetworkAllReduce, InNetworkConfig
+from fanin.workers.collective import CollectiveError, StallError
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.job.calls import Calls
+from fanin.workers.job.membership import LeftError, Service, addresses_of, ask, config_of
+from fanin.workers.job.ring_fallback import LeaseLostError
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 
 Array = NDArray[Any]
 

@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.collective import CollectiveError, StallError
-from workers.engines.buffers import Buffers
-from workers.job.calls import AbortedError, Calls, collective
-from workers.job.environment import HOST, JOB, SERVICE, SLOTS
-from workers.job.handover import Handover, LeaseLostError, UnderWay
-from workers.job.reporting import Reporter
-from workers.lease import Lease
-from workers.recovery import Recovery
-from workers.udp import InNetworkAllReduce, InNetworkConfig
+from fanin.workers.collective import CollectiveError, StallError
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.job.calls import AbortedError, Calls, collective
+from fanin.workers.job.environment import HOST, JOB, SERVICE, SLOTS
+from fanin.workers.job.reporting import Reporter
+from fanin.workers.job.ring_fallback import Handover, LeaseLostError, UnderWay
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 
 _LOOK = 0.25  # seconds, at most, in which a worker that waits for news does not report
 _LEFT_SECONDS = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from workers.protocol import Worker
+from fanin.workers.protocol import Worker
 
 _SECONDS = 1.0  # between reports
 _RANGES = 64  # of chunks: a report stays far below what a socket takes at once

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.arguments import Array, Operation, flattened, split
-from workers.values.compression import Compression, ErrorFeedback, Rounded, TopK, sum_of, to_gather
+from fanin.workers.arguments import Array, Operation, flattened, split
+from fanin.workers.values.compression import Compression, ErrorFeedback, Rounded, TopK, sum_of, to_gather
 
 _TYPES = (np.dtype(np.float32), np.dtype(np.float16))
 

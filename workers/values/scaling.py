@@ -8,7 +8,7 @@ exponents come with the sums, so that an expectation that was wrong is noticed, 
 import numpy as np
 from numpy.typing import NDArray
 
-from workers.values import quantization
+from fanin.workers.values import quantization
 
 # An exponent is expected to be at most HEADROOM above the last one; values scaled for an exponent up to SLACK too large
 # are taken. Each of these bits doubles the step of the integers.

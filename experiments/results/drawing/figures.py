@@ -14,9 +14,9 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from experiments.results.axes import value_text
-from experiments.results.summary import Run
-from experiments.training.sgd import Curve
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.results.summary import Run
+from fanin.experiments.training.sgd import Curve
 
 IN_NETWORK, RING, LOSSY, REFERENCE = (
     "#0072b2",

@@ -23,11 +23,11 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
-from experiments.results.axes import column_label, plain, scale
-from experiments.results.drawing.figures import STYLE, save
-from experiments.results.drawing.series import PlotError, Series, every_repetition
-from experiments.scenario.styles import Spread, Style
-from experiments.scenario.tables.figure import Plot
+from fanin.experiments.results.axes import column_label, plain, scale
+from fanin.experiments.results.drawing.figures import STYLE, save
+from fanin.experiments.results.drawing.series import PlotError, Series, every_repetition
+from fanin.experiments.scenario.styles import Spread, Style
+from fanin.experiments.scenario.tables.figure import Plot
 
 # Okabe and Ito: told apart by every eye; each with a marker of its own, for print without colours.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")

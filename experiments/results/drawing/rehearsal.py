@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.telemetry import Reason
-from experiments.models.timers import virtual_window
-from experiments.results.drawing.series import select, series
-from experiments.results.faults import FaultOutcome
-from experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
-from experiments.results.provenance import provenance
-from experiments.scenario.own import DIGESTS
-from experiments.scenario.settings import Settings, setting_columns
-from experiments.scenario.tables.figure import Plot
-from experiments.training.sgd import Curve
-from workers.recovery import Recovery
+from fanin.controller.telemetry import Reason
+from fanin.experiments.models.timers import virtual_window
+from fanin.experiments.results.drawing.series import select, series
+from fanin.experiments.results.faults import FaultOutcome
+from fanin.experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.scenario.settings import Settings, setting_columns
+from fanin.experiments.scenario.tables.figure import Plot
+from fanin.experiments.scenario.user_files import DIGESTS
+from fanin.experiments.training.sgd import Curve
+from fanin.workers.recovery import Recovery
 
 _FAULT = FaultOutcome(what="", at=0.0, found=0.0, outcome="", next_end=1.0)
 

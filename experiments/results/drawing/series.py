@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.results.axes import number, value_label, value_text
-from experiments.results.files import columns_of
-from experiments.results.measured import Row
-from experiments.scenario.settings import KEYS, KeyPath
-from experiments.scenario.styles import Spread
-from experiments.scenario.tables.figure import Plot
+from fanin.experiments.results.axes import number, value_label, value_text
+from fanin.experiments.results.files import columns_of
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import KEYS, KeyPath
+from fanin.experiments.scenario.styles import Spread
+from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"

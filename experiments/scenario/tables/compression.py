@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
-from experiments.scenario.tables.units import ELEMENT_BYTES
-from topologies.units import Probability
-from workers.values.compression import Compressor, Rounded, TopK
+from fanin.experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.topologies.units import Probability
+from fanin.workers.values.compression import Compressor, Rounded, TopK
 
 _DENSITY = 0.01
 

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
-from topologies.units import Rate, Seconds
-from workers.host_based.congestion_control import DcqcnParameters, DctcpParameters
+from fanin.experiments.scenario.tables.table import Table
+from fanin.topologies.model import Topology
+from fanin.topologies.units import Rate, Seconds
+from fanin.workers.host_based.congestion_control import (
+    Dcqcn,
+    DcqcnParameters,
+    Dctcp,
+    DctcpParameters,
+    MakeControl,
+    NoControl,
+)
+from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.wire import HEADERS
 
 Control = Literal["dctcp", "none", "dcqcn", "dcqcn-paper", "dcqcn-ns3"]
+
+_PACKET_BITS = 8 * (HEADERS + HEADER_BYTES + PAYLOAD)
 
 _PARAMETERS: Mapping[str, Sequence[str]] = {
     "dctcp": [field.name for field in fields(DctcpParameters)],
@@ -107,6 +120,18 @@ class Congestion(Table):
         """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN."""
         preset = _preset(self.control, rate)
         return None if preset is None else replace(preset, **self.given)
+
+    def control_of(self, topology: Topology, host: str) -> MakeControl:
+        """Return what makes the congestion control of a sender on `host`; DCQCN needs a link with a rate."""
+        if self.control == "dctcp":
+            return partial(Dctcp, parameters=self.dctcp)
+        if self.control == "none":
+            return NoControl
+        rate = topology.links_of(host)[0].rate_bits_per_second
+        assert rate is not None
+        parameters = self.dcqcn(rate)
+        assert parameters is not None
+        return partial(Dcqcn, parameters=parameters, rate=rate, packet_bits=_PACKET_BITS)
 
     def _problems(self) -> Iterator[str]:
         own = next((names for control, names in _PARAMETERS.items() if self.control.startswith(control)), ())

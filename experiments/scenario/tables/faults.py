@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
-from topologies.model import Topology, TopologyError
-from topologies.units import Seconds
-from workers.job.calls import SLOW_SECONDS
+from fanin.experiments.scenario.tables.table import Table
+from fanin.topologies.model import Topology, TopologyError
+from fanin.topologies.units import Seconds
+from fanin.workers.job.calls import SLOW_SECONDS
 
 _LOOK = 0.25  # seconds between two looks of a live network at links, switches and workers
 _KINDS = ("link", "switch", "worker", "controller")

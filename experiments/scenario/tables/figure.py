@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from experiments.scenario.styles import Kind, Spread, Style
-from experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.styles import Kind, Spread, Style
+from fanin.experiments.scenario.tables.table import Table
 
 _NUMBER = r"\d+(\.\d+)?"
 _SIZE = rf"^{_NUMBER}x{_NUMBER}$"

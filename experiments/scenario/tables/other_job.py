@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from controller.tree import SLOTS
-from experiments.scenario.tables.table import Priority, Table
-from experiments.scenario.tables.units import VectorSize
-from workers.collective import Algorithm
+from fanin.controller.tree import SLOTS
+from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.units import VectorSize
+from fanin.workers.collective import Algorithm
 
 
 class OtherJob(Table):

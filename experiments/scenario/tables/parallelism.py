@@ -7,10 +7,10 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
-from experiments.scenario.tables.step import Straggler
-from experiments.scenario.tables.table import Table
-from experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
-from topologies.units import Seconds
+from fanin.experiments.scenario.tables.step import Straggler
+from fanin.experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
+from fanin.topologies.units import Seconds
 
 Schedule = Literal["1f1b", "gpipe"]
 Direction = Literal["forward", "backward"]

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
-from topologies.units import Seconds
+from fanin.experiments.scenario.tables.table import Table
+from fanin.topologies.units import Seconds
 
 
 class Recovery(Table):

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
-from experiments.scenario.tables.units import VectorSize
-from topologies.units import Seconds
+from fanin.experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.tables.units import VectorSize
+from fanin.topologies.units import Seconds
 
 
 class Straggler(Table):

@@ -7,12 +7,12 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from experiments.scenario.tables.table import Table
-from topologies.link import PLAIN, LinkProperties
-from topologies.model import Host, Link, Switch, Topology, TopologyError
-from topologies.override import Override, override
-from topologies.shapes import BUILDERS, topology_from
-from topologies.units import Rate
+from fanin.experiments.scenario.tables.table import Table
+from fanin.topologies.link import PLAIN, LinkProperties
+from fanin.topologies.model import Host, Link, Switch, Topology, TopologyError
+from fanin.topologies.override import Override, override
+from fanin.topologies.shapes import BUILDERS, topology_from
+from fanin.topologies.units import Rate
 
 
 def _properties(of: str) -> Any:
@@ -21,7 +21,7 @@ def _properties(of: str) -> Any:
 
 
 class BuiltNetwork(Table):
-    """Arguments of `builder`, one of `topologies.shapes.BUILDERS`, under their names."""
+    """Arguments of `builder`, one of `fanin.topologies.shapes.BUILDERS`, under their names."""
 
     builder: ClassVar[str]
 
@@ -40,7 +40,7 @@ def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
 
 
 class LeafSpine(BuiltNetwork):
-    """Arguments of `topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
+    """Arguments of `fanin.topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
 
     oversubscription: what the hosts of a rack can send over what its uplinks together can.
     """
@@ -69,7 +69,7 @@ class LeafSpine(BuiltNetwork):
 
 
 class FatTree(BuiltNetwork):
-    """Arguments of `topologies.shapes.fat_tree`."""
+    """Arguments of `fanin.topologies.shapes.fat_tree`."""
 
     builder = "fat_tree"
 
@@ -88,7 +88,7 @@ class FatTree(BuiltNetwork):
 
 
 class Servers(BuiltNetwork):
-    """Arguments of `topologies.shapes.servers`."""
+    """Arguments of `fanin.topologies.shapes.servers`."""
 
     builder = "servers"
 
@@ -113,7 +113,7 @@ class Servers(BuiltNetwork):
 
 
 class TopologySettings(Table):
-    """The network: one of the tables of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
+    """The network: a table of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
 
     leaf_spine: LeafSpine | None = None
     fat_tree: FatTree | None = None

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Priority, Table
-from topologies.units import Bytes, Probability, Seconds
-from workers.collective import Transport
+from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.topologies.units import Bytes, Probability, Seconds
+from fanin.workers.collective import Transport
 
 Pattern = Literal["poisson", "on-off", "incast", "permutation", "fan-out", "checkpoint", "read"]
 Sizes = Literal["web-search", "hadoop"]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from experiments.scenario.tables.table import Table
+from fanin.experiments.scenario.tables.table import Table
 
 
 class Training(Table):

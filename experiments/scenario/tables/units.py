@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from topologies.units import BYTES, quantity, text_schema
+from fanin.topologies.units import BYTES, quantity, text_schema
 
 ELEMENT_BYTES = 4  # float32
 

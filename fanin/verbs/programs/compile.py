@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.output import say
 from fanin.programs import Define, Include, macros, show_warnings
 
@@ -44,10 +44,10 @@ def compile_program(
 ) -> None:
     """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
     # Not above: they take a second, for which --help and a wrong option should not wait.
-    from p4compiler import CompileError, compile_file, dump_after
-    from p4switch.bmv2json.program import ProgramError
-    from p4switch.bmv2json.reader import read_program
-    from p4switch.codegen import translate
+    from fanin.p4compiler import CompileError, compile_file, dump_after
+    from fanin.p4switch.bmv2json.program import ProgramError
+    from fanin.p4switch.bmv2json.reader import read_program
+    from fanin.p4switch.codegen import translate
 
     defines = macros(define)
     try:

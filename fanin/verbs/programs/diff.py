@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.output import say
-from topologies.live.sandbox import SandboxError, enter
+from fanin.testbed.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
-    from experiments.differential.compare import Verdict
+    from fanin.assurance.differential.compare import Verdict
 
 
 def diff(
@@ -51,11 +51,11 @@ def diff(
     with failing("diff", SandboxError, status=2):
         enter()  # BMv2's ports on loopback are then nobody else's
 
-    from experiments.differential.compare import compare, compile_both
-    from experiments.differential.entries import random_entries, read_entries
-    from experiments.differential.packets import PacketSource, read_packets
-    from experiments.scenario.compilers import CompiledProgram
-    from experiments.scenario.tools import ToolMissingError
+    from fanin.assurance.differential.compare import compare, compile_both
+    from fanin.assurance.differential.packets import PacketSource, read_packets
+    from fanin.controller.entry_files import random_entries, read_entries
+    from fanin.experiments.scenario.compilers import CompiledProgram
+    from fanin.experiments.scenario.tools import ToolMissingError
     from fanin.programs import show_warnings
 
     compiled = compile_both(program)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.output import say
 
 if TYPE_CHECKING:
-    from p4switch.fuzz.campaign import Fuzzed
+    from fanin.assurance.fuzz.campaign import Fuzzed
 
 
 def fuzz(
@@ -28,10 +28,10 @@ def fuzz(
 ) -> None:
     """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
     # Not above: it takes a second, for which --help and a wrong option should not wait.
+    from fanin.assurance.fuzz import campaign
+    from fanin.assurance.fuzz.campaign import NoSanitizersError
+    from fanin.assurance.fuzz.case import CaseError
     from fanin.console import console
-    from p4switch.fuzz import campaign
-    from p4switch.fuzz.campaign import NoSanitizersError
-    from p4switch.fuzz.case import CaseError
 
     def show(so_far: Fuzzed) -> None:
         progress.update(task, description=f"{so_far.cases} programs")

@@ -24,11 +24,11 @@ def stf(
 ) -> None:
     """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
     # Not above: they take a second, for which --help should not wait.
-    from native.toolchain import ToolchainError
-    from p4compiler import CompileError
-    from p4switch.bmv2json.program import ProgramError
-    from p4switch.stf.run import run_stf
-    from p4switch.stf.syntax import StfError
+    from fanin.native.toolchain import ToolchainError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.bmv2json.program import ProgramError
+    from fanin.p4switch.stf.run import run_stf
+    from fanin.p4switch.stf.syntax import StfError
 
     try:
         config = device_config(program, include, define)

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import complain, ending, failing, failure
+from fanin.cli_errors import complain, ending, failing, failure
 from fanin.options import Network
 from fanin.output import say
 from fanin.programs import Define, Include, device_config
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from experiments.differential.entries import Entries
+    from fanin.controller.entry_files import Entries
 
 
 def trace(
@@ -100,7 +100,7 @@ class _File:
     entries: Path | None
 
     def read(self) -> tuple[bytes, Entries]:
-        from experiments.differential.entries import Entries, read_entries
+        from fanin.controller.entry_files import Entries, read_entries
 
         config = device_config(self.program, self.include, self.define)
         return config, read_entries(self.entries) if self.entries else Entries()
@@ -114,7 +114,7 @@ class _Switch:
     supervisor: int | None
 
     def read(self) -> tuple[bytes, Entries]:
-        from experiments.differential.entries import observed
+        from fanin.controller.entry_files import observed
 
         network = find_network(self.name, self.supervisor)
         [program] = network.observe(self.name, "program")
@@ -131,13 +131,13 @@ def _of_packets(
     as_json: bool,
     verbose: bool,
 ) -> Generator[str, None, None]:
-    from experiments.differential.packets import read_packets
-    from experiments.tracing import trace as traces
+    from fanin.assurance.differential.packets import read_packets
+    from fanin.experiments.tracing import trace as traces
+    from fanin.native.toolchain import ToolchainError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.bmv2json.program import ProgramError
+    from fanin.p4switch.trace import as_text
     from fanin.packets import packet_from_hex
-    from native.toolchain import ToolchainError
-    from p4compiler import CompileError
-    from p4switch.bmv2json.program import ProgramError
-    from p4switch.trace import as_text
 
     with (
         failing("trace", NetworkError, CompileError, ProgramError, ToolchainError),
@@ -169,6 +169,6 @@ def _of_switch(
                 else:
                     yield message["trace"]
             if said := client.stderr.read().strip():
-                raise _refused(said.removeprefix("p4switch.management: "))
+                raise _refused(said.removeprefix("fanin.p4switch.management: "))
         finally:
             client.terminate()

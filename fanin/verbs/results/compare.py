@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.options import probability
 from fanin.output import say
-from topologies.units import percent_text
+from fanin.topologies.units import percent_text
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from experiments.results.comparison import Comparison, Difference
+    from fanin.experiments.results.comparison import Comparison, Difference
 
 _MEASURES = {
     "median_seconds": ("time, ms", 1e-3),
@@ -41,10 +41,10 @@ def compare(
     Points are matched by their settings but for the seed, whose values count as repetitions.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.results.comparison import compare
-    from experiments.results.drawing.series import PlotError
-    from experiments.results.files import ResultsError, read_rows
-    from fanin.points import point_name
+    from fanin.experiments.results.comparison import compare
+    from fanin.experiments.results.drawing.series import PlotError
+    from fanin.experiments.results.files import ResultsError, read_rows
+    from fanin.run_points import point_name
 
     with failing("compare", ResultsError, PlotError, status=2):
         found = compare(read_rows(before), read_rows(after))
@@ -70,7 +70,7 @@ def compare(
 
 def _show(found: Comparison, before: Path, after: Path) -> None:
     from fanin.console import wide
-    from fanin.points import point_name
+    from fanin.run_points import point_name
 
     wide.print(_table(found), highlight=False)
     judged = [one.beyond_noise for point in found.points for one in point.differences]
@@ -87,7 +87,7 @@ def _show(found: Comparison, before: Path, after: Path) -> None:
 
 
 def _table(found: Comparison) -> Table:
-    from fanin.points import points_table, setting_texts
+    from fanin.run_points import points_table, setting_texts
 
     table = points_table([*found.varied, ""], "A", "B", "B/A", "95 % interval", "")
     for point in found.points:

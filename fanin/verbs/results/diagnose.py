@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import complain, failing, failure
+from fanin.cli_errors import complain, failing, failure
 from fanin.output import say
 
 if TYPE_CHECKING:
-    from experiments.diagnosis.diagnose import Diagnosis
-    from experiments.diagnosis.finding import Finding
+    from fanin.experiments.diagnosis.diagnose import Diagnosis
+    from fanin.experiments.diagnosis.finding import Finding
 
 
 def diagnose(
@@ -28,11 +28,11 @@ def diagnose(
     link, window, or this machine.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.diagnosis.diagnose import DiagnosisError
-    from experiments.diagnosis.diagnose import diagnose as find_causes
-    from experiments.results.drawing.series import varied
-    from experiments.results.files import ResultsError, read_runs
-    from fanin.points import point_name
+    from fanin.experiments.diagnosis.diagnose import DiagnosisError
+    from fanin.experiments.diagnosis.diagnose import diagnose as find_causes
+    from fanin.experiments.results.drawing.series import varied
+    from fanin.experiments.results.files import ResultsError, read_runs
+    from fanin.run_points import point_name
 
     with failing("diagnose", ResultsError, status=2):
         runs = read_runs(results)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.scenario.styles import Kind, Spread, Style
-from fanin.failing import complain, failure
+from fanin.cli_errors import complain, failure
+from fanin.experiments.scenario.styles import Kind, Spread, Style
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -67,10 +67,10 @@ def plot(
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from pydantic import ValidationError
 
-    from experiments.results.drawing.plot import draw
-    from experiments.results.drawing.series import PlotError, mixed, select, series
-    from experiments.results.files import ResultsError, read_rows
-    from experiments.scenario.tables.figure import Plot
+    from fanin.experiments.results.drawing.plot import draw
+    from fanin.experiments.results.drawing.series import PlotError, mixed, select, series
+    from fanin.experiments.results.files import ResultsError, read_rows
+    from fanin.experiments.scenario.tables.figure import Plot
 
     said: dict[str, Any] = {
         "kind": kind,

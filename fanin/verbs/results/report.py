@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.output import say
 
 
@@ -22,8 +22,8 @@ def report(
     Tables and figures, predictions beside what was measured, settings, program and machine, and how to run it again.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.results.files import ResultsError, read_results
-    from experiments.results.page import page
+    from fanin.experiments.results.files import ResultsError, read_results
+    from fanin.experiments.results.html_report import page
 
     with failing("report", ResultsError, OSError, status=2):
         about, rows = read_results(results)

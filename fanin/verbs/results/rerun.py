@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import complain, failure
+from fanin.cli_errors import complain, failure
 from fanin.options import Jobs, Scheduler
 
 if TYPE_CHECKING:
-    from experiments.results.measured import Row
-    from experiments.scenario.settings import Settings
+    from fanin.experiments.results.measured import Row
+    from fanin.experiments.scenario.settings import Settings
 
 
 def rerun(
@@ -32,9 +32,9 @@ def rerun(
     In virtual time a point gives the same, to the last bit, with the same fanin; if it does not, the status is 1.
     """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
-    from experiments.results.files import ResultsError, read_rows
-    from experiments.scenario.file import varied_in
-    from fanin.points import Work, conclude, enter_if_live, measure
+    from fanin.experiments.results.files import ResultsError, read_rows
+    from fanin.experiments.scenario.file import varied_in
+    from fanin.run_points import Work, conclude, enter_if_live, measure
 
     try:
         rows = read_rows(results)
@@ -75,7 +75,7 @@ def _chosen(found: dict[str, Row], keys: Sequence[str]) -> dict[str, Row]:
 def _settings(row: Row) -> Settings:
     from pydantic import ValidationError
 
-    from experiments.scenario.settings import Settings
+    from fanin.experiments.scenario.settings import Settings
 
     try:
         return Settings.model_validate_json(row["settings"])
@@ -91,9 +91,9 @@ def _settings(row: Row) -> Settings:
 
 def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
     """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
-    from experiments.scenario.settings import FILES
     from fanin.console import console
-    from fanin.points import point_name, points_table, setting_texts
+    from fanin.experiments.scenario.settings import FILES
+    from fanin.run_points import point_name, points_table, setting_texts
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.options import Network, vector_sizes
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from experiments.bench.joined import Outcome
+    from fanin.assurance.bench.joined import Outcome
 
 
 def allreduce(
@@ -32,8 +32,8 @@ def allreduce(
     The workers get a lease from the network's controller. The exit status is 1 if an element of a sum is not within
     its bound.
     """
-    from experiments.bench.allreduce_worker import Order
-    from experiments.bench.joined import all_reduce
+    from fanin.assurance.bench.allreduce_worker import Order
+    from fanin.assurance.bench.joined import all_reduce
 
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
 
@@ -53,7 +53,7 @@ _HEADING = "{:>12}  {:>10}  {:>10}  {:>10}  {:>12}  {:>10}  {}"
 
 
 def _row(outcome: Outcome) -> str:
-    from topologies.units import BYTES, RATES, TIMES, quantity_text
+    from fanin.topologies.units import BYTES, RATES, TIMES, quantity_text
 
     median = statistics.median(outcome.seconds)
     times = (min(outcome.seconds), median, max(outcome.seconds))

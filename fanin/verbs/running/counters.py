@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import RunningSwitch, find_network
+from fanin.testbed.running import RunningSwitch, find_network
+from fanin.topologies.errors import NetworkError
 
 
 def counters(
@@ -38,7 +38,7 @@ def counters(
 
 def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
     """What stands for the cell's index in fanin's own program: a reason, an event, what is at the port."""
-    from controller.telemetry import CELLS, PORT_COUNTERS
+    from fanin.controller.telemetry import CELLS, PORT_COUNTERS
 
     index: int = cell["index"]
     if cell["counter"] in PORT_COUNTERS:

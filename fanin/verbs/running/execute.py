@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Network
-from topologies.errors import NetworkError
-from topologies.live.running import JOB_SERVICE, find_network
-from workers.job.environment import HOST, SERVICE
+from fanin.testbed.running import JOB_SERVICE, find_network
+from fanin.topologies.errors import NetworkError
+from fanin.workers.job.environment import HOST, SERVICE
 
 
 def execute(

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Network
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
 
 
 def jobs(
@@ -31,7 +31,7 @@ def jobs(
     with failing("jobs", NetworkError):
         network = find_network(supervisor=supervisor)
 
-        from controller.job_service.client import (
+        from fanin.testbed.job_service_client import (
             JobServiceClient,
         )  # gRPC, for which an error above need not wait
 

@@ -11,12 +11,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from fanin.failing import complain, failing
+from fanin.cli_errors import complain, failing
+from fanin.native.text import MAX_NAME, is_name, printable
 from fanin.options import Network
-from fanin.own_network import own_network
-from native.text import MAX_NAME, is_name, printable
-from topologies.errors import NetworkError
-from topologies.live.running import RunningNetwork, find_network, running_networks
+from fanin.temporary_network import own_network
+from fanin.testbed.running import RunningNetwork, find_network, running_networks
+from fanin.topologies.errors import NetworkError
 
 _SUMMARY = "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do."
 app = typer.Typer(help=_SUMMARY, add_completion=False)
@@ -143,9 +143,9 @@ def _run(
     restarts: int,
 ) -> int:
     # Not above: they take longer to import than the verb needs to refuse what it is asked.
-    from controller.job_service.client import JobServiceClient
-    from experiments.live.interrupt import run_until_interrupted
-    from experiments.live.launch import Launch, run
+    from fanin.testbed.interrupt import run_until_interrupted
+    from fanin.testbed.job_service_client import JobServiceClient
+    from fanin.testbed.launch import Launch, run
 
     hosts = list(network.hosts)
     if processes is not None and processes > len(hosts):

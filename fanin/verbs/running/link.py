@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.options import Network
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import RunningNetwork, find_network
-from topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
+from fanin.testbed.running import RunningNetwork, find_network
+from fanin.topologies.errors import NetworkError
+from fanin.topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
 
 _refused = partial(failure, "link", status=2)
 
@@ -81,7 +81,7 @@ def link(
 
 
 def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
-    from topologies.emulation import SWITCH_PROPERTIES
+    from fanin.topologies.emulation import SWITCH_PROPERTIES
 
     given: dict[str, str | None] = {}
     if clear:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from fanin.failing import failing, failure
+from fanin.cli_errors import failing, failure
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import RunningHost, find_network
+from fanin.testbed.running import RunningHost, find_network
+from fanin.topologies.errors import NetworkError
 
 _MAC = "02:00:00:00:00:00"
 

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from fanin.output import say
-from topologies.live.running import RunningNetwork, running_networks
-from topologies.live.runs import command_line
+from fanin.testbed.running import RunningNetwork, running_networks
+from fanin.testbed.runs import command_line
 
 
 def ps(

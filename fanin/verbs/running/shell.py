@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 
 from fanin import shell_environment
-from fanin.failing import failing
+from fanin.cli_errors import failing
+from fanin.native.cache import CacheError
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from native.cache import CacheError
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
 
 _ONLY_LOOK = 1  # below the controller's election id
 

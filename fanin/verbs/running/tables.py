@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Network, SwitchName
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
 
 _COLUMNS = "match", "priority", "action", "group", "replicas", "packets", "bytes"
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.failing import ending, failing
+from fanin.cli_errors import ending, failing
 from fanin.options import Network
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import find_network
-from topologies.units import BYTES, RATES, TIMES, quantity_text
+from fanin.testbed.running import find_network
+from fanin.topologies.errors import NetworkError
+from fanin.topologies.units import BYTES, RATES, TIMES, quantity_text
 
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from controller.jobs.reports import Report
-    from experiments.inside.look import JobView, Look
+    from fanin.controller.jobs.reports import Report
+    from fanin.testbed.monitoring.snapshot import JobView, Snapshot
 
 
 def top(
@@ -36,14 +36,14 @@ def top(
 
     Rates are those of the last interval. Workers report about once a second, while they all-reduce.
     """
-    from controller.job_service.client import JobServiceClient
-    from experiments.inside.look import Look
+    from fanin.testbed.job_service_client import JobServiceClient
+    from fanin.testbed.monitoring.snapshot import Snapshot
 
     with failing("top", NetworkError), ending():
         service = JobServiceClient(find_network(supervisor=supervisor).run)
 
-        def look() -> Look:
-            return Look.model_validate(service.look())
+        def look() -> Snapshot:
+            return Snapshot.model_validate(service.look())
 
         if as_json:
             say(look().model_dump_json())
@@ -54,7 +54,7 @@ def top(
             _show(look, seconds, once)
 
 
-def _show(look: Callable[[], Look], seconds: float, once: bool) -> None:
+def _show(look: Callable[[], Snapshot], seconds: float, once: bool) -> None:
     from rich.live import Live
 
     from fanin.console import console, wide
@@ -76,13 +76,13 @@ def _show(look: Callable[[], Look], seconds: float, once: bool) -> None:
             live.update(_tables(now, before), refresh=True)
 
 
-def _tables(now: Look, before: Look) -> Group:
+def _tables(now: Snapshot, before: Snapshot) -> Group:
     from rich.console import Group
 
     return Group(_jobs(now, before), "", _switches(now, before), "", _links(now, before))
 
 
-def _jobs(now: Look, before: Look) -> Table:
+def _jobs(now: Snapshot, before: Snapshot) -> Table:
     from rich.markup import escape
 
     table = _table(
@@ -126,8 +126,8 @@ def _congestion_window(job: JobView, reports: Sequence[Report]) -> str:
 
 def _rate(job: JobView, before: JobView, now: float) -> float | None:
     """Bytes a second that a worker has received between its last report before and its last one, on average."""
-    from experiments.inside.look import per_second
-    from experiments.inside.waiting import silent
+    from fanin.testbed.monitoring.snapshot import per_second
+    from fanin.testbed.monitoring.waiting import silent
 
     found = []
     for worker, then in zip(job.workers, before.workers, strict=True):
@@ -142,7 +142,7 @@ def _rate(job: JobView, before: JobView, now: float) -> float | None:
 
 
 def _waits_for(job: JobView, now: float) -> str:
-    from experiments.inside.waiting import waited_for, waiting_since
+    from fanin.testbed.monitoring.waiting import waited_for, waiting_since
 
     since = waiting_since(job, now)
     if since is None:
@@ -151,9 +151,9 @@ def _waits_for(job: JobView, now: float) -> str:
     return f"{who}, {since:.0f} s"
 
 
-def _switches(now: Look, before: Look) -> Table:
-    from controller.tree import SLOTS
-    from experiments.inside.look import SwitchView, per_second
+def _switches(now: Snapshot, before: Snapshot) -> Table:
+    from fanin.controller.tree import SLOTS
+    from fanin.testbed.monitoring.snapshot import SwitchView, per_second
 
     table = _table("switch", "packets/s", "slots in use", "drops so far, by reason (a second)")
     seconds = now.at - before.at
@@ -174,8 +174,8 @@ def _switches(now: Look, before: Look) -> Table:
     return table
 
 
-def _links(now: Look, before: Look) -> Table:
-    from experiments.inside.look import per_second
+def _links(now: Snapshot, before: Snapshot) -> Table:
+    from fanin.testbed.monitoring.snapshot import per_second
 
     table = _table("link", "rate", "of", "used", "queue", "lost", "")
     for link, then in zip(now.links, before.links, strict=True):

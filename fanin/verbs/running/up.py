@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from experiments.scenario.tools import ToolError
-from fanin.failing import INTERRUPTED, complain, failing
+from fanin.cli_errors import INTERRUPTED, complain, failing
+from fanin.experiments.scenario.tools import ToolError
 from fanin.options import (
     Captures,
     ControllerFile,
@@ -30,18 +30,18 @@ from fanin.options import (
     refuse_beside_topology,
 )
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import JOB_SERVICE, JOB_SERVICE_GRPC
-from topologies.live.runs import scratch
-from topologies.live.sandbox import SandboxError, enter
+from fanin.testbed.running import JOB_SERVICE, JOB_SERVICE_GRPC
+from fanin.testbed.runs import scratch
+from fanin.testbed.sandbox import SandboxError, enter
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
     import ssl
 
-    from experiments.scenario.compilers import CompiledProgram
-    from experiments.scenario.targets import Target
-    from topologies.live.mininet_net import MininetNetwork
-    from topologies.model import Topology
+    from fanin.experiments.scenario.compilers import CompiledProgram
+    from fanin.experiments.scenario.targets import Target
+    from fanin.testbed.mininet_net import MininetNetwork
+    from fanin.topologies.model import Topology
 
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # not to the terminal, which is told anyway
@@ -127,8 +127,8 @@ def up(
         raise typer.BadParameter("give both, or neither", param_hint="--jobs-listen and --jobs-tls")
     tls = None
     if jobs_tls is not None:
-        from controller.errors import ControllerError
-        from controller.job_service.tls import context_of
+        from fanin.controller.errors import ControllerError
+        from fanin.controller.job_service.tls import context_of
 
         with failing("up", ControllerError, status=2):
             tls = context_of(jobs_tls)
@@ -138,20 +138,22 @@ def up(
         listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
 
     # Not above: these take a second to import, for which --help and a wrong option should not wait.
-    from controller.errors import ControllerError
-    from experiments.inside.logs import logging_to
-    from experiments.live.interrupt import run_until_interrupted
-    from experiments.scenario.file import ScenarioError, load_network
-    from experiments.scenario.own import program_of_network
-    from experiments.scenario.targets import target
     from fanin.console import console
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.experiments.scenario.file import ScenarioError, load_network
+    from fanin.experiments.scenario.targets import target
+    from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
-    from p4compiler import CompileError
-    from topologies.live.mininet_net import MininetNetwork
-    from topologies.model import TopologyError
-    from topologies.shapes import leaf_spine
+    from fanin.testbed.interrupt import run_until_interrupted
+    from fanin.testbed.mininet_net import MininetNetwork
+    from fanin.testbed.monitoring.logs import logging_to
+    from fanin.topologies.model import TopologyError
+    from fanin.topologies.shapes import leaf_spine
 
-    wrong, errors = (ScenarioError, TopologyError), (ToolError, CompileError, NetworkError, ControllerError)
+    wrong = (ScenarioError, TopologyError)
+    errors = (PythonFileError, ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *wrong, status=2), failing("up", *errors), _until_told_to_end():
         on = target(switch)
         link_rate = on.rate if rate is None else rate
@@ -197,17 +199,17 @@ async def _keep_up(
     log: Path | None,
     standby: bool,
 ) -> None:
-    from controller.job_service.lines import serving_workers
-    from controller.job_service.server import serving
-    from controller.job_service.tls import serving_tls
-    from controller.jobs.membership import JobService
-    from controller.telemetry import Telemetry
-    from experiments.inside.inspector import Inspector
-    from experiments.inside.logs import Stalls
-    from experiments.live.control.candidate import Setup
-    from experiments.live.control.controller_process import ControllerProcess
-    from experiments.live.jobs import NetworkJobs
-    from experiments.live.watch import Watch
+    from fanin.controller.job_service.json_lines_server import serving_workers
+    from fanin.controller.job_service.server import serving
+    from fanin.controller.job_service.tls import serving_tls
+    from fanin.controller.jobs.membership import JobService
+    from fanin.controller.telemetry import Telemetry
+    from fanin.testbed.control.controller_process import ControllerProcess
+    from fanin.testbed.control.controller_subprocess import Setup
+    from fanin.testbed.monitoring.inspector import Inspector
+    from fanin.testbed.monitoring.logs import Stalls
+    from fanin.testbed.network_jobs import NetworkJobs
+    from fanin.testbed.supervisor import Watch
 
     topology = network.topology
     folder = scratch()
@@ -238,7 +240,7 @@ async def _keep_up(
                 say(f"Job service: gRPC with TLS at {address}:{port}\n")
             await stack.enter_async_context(service)
             if "metrics" in listeners:
-                from experiments.inside.metrics import serving as serving_metrics
+                from fanin.testbed.monitoring.metrics import serving as serving_metrics
 
                 listener = listeners["metrics"]
                 await stack.enter_async_context(serving_metrics(inspector, listener))

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fanin.failing import failing
+from fanin.cli_errors import failing
 from fanin.options import Network
 from fanin.output import say
-from topologies.errors import NetworkError
-from topologies.live.running import RunningNetwork, find_network
+from fanin.testbed.running import RunningNetwork, find_network
+from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from experiments.inside.look import FormingView, JobView, Look
-    from experiments.inside.why import Explanation
+    from fanin.testbed.monitoring.snapshot import FormingView, JobView, Snapshot
+    from fanin.testbed.monitoring.why import Explanation
 
 _SECONDS = 2.0  # in which packets are sent again, and lost again
 
@@ -43,17 +43,17 @@ def why(
     Chunks are followed through the switches' registers, which BMv2 does not tell; there, reports of workers, links and
     drops have to do.
     """
-    from controller.job_service.client import JobServiceClient
-    from experiments.inside.look import Cells, Look
-    from experiments.inside.why import explain
+    from fanin.testbed.job_service_client import JobServiceClient
+    from fanin.testbed.monitoring.snapshot import Cells, Snapshot
+    from fanin.testbed.monitoring.why import explain
 
     with failing("why", NetworkError):
         network = find_network(supervisor=supervisor)
         service = JobServiceClient(network.run)
-        before = Look.model_validate(service.look())
+        before = Snapshot.model_validate(service.look())
         found = _named(before, name)
         time.sleep(_SECONDS)
-        now = Look.model_validate(service.look())
+        now = Snapshot.model_validate(service.look())
         for job in now.jobs:
             if job.name not in found:
                 continue
@@ -71,7 +71,7 @@ def why(
         say("No job is on the network; start one with: fanin launch train.py")
 
 
-def _named(look: Look, name: str | None) -> set[str | None]:
+def _named(look: Snapshot, name: str | None) -> set[str | None]:
     there = {job.name for job in look.jobs} | {forming.name for forming in look.forming}
     if name is None:
         return there

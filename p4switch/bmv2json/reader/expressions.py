@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     Binary,
     Boolean,
     Conditional,
@@ -22,8 +22,8 @@ from p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from p4switch.bmv2json.primitives import check_call
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.primitives import check_call
+from fanin.p4switch.bmv2json.program import (
     Action,
     ActionParameter,
     Argument,
@@ -32,8 +32,8 @@ from p4switch.bmv2json.program import (
     Primitive,
     ProgramError,
 )
-from p4switch.bmv2json.reader.headers import Headers
-from p4switch.bmv2json.reader.values import (
+from fanin.p4switch.bmv2json.reader.headers import Headers
+from fanin.p4switch.bmv2json.reader.values import (
     MAX_WIDTH,
     Json,
     bit_width,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import (
     FieldType,
     Header,
     HeaderStack,
@@ -14,7 +14,7 @@ from p4switch.bmv2json.program import (
     HeaderUnion,
     ProgramError,
 )
-from p4switch.bmv2json.reader.values import MAX_WIDTH, Json, checked_name, count, text
+from fanin.p4switch.bmv2json.reader.values import MAX_WIDTH, Json, checked_name, count, text
 
 
 class Headers:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import Constant, Expression, Field, LastField, Lookahead, Unary
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field, LastField, Lookahead, Unary
+from fanin.p4switch.bmv2json.program import (
     Advance,
     ExtractHeader,
     ExtractNext,
@@ -16,8 +16,8 @@ from p4switch.bmv2json.program import (
     Transition,
     Verify,
 )
-from p4switch.bmv2json.reader.expressions import Expressions
-from p4switch.bmv2json.reader.values import Json, integer, optional_text, text
+from fanin.p4switch.bmv2json.reader.expressions import Expressions
+from fanin.p4switch.bmv2json.reader.values import Json, integer, optional_text, text
 
 
 class ParserReader:

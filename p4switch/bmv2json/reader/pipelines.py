@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import (
     Action,
     ActionNode,
     ActionProfile,
@@ -17,8 +17,8 @@ from p4switch.bmv2json.program import (
     Table,
     TableKey,
 )
-from p4switch.bmv2json.reader.expressions import Expressions
-from p4switch.bmv2json.reader.values import (
+from fanin.p4switch.bmv2json.reader.expressions import Expressions
+from fanin.p4switch.bmv2json.reader.values import (
     Json,
     checked_name,
     count,
@@ -27,7 +27,7 @@ from p4switch.bmv2json.reader.values import (
     source,
     text,
 )
-from p4switch.words import word_count
+from fanin.p4switch.word_packing import word_count
 
 _MAX_RANGE_WORDS = 64  # the runtime has a bit for each
 MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}

@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-from p4switch.bmv2json.expressions import Constant, Field, HeaderName
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
+from fanin.p4switch.bmv2json.program import (
     Calculation,
     CalculationInput,
     Checksum,
@@ -23,11 +23,11 @@ from p4switch.bmv2json.program import (
     TableKey,
     ValueSet,
 )
-from p4switch.bmv2json.reader.expressions import Expressions
-from p4switch.bmv2json.reader.headers import Headers
-from p4switch.bmv2json.reader.parsers import ParserReader
-from p4switch.bmv2json.reader.pipelines import PipelineReader
-from p4switch.bmv2json.reader.values import (
+from fanin.p4switch.bmv2json.reader.expressions import Expressions
+from fanin.p4switch.bmv2json.reader.headers import Headers
+from fanin.p4switch.bmv2json.reader.parsers import ParserReader
+from fanin.p4switch.bmv2json.reader.pipelines import PipelineReader
+from fanin.p4switch.bmv2json.reader.values import (
     Json,
     bit_width,
     checked_name,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from traceback import walk_tb
 from typing import Any
 
-from p4switch.bmv2json.program import ProgramError, Source
+from fanin.p4switch.bmv2json.program import ProgramError, Source
 
 Json = dict[str, Any]
 MAX_WIDTH = 1 << 13  # bits of a number, which Python writes in decimal, too; p4c's own limit is 2,048

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 
-from p4switch.bmv2json.expressions import Constant, Field, HeaderName
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
+from fanin.p4switch.bmv2json.program import (
     LONGEST_PACKET,
     Calculation,
     FieldList,
     Program,
     ProgramError,
 )
-from p4switch.codegen.layout import cell_bytes, packet_headers
-from p4switch.engine.keys import METER_WORDS
+from fanin.p4switch.codegen.keys import METER_WORDS
+from fanin.p4switch.codegen.layout import cell_bytes, packet_headers
 
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1

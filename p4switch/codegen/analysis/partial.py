@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from p4switch.bmv2json.expressions import Binary, Constant, Field, HeaderName, Unary
-from p4switch.bmv2json.program import (
+from fanin.p4switch.bmv2json.expressions import Binary, Constant, Field, HeaderName, Unary
+from fanin.p4switch.bmv2json.program import (
     Branch,
     Calculation,
     CalculationInput,
@@ -23,7 +23,7 @@ from p4switch.bmv2json.program import (
     Set,
     Table,
 )
-from p4switch.codegen.analysis.uses import SETS_ONLY
+from fanin.p4switch.codegen.uses import SETS_ONLY
 
 SUMS = ("csum16", "cksum16")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from p4switch.bmv2json.expressions import (
+from fanin.p4switch.bmv2json.expressions import (
     ElementField,
     Field,
     LastField,
@@ -19,11 +19,11 @@ from p4switch.bmv2json.expressions import (
     StackName,
     UnionName,
 )
-from p4switch.bmv2json.primitives import PRIMITIVES
-from p4switch.bmv2json.program import Action, Branch, Table
-from p4switch.codegen.analysis.uses import fields_in, headers_written, pipeline_actions
-from p4switch.codegen.layout import Layout
-from p4switch.codegen.writer import Writer
+from fanin.p4switch.bmv2json.primitives import PRIMITIVES
+from fanin.p4switch.bmv2json.program import Action, Branch, Table
+from fanin.p4switch.codegen.layout import Layout
+from fanin.p4switch.codegen.uses import fields_in, headers_written, pipeline_actions
+from fanin.p4switch.codegen.writer import Writer
 
 REPEATABLE = {
     *("assign", "modify_field", "add_to_field", "subtract_from_field", "add", "subtract"),

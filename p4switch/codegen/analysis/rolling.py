@@ -11,9 +11,9 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from p4switch.bmv2json.expressions import Constant, Expression, Field
-from p4switch.bmv2json.program import Argument, ExpressionList, FieldType, Named, Primitive, Program
-from p4switch.codegen.analysis.uses import JUMPS, Uses, fields_in
+from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field
+from fanin.p4switch.bmv2json.program import Argument, ExpressionList, FieldType, Named, Primitive, Program
+from fanin.p4switch.codegen.uses import JUMPS, Uses, fields_in
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from p4switch.bmv2json.program import ActionParameter
-from p4switch.engine.entries import ActionCall
-from p4switch.p4runtime.codec.translation import Codec, Translations
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.bmv2json.program import ActionParameter
+from fanin.p4switch.entries import ActionCall
+from fanin.p4switch.p4runtime.codec.translation import Codec, Translations
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
 class ActionCodec:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from p4switch.engine.entries import CounterValue
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.entries import CounterValue
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 def decode_counter(data: p4r.CounterData) -> CounterValue:

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
-from p4switch.p4runtime.codec.values import decode_signed, encode_signed
-from p4switch.p4runtime.errors import invalid, unimplemented
-from p4switch.p4runtime.proto import p4d, p4t
+from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
+from fanin.p4switch.p4runtime.codec.values import decode_signed, encode_signed
+from fanin.p4switch.p4runtime.errors import invalid, unimplemented
+from fanin.p4switch.p4runtime.proto import p4d, p4t
 
 _WIDEST = 2048  # bits of a number in P4_16's v1model
 _DEEPEST = 50  # types within each other

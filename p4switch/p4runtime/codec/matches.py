@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from p4switch.bmv2json.program import TableKey
-from p4switch.engine.entries import Exact, Lpm, Match, Optional_, Range, Ternary
-from p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
-from p4switch.p4runtime.errors import invalid, unimplemented
-from p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.bmv2json.program import TableKey
+from fanin.p4switch.entries import Exact, Lpm, Match, Optional_, Range, Ternary
+from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
+from fanin.p4switch.p4runtime.errors import invalid, unimplemented
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _KINDS = {
     p4i.MatchField.EXACT: "exact",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from p4switch.engine.entries import CounterValue, MeterConfig, MeterCounters
-from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.entries import CounterValue, MeterConfig, MeterCounters
+from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _METER_TYPES = {f"@{name.lower()}": number for name, number in p4i.MeterSpec.Type.items()}
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from p4switch.engine.entries import (
+from fanin.p4switch.engine.match_table import MatchTable
+from fanin.p4switch.entries import (
     ActionCall,
     Entry,
     EntryAction,
@@ -18,14 +19,13 @@ from p4switch.engine.entries import (
     MemberReference,
     OneShot,
 )
-from p4switch.engine.match_table import MatchTable
-from p4switch.p4runtime.codec.actions import ActionCodec
-from p4switch.p4runtime.codec.matches import PRIORITIZED_KINDS, MatchField
-from p4switch.p4runtime.codec.translation import Translations
-from p4switch.p4runtime.codec.weights import check_weights
-from p4switch.p4runtime.errors import denied, invalid, not_found
-from p4switch.p4runtime.proto import p4i, p4r
-from p4switch.p4runtime.watch import WatchedPorts
+from fanin.p4switch.p4runtime.codec.actions import ActionCodec
+from fanin.p4switch.p4runtime.codec.matches import PRIORITIZED_KINDS, MatchField
+from fanin.p4switch.p4runtime.codec.translation import Translations
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.codec.weights import check_weights
+from fanin.p4switch.p4runtime.errors import denied, invalid, not_found
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _BY_MEMBERS = {
     p4r.ActionProfileActionSet.SUM_OF_WEIGHTS: False,

@@ -18,9 +18,9 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import grpc
 
-from p4switch.p4runtime.codec.values import decode_value, encode_value
-from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
-from p4switch.p4runtime.proto import p4t
+from fanin.p4switch.p4runtime.codec.values import decode_value, encode_value
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from fanin.p4switch.p4runtime.proto import p4t
 
 _MAPPING = re.compile(r'\{\s*"((?:[^"\\]|\\.)*)"\s*,\s*(0[xX][0-9a-fA-F]+|\d+)\s*,?\s*\}')
 _DECIMAL = re.compile("0|[1-9][0-9]*")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import grpc
 
-from p4switch.p4runtime.errors import P4RuntimeError, invalid
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 def encode_value(value: int) -> bytes:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import grpc
 
-from p4switch.p4runtime.errors import P4RuntimeError, invalid
-from p4switch.p4runtime.proto import p4i
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
+from fanin.p4switch.p4runtime.proto import p4i
 
 _HEAVIEST = 1 << 16
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.engine.action_profile import ProfileState
-from p4switch.p4runtime.codec.weights import check_weights
-from p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
-from p4switch.p4runtime.errors import invalid, not_found
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4i, p4r
-from p4switch.p4runtime.watch import watches
+from fanin.p4switch.engine.action_profile import ProfileState
+from fanin.p4switch.p4runtime.codec.watch import watches
+from fanin.p4switch.p4runtime.codec.weights import check_weights
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.errors import invalid, not_found
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _WHAT = "action profile"
 

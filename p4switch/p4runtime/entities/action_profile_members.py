@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.p4runtime.codec.actions import ActionCodec
-from p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
-from p4switch.p4runtime.errors import invalid, not_found
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.codec.actions import ActionCodec
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.errors import invalid, not_found
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 _WHAT = "action profile"
 

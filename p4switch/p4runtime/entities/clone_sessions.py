@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from p4switch.engine.entries import Clones
-from p4switch.engine.library import SESSIONS
-from p4switch.p4runtime.entities.replication import ReplicationKind
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.engine.library import SESSIONS
+from fanin.p4switch.entries import Clones
+from fanin.p4switch.p4runtime.entities.replication import ReplicationKind
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 class CloneSessions(ReplicationKind[p4r.CloneSessionEntry]):

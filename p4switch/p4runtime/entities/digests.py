@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import grpc
 
-from p4switch.engine.entries import Digest
-from p4switch.p4runtime.codec.data import DataType, data_type
-from p4switch.p4runtime.entities.kind import DynamicKind
-from p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found, unimplemented
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.entries import Digest
+from fanin.p4switch.p4runtime.codec.data import DataType, data_type
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found, unimplemented
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 _LONGEST_LIST = 1000
 

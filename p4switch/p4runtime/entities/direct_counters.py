@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
-from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
+from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 class DirectCounters(StaticKind[p4r.DirectCounterEntry]):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.engine.entries import EntryKey
-from p4switch.p4runtime.codec.meters import (
+from fanin.p4switch.entries import EntryKey
+from fanin.p4switch.p4runtime.codec.meters import (
     decode_meter,
     decode_meter_counters,
     encode_meter,
     encode_meter_counters,
     require_zero,
 )
-from p4switch.p4runtime.codec.tables import P4InfoTable
-from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
+from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 class DirectMeters(StaticKind[p4r.DirectMeterEntry]):

@@ -11,9 +11,9 @@ from typing import ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
 
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 _Message = TypeVar("_Message", bound=Message)
 _Object = TypeVar("_Object")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.p4runtime.codec.meters import (
+from fanin.p4switch.p4runtime.codec.meters import (
     decode_meter,
     decode_meter_counters,
     encode_meter,
@@ -12,10 +12,10 @@ from p4switch.p4runtime.codec.meters import (
     meter_type,
     require_zero,
 )
-from p4switch.p4runtime.codec.values import decode_indices
-from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.codec.values import decode_indices
+from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 class Meters(StaticKind[p4r.MeterEntry]):

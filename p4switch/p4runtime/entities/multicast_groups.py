@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import grpc
 
-from p4switch.p4runtime.entities.replication import ReplicationKind
-from p4switch.p4runtime.errors import P4RuntimeError, invalid
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.entities.replication import ReplicationKind
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
+from fanin.p4switch.p4runtime.proto import p4r
 
 _MAX_GROUP = 0xFFFF  # v1model: standard_metadata.mcast_grp is bit<16>
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.p4runtime.codec.data import data_type
-from p4switch.p4runtime.codec.values import decode_indices
-from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.p4runtime.codec.data import data_type
+from fanin.p4switch.p4runtime.codec.values import decode_indices
+from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 
 class Registers(StaticKind[p4r.RegisterEntry]):

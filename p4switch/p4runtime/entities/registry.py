@@ -7,26 +7,26 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import TableError
-from p4switch.p4runtime.entities.action_profile_groups import ActionProfileGroups
-from p4switch.p4runtime.entities.action_profile_members import ActionProfileMembers
-from p4switch.p4runtime.entities.clone_sessions import CloneSessions
-from p4switch.p4runtime.entities.counters import Counters
-from p4switch.p4runtime.entities.digests import Digests
-from p4switch.p4runtime.entities.direct_counters import DirectCounters
-from p4switch.p4runtime.entities.direct_meters import DirectMeters
-from p4switch.p4runtime.entities.kind import EntityKind
-from p4switch.p4runtime.entities.meters import Meters
-from p4switch.p4runtime.entities.multicast_groups import MulticastGroups
-from p4switch.p4runtime.entities.registers import Registers
-from p4switch.p4runtime.entities.table_entries import TableEntries
-from p4switch.p4runtime.entities.value_sets import ValueSets
-from p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4i, p4r
-from p4switch.p4runtime.roles import RoleAccess
-from p4switch.p4runtime.watch import WatchedPorts
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.entities.action_profile_groups import ActionProfileGroups
+from fanin.p4switch.p4runtime.entities.action_profile_members import ActionProfileMembers
+from fanin.p4switch.p4runtime.entities.clone_sessions import CloneSessions
+from fanin.p4switch.p4runtime.entities.counters import Counters
+from fanin.p4switch.p4runtime.entities.digests import Digests
+from fanin.p4switch.p4runtime.entities.direct_counters import DirectCounters
+from fanin.p4switch.p4runtime.entities.direct_meters import DirectMeters
+from fanin.p4switch.p4runtime.entities.kind import EntityKind
+from fanin.p4switch.p4runtime.entities.meters import Meters
+from fanin.p4switch.p4runtime.entities.multicast_groups import MulticastGroups
+from fanin.p4switch.p4runtime.entities.registers import Registers
+from fanin.p4switch.p4runtime.entities.table_entries import TableEntries
+from fanin.p4switch.p4runtime.entities.value_sets import ValueSets
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.p4runtime.roles import RoleAccess
 
 KINDS: tuple[type[EntityKind[Any]], ...] = (
     ActionProfileMembers,

@@ -10,12 +10,12 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, TypeVar
 
-from p4switch.engine.entries import Replica
-from p4switch.p4runtime.codec.values import decode_value
-from p4switch.p4runtime.entities.kind import DynamicKind
-from p4switch.p4runtime.errors import invalid, not_found
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4r
+from fanin.p4switch.entries import Replica
+from fanin.p4switch.p4runtime.codec.values import decode_value
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
+from fanin.p4switch.p4runtime.errors import invalid, not_found
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4r
 
 # v1model: standard_metadata.egress_rid is bit<16>, egress_port is bit<9>.
 _MAX_INSTANCE = 0xFFFF

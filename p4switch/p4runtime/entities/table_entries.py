@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Self
 
-from p4switch.engine.entries import ActionCall, Entry, EntryAction, EntryKey, GroupReference, MemberReference
-from p4switch.p4runtime.codec.counters import decode_counter, encode_counter
-from p4switch.p4runtime.codec.meters import (
+from fanin.p4switch.entries import (
+    ActionCall,
+    Entry,
+    EntryAction,
+    EntryKey,
+    GroupReference,
+    MemberReference,
+)
+from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
+from fanin.p4switch.p4runtime.codec.meters import (
     decode_meter,
     decode_meter_counters,
     encode_meter,
     encode_meter_counters,
     require_zero,
 )
-from p4switch.p4runtime.codec.tables import P4InfoTable
-from p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
-from p4switch.p4runtime.errors import P4RuntimeError, denied, invalid
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4i, p4r
-from p4switch.p4runtime.watch import watches
+from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
+from fanin.p4switch.p4runtime.codec.watch import watches
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _NO_COOKIE = (0, b"")
 

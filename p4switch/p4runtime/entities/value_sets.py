@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from p4switch.engine.entries import EntryKey, Lpm, Match, Ternary
-from p4switch.engine.value_sets import ValueSetState
-from p4switch.p4runtime.codec.matches import MatchField
-from p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from p4switch.p4runtime.errors import invalid
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.proto import p4i, p4r
+from fanin.p4switch.engine.value_sets import ValueSetState
+from fanin.p4switch.entries import EntryKey, Lpm, Match, Ternary
+from fanin.p4switch.p4runtime.codec.matches import MatchField
+from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _WHAT = "value set"
 

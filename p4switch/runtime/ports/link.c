@@ -9,7 +9,7 @@
 #define ETHERNET 14
 #define ECN_MARKED 3
 
-/* What is drawn for a packet; the numbers are those of topologies/virtual/links.py. */
+/* What is drawn for a packet; the numbers are those of simulator/links.py. */
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull

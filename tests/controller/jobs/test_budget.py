@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from controller.errors import ControllerError
-from controller.jobs.budget import Budget, NoRoomError, Place
-from controller.network import Network
-from controller.planner import Planner
-from controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree, aggregation_tree
-from topologies.shapes import leaf_spine
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.budget import Budget, NoRoomError, SlotAllocation
+from fanin.controller.network import Network
+from fanin.controller.planner import Planner
+from fanin.controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree, aggregation_tree
+from fanin.topologies.shapes import leaf_spine
 
 NETWORK = leaf_spine(spines=2, leaves=2, hosts_per_leaf=2)
 LEFT, RIGHT, ACROSS = ("h1", "h2"), ("h3", "h4"), ("h1", "h3")
@@ -91,7 +91,7 @@ def test_whatever_comes_and_goes_nothing_is_shared_and_nothing_is_left() -> None
     hosts = [host.name for host in NETWORK.hosts]
     switches = [switch.name for switch in NETWORK.switches]
     budget = Budget(NETWORK)
-    places: list[Place] = []
+    places: list[SlotAllocation] = []
     for _ in range(1000):
         if places and draw.random() < 0.4:
             budget.give_back(places.pop(draw.randrange(len(places))))

@@ -15,8 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from controller.errors import ControllerError
-from controller.jobs.ledger import CHUNKS, GRANT, LEASES, Identity, Ledger, NumberSpace, UsedUpError
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.ledger import CHUNKS, GRANT, LEASES, Identity, Ledger, NumberSpace, UsedUpError
 from tests.sizes import sized
 
 ROOT = Path(__file__).parents[3]
@@ -173,7 +173,7 @@ def test_two_controllers_of_one_network_cannot_both_grant(path: Path) -> None:
             Ledger(path).__enter__()
         with pytest.raises(ControllerError, match="in use by another controller"):
             ledger.__enter__()
-        imports = "from controller.jobs.ledger import Ledger; from pathlib import Path"
+        imports = "from fanin.controller.jobs.ledger import Ledger; from pathlib import Path"
         other = f"{imports}; Ledger(Path({str(path)!r})).__enter__()"
         done = subprocess.run(
             [sys.executable, "-c", other], cwd=ROOT, capture_output=True, text=True, check=False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controller.errors import ControllerError
+from fanin.controller.errors import ControllerError
 from tests.controller.job_service import FakeGrants, With, Worker
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from controller.job_service.lines import serving_workers
-from controller.jobs import membership
-from controller.jobs.membership import JobService
+from fanin.controller.job_service.json_lines_server import serving_workers
+from fanin.controller.jobs import membership
+from fanin.controller.jobs.membership import JobService
+from fanin.workers import Lease
+from fanin.workers.job.environment import HOST, SERVICE, SLOTS
+from fanin.workers.job.membership import JoinError, Member, join
 from tests.controller.job_service import FakeGrants, With, Worker
-from workers import Lease
-from workers.job.environment import HOST, SERVICE, SLOTS
-from workers.job.membership import JoinError, Member, join
 
 ROOT = Path(__file__).parents[3]
 
@@ -255,8 +255,8 @@ SERVE = """
 import asyncio, sys
 from pathlib import Path
 from tests.controller.job_service import FakeGrants
-from controller.job_service.lines import serving_workers
-from controller.jobs.membership import JobService
+from fanin.controller.job_service.json_lines_server import serving_workers
+from fanin.controller.jobs.membership import JobService
 
 async def run():
     grants = FakeGrants()

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from experiments.models.flows import loads, ways
-from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Cluster
-from experiments.virtual.job_spec import JobSpec
-from topologies.link import LinkProperties
-from topologies.model import Link, Topology
-from topologies.shapes import leaf_spine
-from workers.recovery import Recovery
+from fanin.experiments.models.flows import loads, ways
+from fanin.experiments.scenario.settings import Settings
+from fanin.simulator.fabric import Cluster
+from fanin.simulator.job_spec import JobSpec
+from fanin.topologies.link import LinkProperties
+from fanin.topologies.model import Link, Topology
+from fanin.topologies.shapes import leaf_spine
+from fanin.workers.recovery import Recovery
 
 CAUSES = (
     "nothing wrong",

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from experiments.diagnosis.diagnose import diagnose
-from experiments.results.measured import row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.diagnosis.diagnose import diagnose
+from fanin.experiments.results.measured import row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 CUT = {
     "pipeline": 4,

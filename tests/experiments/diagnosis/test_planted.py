@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 
-from experiments.diagnosis.diagnose import diagnose
-from experiments.results.measured import failed_row, row
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.diagnosis.diagnose import diagnose
+from fanin.experiments.results.measured import failed_row, row
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.deadlock import DeadlockError
 from tests.experiments.diagnosis.planted import plant
 from tests.sizes import sized
-from topologies.virtual.deadlock import DeadlockError
 
 # Thresholds and tests were made with others, below 2200.
 FIRST, COUNT = 3000, sized(22, 220)

@@ -11,22 +11,24 @@ from typing import Any
 
 import pytest
 
-from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.scenario.targets import EMBEDDED, target
-from experiments.scenario.tools import BMV2, ToolError
-from topologies.live.processes import Bmv2
-from topologies.shapes import leaf_spine
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.experiments.scenario.targets import EMBEDDED, target
+from fanin.experiments.scenario.tools import BMV2, ToolError
+from fanin.testbed.switch_processes import Bmv2
+from fanin.topologies.shapes import leaf_spine
 
 SWITCH = leaf_spine(0, 1, 2).leaves[0]
 SCRIPT = """
 from dataclasses import asdict
 import json, pathlib, sys
-from topologies.live.sandbox import enter
+from fanin.testbed.sandbox import enter
 enter()
-from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.demo import Work, demo_points, run_demo
-from experiments.scenario.tables.topology import LeafSpine, TopologySettings
-from experiments.scenario.tables.training import Training
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.demo import Work, demo_points, run_demo
+from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
+from fanin.experiments.scenario.tables.training import Training
 
 class Quiet:
     def stage(self, text): pass

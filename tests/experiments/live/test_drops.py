@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.telemetry import Count, Reason, SwitchCounts
-from experiments.live.run import dropped
+from fanin.controller.telemetry import Count, Reason, SwitchCounts
+from fanin.experiments.live.run import dropped
 
 
 def counts(**packets: int) -> SwitchCounts:

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from controller.connection import Connection
-from controller.controller import Controller
-from controller.jobs import ledger
-from controller.jobs.budget import NoRoomError
-from controller.jobs.ledger import Ledger
-from controller.jobs.lifecycle import JobRequest
-from experiments.live.jobs import NetworkJob, NetworkJobs
-from experiments.live.work import Pace
-from p4compiler import Compiled
+from fanin.controller.connection import Connection
+from fanin.controller.controller import Controller
+from fanin.controller.jobs import ledger
+from fanin.controller.jobs.budget import NoRoomError
+from fanin.controller.jobs.ledger import Ledger
+from fanin.controller.jobs.lifecycle import JobRequest
+from fanin.p4compiler import Compiled
+from fanin.testbed.network_jobs import NetworkJob, NetworkJobs
+from fanin.topologies.model import Topology
+from fanin.topologies.shapes import leaf_spine
+from fanin.workers.recovery import Pace
 from tests.controller.switches import read_state, running
 from tests.sizes import sized
-from topologies.model import Topology
-from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

@@ -10,19 +10,20 @@ from typing import Any
 
 import pytest
 
-from topologies.live.patience import setting
+from fanin.testbed.patience import setting
 
 pytestmark = pytest.mark.live
 
 SCRIPT = """
 from dataclasses import asdict
 import json, pathlib, sys
-from topologies.live.sandbox import enter
+from fanin.testbed.sandbox import enter
 enter()
-from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.demo import Work, demo_points, run_demo
-from experiments.scenario.tables.topology import LeafSpine, TopologySettings
-from experiments.scenario.tables.training import Training
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.demo import Work, demo_points, run_demo
+from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
+from fanin.experiments.scenario.tables.training import Training
 
 class Quiet:
     def stage(self, text): pass

@@ -10,22 +10,23 @@ from typing import Any
 
 import pytest
 
-from topologies.live.patience import setting
+from fanin.testbed.patience import setting
 
 pytestmark = pytest.mark.live
 
 SCRIPT = """
 import asyncio, json, pathlib, subprocess, sys
-from topologies.live.sandbox import enter
+from fanin.testbed.sandbox import enter
 enter()
-from controller.controller import Controller
-from controller.jobs.ledger import Ledger
-from controller.telemetry import Event
-from experiments.live.run import LiveNetwork
-from experiments.scenario.compilers import PROGRAM, compile_program
-from experiments.scenario.settings import Settings
-from topologies.live.mininet_net import MininetNetwork
-from topologies.live.processes import P4Switch
+from fanin.controller.controller import Controller
+from fanin.controller.jobs.ledger import Ledger
+from fanin.controller.telemetry import Event
+from fanin.experiments.live.run import LiveNetwork
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.scenario.settings import Settings
+from fanin.testbed.mininet_net import MininetNetwork
+from fanin.testbed.switch_processes import P4Switch
 
 folder, host_script = pathlib.Path(sys.argv[1]), sys.argv[2]
 topology = {"fat_tree": {"k": 2, "hosts_per_leaf": 2}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.models.alone import Alone
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from experiments.virtual.traffic import requests
-from p4switch.engine.engine import Engine
+from fanin.experiments.models.alone import Alone
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.experiments.virtual.traffic import requests
+from fanin.p4switch.engine.engine import Engine
 
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 3, "rate": "100 Gb/s", "uplink_rate": "400 Gb/s"}
 

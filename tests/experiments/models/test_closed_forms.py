@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.closed_forms import PIECE, between_hosts, bytes_each_way, formula, in_network
-from workers.collective import Algorithm, HostBasedAlgorithm
-from workers.host_based.schedules import schedule
+from fanin.experiments.models.closed_forms import PIECE, between_hosts, bytes_each_way, formula, in_network
+from fanin.workers.collective import Algorithm, HostBasedAlgorithm
+from fanin.workers.host_based.schedules import schedule
 
 ELEMENTS = 27720  # which every number of workers below divides: 4 bytes each
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.models.cost import Cost, Job, costs, idle_price, idle_share
-from workers.collective import Algorithm
+from fanin.experiments.models.cost import Cost, Job, costs, idle_price, idle_share
+from fanin.workers.collective import Algorithm
 
 
 def only(**options: Any) -> Cost:

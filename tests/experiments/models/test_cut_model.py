@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.models.cut_model import predicted_step_seconds
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.models.cut_model import predicted_step_seconds
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
 CUT = {"layers": 8, "micro_batches": 16, "forward": "200 us", "backward": "400 us", "activations": "16 KiB"}

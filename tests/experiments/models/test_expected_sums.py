@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.models.expected_sums import QuantizedSums
+from fanin.experiments.models.expected_sums import QuantizedSums
 from tests.sizes import sized
 from tests.workers.faulty_network import ExactSums
 from tests.workers.vectors import SIZES, gradients

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.models.flows import NoFlowError, expected_most, loads, spreads, ways
-from experiments.scenario.own import planner_of
-from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Fabric
-from experiments.virtual.hosts.stations import Flow as Frames
-from p4switch.engine.engine import Engine
+from fanin.controller.planner import planner_of
+from fanin.experiments.models.flows import NoFlowError, expected_most, loads, spreads, ways
+from fanin.experiments.scenario.settings import Settings
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.fabric import Fabric
+from fanin.simulator.hosts.stations import Flow as Frames
 
 SPINES = {"leaf_spine": {"spines": 4, "leaves": 3, "hosts_per_leaf": 2}}
 FAT_TREE = {"fat_tree": {"k": 4}}

@@ -6,11 +6,11 @@ from typing import get_args
 
 import pytest
 
-from experiments.models.packets import full_frame
-from experiments.models.paths import Paths, shares
-from experiments.scenario.settings import Settings
-from workers.collective import HostBasedAlgorithm
-from workers.host_based.schedules import peers, schedule
+from fanin.experiments.models.packets import full_frame
+from fanin.experiments.models.paths import Paths, shares
+from fanin.experiments.scenario.settings import Settings
+from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.schedules import peers, schedule
 
 
 @pytest.mark.parametrize("shards", [None, 1, 3])

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
-from topologies.shapes import leaf_spine
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

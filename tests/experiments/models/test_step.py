@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.step import bucket_slices, filled_buckets, ready_shares, step_seconds, summed_after
+from fanin.experiments.models.step import (
+    bucket_slices,
+    filled_buckets,
+    ready_shares,
+    step_seconds,
+    summed_after,
+)
 
 ELEMENTS, BUCKET, LAYERS = st.integers(1, 500), st.none() | st.integers(1, 600), st.integers(1, 50)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from experiments.models.timers import longest_round_trip, mistimed, recovery
-from experiments.results.measured import row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
-from workers.recovery import Recovery
+from fanin.experiments.models.timers import longest_round_trip, mistimed, recovery
+from fanin.experiments.results.measured import row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.workers.recovery import Recovery
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.results.measured import Measured, Row, row
-from experiments.results.summary import Run
-from experiments.results.usage import LinkUse, Usage, WorkerUse
-from experiments.scenario.settings import Settings
-from experiments.training.sgd import Curve
-from workers.recovery import Recovery
+from fanin.experiments.results.measured import Measured, Row, row
+from fanin.experiments.results.summary import Run
+from fanin.experiments.results.usage import LinkUse, Usage, WorkerUse
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.training.sgd import Curve
+from fanin.workers.recovery import Recovery
 
 CURVE = Curve([0.1, 0.2, 0.3], [2.3, 1.2, 0.7], [0.1, 0.6, 0.9])
 

@@ -11,8 +11,8 @@ from hypothesis.strategies import data, floats, integers, sampled_from
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from experiments.results.axes import number, scale, value_label, value_text
-from experiments.scenario.settings import KEYS, Settings, table_in
+from fanin.experiments.results.axes import number, scale, value_label, value_text
+from fanin.experiments.scenario.settings import KEYS, Settings, table_in
 
 
 def _field(name: str) -> FieldInfo:

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from experiments.results.checking import (
+from fanin.experiments.results.checking import (
     compare_with_exact_sum,
     compressed_sum_bound,
     durations,
     float32_sum_bound,
     quantized_sum_bound,
 )
-from experiments.results.recording import Recording, Vector
+from fanin.experiments.results.recording import Recording, Vector
+from fanin.workers.values.compression import Compressor, Rounded, TopK, sum_of
 from tests.workers.faulty_network import Network
-from workers.values.compression import Compressor, Rounded, TopK, sum_of
 
 
 def recordings(folder: Path, inputs: list[list[Vector]], outputs: list[list[Vector]]) -> list[Recording]:

@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from experiments.results.comparison import Comparison, Difference, compare, ratio_interval
-from experiments.results.files import ResultsError
-from experiments.results.measured import failed_row
-from experiments.scenario.settings import Settings
+from fanin.experiments.results.comparison import Comparison, Difference, compare, ratio_interval
+from fanin.experiments.results.files import ResultsError
+from fanin.experiments.results.measured import failed_row
+from fanin.experiments.scenario.settings import Settings
 from tests.experiments.results.runs import LIVE, made
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from experiments.results.usage import LinkUse, QueueSample, WorkerUse
-from experiments.scenario.settings import Settings, table_in
-from topologies.link import ETHERNET_OVERHEAD
-from workers.wire import packet_dtype
+from fanin.experiments.results.usage import LinkUse, QueueSample, WorkerUse
+from fanin.experiments.scenario.settings import Settings, table_in
+from fanin.topologies.link import ETHERNET_OVERHEAD
+from fanin.workers.wire import packet_dtype
 
 DOCS = Path(__file__).parents[3] / "docs"
 

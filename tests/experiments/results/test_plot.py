@@ -10,11 +10,11 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from experiments.results.drawing.plot import draw
-from experiments.results.drawing.series import PlotError, mixed, select, series, spread
-from experiments.results.measured import Row
-from experiments.scenario.styles import Style
-from experiments.scenario.tables.figure import Plot
+from fanin.experiments.results.drawing.plot import draw
+from fanin.experiments.results.drawing.series import PlotError, mixed, select, series, spread
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.styles import Style
+from fanin.experiments.scenario.tables.figure import Plot
 
 pytestmark = pytest.mark.slow
 

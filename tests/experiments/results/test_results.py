@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.results.drawing.figures import plot_comparison, plot_training
-from experiments.results.files import write_results
-from experiments.results.measured import row
-from experiments.results.report import table
-from experiments.results.summary import write_curves, write_summary
+from fanin.experiments.results.demo_table import table
+from fanin.experiments.results.drawing.figures import plot_comparison, plot_training
+from fanin.experiments.results.files import write_results
+from fanin.experiments.results.measured import row
+from fanin.experiments.results.summary import write_curves, write_summary
 from tests.experiments.results.runs import BARE, CURVE, RATE, RING, RUN, run
 
 LOSSY = run(links={"loss": 0.01})

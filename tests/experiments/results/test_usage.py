@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.connection import Count
-from controller.telemetry import PortCounts, SwitchCounts
-from experiments.live.usage import usage_of
-from experiments.results.files import Journal, ResultsError, read_rows, read_runs, write_results
-from experiments.results.recording import Recording
-from experiments.results.usage import LINKS, WORKERS
+from fanin.controller.connection import Count
+from fanin.controller.telemetry import PortCounts, SwitchCounts
+from fanin.experiments.live.usage import usage_of
+from fanin.experiments.results.files import Journal, ResultsError, read_rows, read_runs, write_results
+from fanin.experiments.results.recording import Recording
+from fanin.experiments.results.usage import LINKS, WORKERS
+from fanin.topologies.shapes import leaf_spine
 from tests.experiments.results.runs import USAGE, made
-from topologies.shapes import leaf_spine
 
 
 def test_the_time_goes_from_the_first_call_to_the_last_result() -> None:

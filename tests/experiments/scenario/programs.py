@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from experiments.scenario.compilers import PROGRAM
+from fanin.controller.requirements import PROGRAM
 
 
 def copy_of_p4src(folder: Path, *changes: tuple[str, str, str]) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from experiments.scenario.settings import setting_columns
-from topologies.shapes import fat_tree, servers
+from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.experiments.scenario.settings import setting_columns
+from fanin.topologies.shapes import fat_tree, servers
 
 FAT_TREE = '[topology.fat_tree]\nk = 2\nhosts_per_leaf = 2\nrate = "1 Gb/s"\n'
 

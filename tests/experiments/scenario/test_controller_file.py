@@ -7,20 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.errors import ControllerError, ProgramMismatchError
-from controller.planner import OURS
-from experiments.scenario.file import load_scenario
-from experiments.scenario.own import planner_of, program_of, program_of_network
-from experiments.scenario.python_file import PythonFileError
-from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import Cluster, load_switch
-from experiments.virtual.job_spec import ClusterSpec
-from topologies.shapes import leaf_spine
+from fanin.controller.errors import ControllerError, ProgramMismatchError
+from fanin.controller.planner import OURS, planner_of
+from fanin.controller.python_file import PythonFileError
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.user_files import program_of, program_of_network
+from fanin.simulator.fabric import Cluster, load_switch
+from fanin.simulator.job_spec import ClusterSpec
+from fanin.topologies.shapes import leaf_spine
 
 LAST_SPINE = """
 from dataclasses import replace
 
-from controller import tree
+from fanin.controller import tree
 
 def aggregation_tree(network, job):
     ours = tree.aggregation_tree(network, job)
@@ -29,8 +29,8 @@ def aggregation_tree(network, job):
     return replace(ours, aggregators=(*(replace(leaf, parent=last) for leaf in leaves), replace(root, switch=last)))
 """
 NOT_FOR_H2 = """
-from controller.errors import ControllerError
-from controller.tree import aggregation_tree as ours
+from fanin.controller.errors import ControllerError
+from fanin.controller.tree import aggregation_tree as ours
 
 def aggregation_tree(network, job):
     if "h2" in job.hosts:
@@ -94,7 +94,8 @@ def test_it_chooses_the_tree_and_the_rest_is_ours(tmp_path: Path) -> None:
             "mine.py: aggregation_tree() gives 3, must be a",
         ),
         (
-            "from controller.plan import SwitchPlan\ndef plan_forwarding(network):\n    return {'s': SwitchPlan(())}\n",
+            "from fanin.controller.plan import SwitchPlan\n"
+            "def plan_forwarding(network):\n    return {'s': SwitchPlan(())}\n",
             "mine.py: plan_forwarding() plans for s; there are leaf1, leaf2, spine1, spine2",
         ),
     ],
@@ -119,7 +120,7 @@ def test_it_may_refuse_jobs_which_does_not_keep_a_network_from_being_up(tmp_path
 
 def test_what_it_writes_has_to_be_in_the_program(tmp_path: Path) -> None:
     text = """
-from controller.plan import SwitchPlan, TableEntry
+from fanin.controller.plan import SwitchPlan, TableEntry
 
 def plan_forwarding(network):
     entry = TableEntry("ingress.mine", {"hdr.ipv4.source": network.leaves[0].ip}, "ingress.pass", {"to": 3})

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from experiments.scenario.placement import place
-from experiments.scenario.settings import KEYS, Settings, setting_columns
-from experiments.scenario.targets import EMBEDDED
-from topologies.link import PLAIN, LinkProperties, Pause
-from topologies.shapes import leaf_spine
+from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.experiments.scenario.placement import place
+from fanin.experiments.scenario.settings import KEYS, Settings, setting_columns
+from fanin.experiments.scenario.targets import EMBEDDED
+from fanin.topologies.link import PLAIN, LinkProperties, Pause
+from fanin.topologies.shapes import leaf_spine
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'
 NETWORK = "[topology.leaf_spine]\nspines = 1\nleaves = 2\nhosts_per_leaf = 2\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.scenario.file import ScenarioError
-from experiments.scenario.shipped import scenario_file
+from fanin.experiments.scenario.file import ScenarioError
+from fanin.experiments.scenario.shipped import scenario_file
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.models.prediction import predicted_seconds
-from experiments.results.measured import row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
-from topologies.virtual.units import SECOND
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.results.measured import row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.units import SECOND
 
 
 def point(**changes: object) -> Settings:

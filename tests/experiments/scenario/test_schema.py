@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from experiments.scenario.schema import scenario_schema
-from experiments.scenario.settings import KEYS, KeyPath
+from fanin.experiments.scenario.schema import scenario_schema
+from fanin.experiments.scenario.settings import KEYS, KeyPath
 
 SCHEMA = scenario_schema()
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results.files import Journal
-from experiments.scenario.file import load_scenario
-from experiments.scenario.settings import setting_columns
-from experiments.sweep import run_points
+from fanin.experiments.results.files import Journal
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import setting_columns
+from fanin.experiments.sweep import run_points
 from tests.experiments.watch import Watch
 
 pytestmark = pytest.mark.slow

@@ -5,10 +5,10 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.scenario.targets import EMBEDDED
-from topologies.live.shaping import shape
-from topologies.model import SLOWEST
-from topologies.shapes import leaf_spine
+from fanin.experiments.scenario.targets import EMBEDDED
+from fanin.testbed.shaping import shape
+from fanin.topologies.model import SLOWEST
+from fanin.topologies.shapes import leaf_spine
 
 MAX_PACKET = 1_100  # bytes: 256 values with their headers
 rates = st.integers(SLOWEST, 10_000_000_000)

@@ -11,27 +11,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.live.crew import RunError, run_crew
-from experiments.live.work import InNetwork, Pace, Task, Vectors
-from experiments.live.worker import join
-from experiments.results.checking import compare_with_exact_sum, error_bound
-from experiments.results.measured import Measured
-from experiments.results.recording import Recording
-from experiments.scenario.file import load_scenario
-from experiments.scenario.python_file import PythonFileError, telling
-from experiments.scenario.settings import Settings
-from experiments.scenario.worker_file import make_worker_of
-from experiments.virtual.fabric import load_switch
-from experiments.virtual.point import run_virtual
-from tests.experiments.live.local_crew import Crew
+from fanin.controller.python_file import PythonFileError, telling
+from fanin.experiments.live.worker import join
+from fanin.experiments.live.worker_group import RunError, run_crew
+from fanin.experiments.live.worker_messages import InNetwork, Task, Vectors
+from fanin.experiments.results.checking import compare_with_exact_sum, error_bound
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.results.recording import Recording
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.worker_file import make_worker_of
+from fanin.experiments.virtual.point import run_virtual
+from fanin.simulator.fabric import load_switch
+from fanin.workers.collective import StallError
+from fanin.workers.lease import Lease
+from fanin.workers.participant_udp import ParticipantAllReduce
+from fanin.workers.recovery import Pace
+from tests.experiments.live.local_worker_group import Crew
 from tests.workers.loopback import HOST, SWITCH, WINDOW, free_address, switch
-from workers.collective import StallError
-from workers.driver import ParticipantAllReduce
-from workers.lease import Lease
 
 # No Worker, but something with one inside: nothing is used of it but what a Participant has.
 WRAPPED = """
-from workers.protocol import Worker
+from fanin.workers.protocol import Worker
 
 class Mine:
     def __init__(self, lease, recovery):
@@ -56,7 +57,7 @@ class Mine:
 participant = Mine
 """
 FAILING = """
-from workers import Worker
+from fanin.workers import Worker
 
 class Mine(Worker):
     def finish(self):

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.training.digits import Digits, load_digits
-from experiments.training.perceptron import Perceptron, Vector
-from experiments.training.sgd import Curve, TrainingConfig, train
-from workers.values.compression import Compressor, ErrorFeedback, Rounded, TopK
+from fanin.experiments.training.digits import Digits, load_digits
+from fanin.experiments.training.perceptron import Perceptron, Vector
+from fanin.experiments.training.sgd import Curve, TrainingConfig, train
+from fanin.workers.values.compression import Compressor, ErrorFeedback, Rounded, TopK
 
 
 @pytest.fixture(scope="module")

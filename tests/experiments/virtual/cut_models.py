@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from experiments.results.measured import Measured
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 ALGORITHMS = ["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 CUT = {

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from experiments.results.checking import float32_sum_bound, promise_of
-from experiments.results.measured import Row, row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
-from workers.collective import Operation
+from fanin.experiments.results.checking import float32_sum_bound, promise_of
+from fanin.experiments.results.measured import Row, row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.workers.collective import Operation
 
 pytestmark = pytest.mark.slow
 

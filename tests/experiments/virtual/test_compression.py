@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.results.measured import Row, row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.measured import Row, row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 pytestmark = pytest.mark.slow
 

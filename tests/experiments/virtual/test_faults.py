@@ -9,18 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.results.faults import FaultOutcome
-from experiments.results.measured import Measured, row
-from experiments.scenario.settings import Settings
-from experiments.virtual import handover
-from experiments.virtual.fabric import Cluster, Job
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.faults import FaultOutcome
+from fanin.experiments.results.measured import Measured, row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import SECOND, History, VirtualNetwork, compiled
+from fanin.simulator import fault_recovery as handover
+from fanin.simulator.fabric import Cluster, Job
+from fanin.workers.collective import StallError
+from fanin.workers.job.membership import LeftError
+from fanin.workers.job.retained_results import ProgressSnapshot
 from tests.sizes import sized
-from topologies.virtual import SECOND, History, VirtualNetwork, compiled
-from workers.collective import StallError
-from workers.job.kept import Standing
-from workers.job.membership import LeftError
 
 pytestmark = pytest.mark.slow
 
@@ -188,7 +188,7 @@ def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pyt
         "the hosts add up by ring, 2 of them sent a sum that others had",
     }
 
-    def never(job: Job, standing: Standing, now: float) -> int:
+    def never(job: Job, standing: ProgressSnapshot, now: float) -> int:
         least = min(count for count in standing.finished if count is not None)
         job.carry_on([station.outputs[:least] for station in job.stations], now)
         return 0
@@ -201,7 +201,7 @@ def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pyt
 def test_a_wrong_sum_after_a_fault_is_counted(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     carry_on = handover.carry_on
 
-    def wrong(job: Job, standing: Standing, now: float) -> int:
+    def wrong(job: Job, standing: ProgressSnapshot, now: float) -> int:
         sent = carry_on(job, standing, now)
         job.stations[0]._inputs[-1][0] += 1
         return sent
@@ -521,7 +521,7 @@ def test_a_wrong_sum_of_another_job_after_a_fault_is_counted(
 ) -> None:
     carry_on = handover.carry_on
 
-    def wrong(job: Job, standing: Standing, now: float) -> int:
+    def wrong(job: Job, standing: ProgressSnapshot, now: float) -> int:
         sent = carry_on(job, standing, now)
         if job.members == ("h2", "h4"):
             job.stations[0]._inputs[-1][0] += 1

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.results.checking import Errors
-from experiments.results.measured import Row, row
-from experiments.scenario.settings import Settings
-from experiments.virtual.other_job import Beside
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.checking import Errors
+from fanin.experiments.results.measured import Row, row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.other_job import Beside
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s", "uplink_rate": "10 Gb/s"}
 OTHER = {"size": "200 kB"}

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from experiments.models.step import bucket_slices, filled_buckets
-from experiments.results.measured import Measured
-from experiments.scenario.settings import Settings
-from experiments.virtual import parallelism
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.models.step import bucket_slices, filled_buckets
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual import parallelism
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 from tests.experiments.virtual.cut_models import cuts, run
 from tests.sizes import sized
 

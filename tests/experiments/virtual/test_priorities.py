@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.results.measured import row
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.measured import row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s", "uplink_rate": "15 Gb/s"}
 TRAFFIC = {"pattern": "permutation", "size": "1 MB"}

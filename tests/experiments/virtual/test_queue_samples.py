@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from experiments.scenario.settings import Settings
-from experiments.virtual import usage
-from experiments.virtual.outcome import UnfinishedError
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual import usage
+from fanin.experiments.virtual.outcome import UnfinishedError
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 INCAST = {
     "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.models.step import ready_shares, step_seconds
-from experiments.results.measured import Measured
-from experiments.scenario.settings import Settings
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.models.step import ready_shares, step_seconds
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 SHAPE = {"spines": 0, "leaves": 1, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.results.measured import FlowTimes, row
-from experiments.scenario.settings import Settings
-from experiments.virtual.flows import FinishedFlow
-from experiments.virtual.point import run_virtual
-from experiments.virtual.traffic import completed, mean_size, requests
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.measured import FlowTimes, row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.experiments.virtual.traffic import completed, mean_size, requests
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.flows import FinishedFlow
 
 pytestmark = pytest.mark.slow
 
@@ -204,7 +204,7 @@ def test_a_job_beside_traffic_is_right_and_slower(
     ],
 )
 def test_traffic_that_cannot_be_is_refused(traffic: dict[str, Any], rest: dict[str, Any], words: str) -> None:
-    from experiments.scenario.file import _explain
+    from fanin.experiments.scenario.file import _explain
 
     with pytest.raises(ValidationError) as error:
         point(traffic, **rest)

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from native.toolchain import INCLUDE, compile_text
-from topologies.live import runs
+from fanin.native.toolchain import INCLUDE, compile_text
+from fanin.testbed import runs
 
 DIES_AFTER = (
-    "from topologies.live import runs; run = runs.create(); (run.folder / 'file').touch(); print(run.folder)"
+    "from fanin.testbed import runs; run = runs.create(); (run.folder / 'file').touch(); print(run.folder)"
 )
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.models.cost import Job, costs
 from fanin.cli import app
+from fanin.experiments.models.cost import Job, costs
 
 GPT = ("cost", "--parameters", "175G", "--compute", "2 s", "--nics", "1", "--latency", "0s")
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import experiments.demo
+import fanin.experiments.demo
 import fanin.verbs.demo
-from experiments.demo import Demo
-from experiments.live.crew import RunError
-from experiments.results.files import read_rows
-from experiments.results.summary import Run
 from fanin.cli import app
+from fanin.experiments.demo import Demo
+from fanin.experiments.live.worker_group import RunError
+from fanin.experiments.results.files import read_rows
+from fanin.experiments.results.summary import Run
 from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """What the demo, its network left out, will find."""
     runs = list(RUNS)
     monkeypatch.setattr(fanin.verbs.demo, "enter", lambda: None)
-    monkeypatch.setattr(experiments.demo, "run_demo", lambda *_, **__: Demo(runs, CURVE))
+    monkeypatch.setattr(fanin.experiments.demo, "run_demo", lambda *_, **__: Demo(runs, CURVE))
     return runs
 
 
@@ -61,7 +61,7 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
     def stall(*_: object, **__: object) -> Demo:
         raise RunError("the run did not finish:\n  worker 3: still in all-reduce 7")
 
-    monkeypatch.setattr(experiments.demo, "run_demo", stall)
+    monkeypatch.setattr(fanin.experiments.demo, "run_demo", stall)
     status, output = demo("--results", tmp_path)
     assert status == 1
     assert "worker 3: still in all-reduce 7" in output

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from experiments.scenario import tools
+from fanin.experiments.scenario import tools
 
 pytestmark = pytest.mark.slow
 

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments import sweep
-from experiments.models.cost import Job, costs, idle_share
-from experiments.results.files import read_rows
-from experiments.results.measured import Row
-from experiments.scenario.file import load_scenario
-from experiments.scenario.settings import Settings
-from experiments.scenario.shipped import lessons, scenario_file
 from fanin.cli import app
+from fanin.experiments import sweep
+from fanin.experiments.models.cost import Job, costs, idle_share
+from fanin.experiments.results.files import read_rows
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.shipped import lessons, scenario_file
 from tests.sizes import sized
 
 ROOT = Path(__file__).parents[3]

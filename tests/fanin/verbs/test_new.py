@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.results.files import read_rows
 from fanin.cli import app
+from fanin.experiments.results.files import read_rows
 from fanin.verbs.new import TEMPLATES
 from tests.fanin.command import run
 from tests.fanin.conftest import Fanin
@@ -52,10 +52,11 @@ def test_the_commands_of_its_readme_run(made: Path) -> None:
 
 def test_what_is_its_own_takes_part(made: Path) -> None:
     """Not only beside ours: switches hold the marks, and workers send everything twice."""
-    from experiments.scenario.file import load_scenario
-    from experiments.scenario.own import planner_of, program_of
-    from experiments.virtual.point import run_virtual
-    from p4switch.engine.engine import Engine
+    from fanin.controller.planner import planner_of
+    from fanin.experiments.scenario.file import load_scenario
+    from fanin.experiments.scenario.user_files import program_of
+    from fanin.experiments.virtual.point import run_virtual
+    from fanin.p4switch.engine.engine import Engine
 
     changes = ["loss=0", "seed=1", "repetitions=1"]
     (point,) = load_scenario(made / "scenario.toml", changes).points

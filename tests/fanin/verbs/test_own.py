@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.results.files import read_rows
-from experiments.scenario.file import ScenarioError, load_network, load_scenario
-from experiments.scenario.settings import Settings
 from fanin.cli import app
+from fanin.experiments.results.files import read_rows
+from fanin.experiments.scenario.file import ScenarioError, load_network, load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.topologies.shapes import leaf_spine
 from tests.experiments.scenario.programs import copy_of_p4src
 from tests.fanin.conftest import Fanin
 from tests.fanin.network import Up
-from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.slow
 

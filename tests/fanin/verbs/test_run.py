@@ -13,17 +13,17 @@ import pyarrow.parquet
 import pytest
 from typer.testing import CliRunner
 
-import experiments.sweep
-from experiments.results.drawing.plot import draw
-from experiments.results.drawing.rehearsal import rehearsed_row
-from experiments.results.drawing.series import series
-from experiments.results.files import read_rows
-from experiments.results.provenance import provenance
-from experiments.scenario.file import load_scenario
-from experiments.scenario.own import DIGESTS
-from experiments.scenario.schema import scenario_schema
-from experiments.scenario.tables.figure import Plot
+import fanin.experiments.sweep
 from fanin.cli import app
+from fanin.experiments.results.drawing.plot import draw
+from fanin.experiments.results.drawing.rehearsal import rehearsed_row
+from fanin.experiments.results.drawing.series import series
+from fanin.experiments.results.files import read_rows
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.schema import scenario_schema
+from fanin.experiments.scenario.tables.figure import Plot
+from fanin.experiments.scenario.user_files import DIGESTS
 from fanin.verbs.results.plot import plot
 from tests.fanin.conftest import Fanin
 
@@ -146,7 +146,7 @@ def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(experiments.sweep, "run_points", interrupt)
+    monkeypatch.setattr(fanin.experiments.sweep, "run_points", interrupt)
     status, output = invoke("run", scenario, "--set", "rate=1 Gb/s", "--results", tmp_path)
     assert status == 130
     assert f"fanin sweep {scenario} '--set=rate=1 Gb/s' --results {tmp_path}" in output

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.results.files import read_rows
-from experiments.validation.worlds import TOLERANCE, TOLERANCE_WITH_LOSS
+from fanin.assurance.validation.worlds import TOLERANCE, TOLERANCE_WITH_LOSS
+from fanin.experiments.results.files import read_rows
 from tests.fanin.conftest import Fanin
 
 pytestmark = pytest.mark.live

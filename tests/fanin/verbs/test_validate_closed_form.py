@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from experiments.validation import calibration
-from experiments.validation.calibration import HELD_OUT, Fit, Prediction
+from fanin.assurance.validation import calibration
+from fanin.assurance.validation.calibration import HELD_OUT, Fit, Prediction
 from fanin.verbs.validate import validate
 from tests.fanin.conftest import Fanin
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from experiments.validation.papers import figures
-from experiments.validation.papers.published import Published
+from fanin.assurance.validation.papers import figures
+from fanin.assurance.validation.papers.published import Published
 from fanin.verbs.validate import validate
 
 RATIO = Published(

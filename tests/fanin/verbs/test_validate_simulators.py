@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from experiments.validation import lossless_incast, simulators
-from experiments.validation.lossless_incast import AS_HTSIM, Incast, Seen, Victim
+from fanin.assurance.validation import lossless_incast, simulators
+from fanin.assurance.validation.lossless_incast import AS_HTSIM, Incast, Seen, Victim
 from fanin.verbs.validate import validate
 
 

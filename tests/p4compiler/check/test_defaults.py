@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from p4compiler import Compiled
+from fanin.p4compiler import Compiled
 from tests.p4compiler.conftest import HEADERS
 
 Build = Callable[..., Compiled]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from p4compiler import compile_file
+from fanin.p4compiler import compile_file
 from tests.p4compiler.conftest import source
 from tests.sizes import sized
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler import Compiled, CompileError, compile_file
+from fanin.p4compiler import Compiled, CompileError, compile_file
 from tests.p4compiler.conftest import HEADERS, source
 
 Build = Callable[..., Compiled]

@@ -12,10 +12,10 @@ from google.protobuf import text_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.scenario.compilers import compile_program
-from p4compiler import Compiled, compile_file, nodes
-from p4compiler.emit.p4info_ids import Symbols, field_ids, one_at_a_time
-from p4compiler.source import SourceFile, Span
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.p4compiler import Compiled, compile_file, nodes
+from fanin.p4compiler.emit.p4info_ids import Symbols, field_ids, one_at_a_time
+from fanin.p4compiler.source import SourceFile, Span
 
 Build = Callable[..., Compiled]
 Complain = Callable[..., str]

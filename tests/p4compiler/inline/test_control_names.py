@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from p4compiler import Compiled
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import Compiled
+from fanin.p4switch.engine.engine import Engine
 from tests.p4compiler.conftest import HEADERS
 
 Build = Callable[..., Compiled]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from p4compiler.parse.lex import NEWLINE, STRAY, parse_number, tokenize
-from p4compiler.source import CompileError, SourceFile
+from fanin.p4compiler.parse.lex import NEWLINE, STRAY, parse_number, tokenize
+from fanin.p4compiler.source import CompileError, SourceFile
 
 
 def tokens(text: str) -> list[str]:

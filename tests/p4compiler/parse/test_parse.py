@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from p4compiler import nodes
-from p4compiler.parse.lex import NEWLINE, tokenize
-from p4compiler.parse.program import parse
-from p4compiler.source import CompileError, SourceFile
+from fanin.p4compiler import nodes
+from fanin.p4compiler.parse.lex import NEWLINE, tokenize
+from fanin.p4compiler.parse.program import parse
+from fanin.p4compiler.source import CompileError, SourceFile
 
 
 def program(text: str) -> tuple[nodes.Declaration, ...]:

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from p4compiler.parse.lex import Token
-from p4compiler.parse.preprocess import preprocess
-from p4compiler.source import CompileError, Reporter
+from fanin.p4compiler.parse.lex import Token
+from fanin.p4compiler.parse.preprocess import preprocess
+from fanin.p4compiler.source import CompileError, Reporter
 
 
 @pytest.fixture(autouse=True)

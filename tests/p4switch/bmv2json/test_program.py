@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4compiler import compile_once
-from p4switch.bmv2json.program import ProgramError
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import compile_once
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.engine.engine import Engine
 from tests.p4switch.documents import assign, document, field, number, operation
 from tests.sizes import sized
 

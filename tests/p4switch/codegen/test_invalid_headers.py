@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import Replica
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Replica
 from tests.sizes import sized
 
 REQUEST = struct.Struct(">3B6I")

@@ -6,9 +6,9 @@ import re
 import subprocess
 from pathlib import Path
 
-from p4compiler import compile_file
-from p4switch.codegen.names import RUNTIME, Names
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import compile_file
+from fanin.p4switch.codegen.names import RUNTIME, Names
+from fanin.p4switch.engine.engine import Engine
 from tests.p4compiler.conftest import source
 
 

@@ -14,9 +14,9 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.packet import Raw
 
-from p4compiler import compile_file
-from p4switch.codegen.names import RUNTIME
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import compile_file
+from fanin.p4switch.codegen.names import RUNTIME
+from fanin.p4switch.engine.engine import Engine
 from tests.p4switch.segments import ETHERNET, UDP_CHECKSUM, partial, payload
 
 PROGRAM = """
@@ -257,9 +257,9 @@ def test_the_c_of_a_program_is_always_the_same() -> None:
     """Whatever order sets have in a process: two fields may begin at one place, behind and in a varbit."""
     program = Path(__file__).parents[1] / "stf/varbit_shifted.p4"
     translating = """
-import sys, pathlib, p4compiler, p4switch.bmv2json.reader, p4switch.codegen
+import sys, pathlib, p4compiler, fanin.p4switch.bmv2json.reader, fanin.p4switch.codegen
 config = p4compiler.compile_file(pathlib.Path(sys.argv[1])).device_config()
-print(p4switch.codegen.translate(p4switch.bmv2json.reader.read_program(config)))
+print(fanin.p4switch.codegen.translate(fanin.p4switch.bmv2json.reader.read_program(config)))
 """
     command = [sys.executable, "-c", translating, str(program)]
     first, second = (

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4compiler import compile_file
-from p4switch.codegen.names import RUNTIME
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica
+from fanin.p4compiler import compile_file
+from fanin.p4switch.codegen.names import RUNTIME
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Exact, Replica
 from tests.sizes import sized
 
 pytestmark = pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from p4switch.engine.engine import Engine
+from fanin.p4switch.engine.engine import Engine
 from tests.p4switch.documents import document, field, number
 
 

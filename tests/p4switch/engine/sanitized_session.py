@@ -17,11 +17,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from native.toolchain import ToolchainError
-from p4compiler import compile_once
-from p4switch.bmv2json.program import ProgramError
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import (
+from fanin.native.toolchain import ToolchainError
+from fanin.p4compiler import compile_once
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.library import PortStatistics, runtime
+from fanin.p4switch.engine.links import LinkProperties
+from fanin.p4switch.entries import (
     ActionCall,
     Entry,
     EntryKey,
@@ -34,10 +36,9 @@ from p4switch.engine.entries import (
     TableError,
     Ternary,
 )
-from p4switch.engine.library import PortStatistics, runtime
-from p4switch.ports.links import LinkProperties
-from p4switch.stf.run import run_stf
-from p4switch.trace import as_text
+from fanin.p4switch.stf.run import run_stf
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.tracer import traced
 from tests.sizes import sized
 
 HERE = Path(__file__).parent
@@ -213,7 +214,7 @@ def main(seed: int) -> None:
         bombard(engine.new_instance(seed), seeds, r)
         bombard_ports(engine, seeds, r)
         if number % EACH_TRACED == 0:
-            with engine.traced() as tracer:
+            with traced(engine) as tracer:
                 bombard(engine, seeds, r, TRACED)
                 for trace in tracer.packets():
                     as_text(trace, verbose=True)

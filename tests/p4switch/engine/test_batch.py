@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p4compiler import Compiled, compile_once
-from p4switch.engine.engine import Engine
+from fanin.p4compiler import Compiled, compile_once
+from fanin.p4switch.engine.engine import Engine
 from tests.p4src.switch_under_test import BASE, Message, SwitchUnderTest, block
 
 ROOM = 1500

@@ -12,12 +12,20 @@ from typing import Any
 
 import pytest
 
-from p4switch.bmv2json.program import ProgramError
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
-from p4switch.engine.engine import LONGEST_PACKET, Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Exact, Replica, TableError, TableErrorCode
-from p4switch.engine.library import Drops
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.engine.engine import LONGEST_PACKET, Engine
+from fanin.p4switch.engine.library import Drops
+from fanin.p4switch.entries import (
+    ActionCall,
+    Entry,
+    EntryKey,
+    Exact,
+    Replica,
+    TableError,
+    TableErrorCode,
+)
 from tests.p4switch.documents import (
     assign,
     call,

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import (
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import (
     ActionCall,
     Digest,
     Entry,

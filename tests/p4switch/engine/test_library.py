@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from native.shared import SharedError
-from p4compiler import compile_file, compile_once
-from p4switch.bmv2json.program import ProgramError
-from p4switch.engine import library
-from p4switch.engine.engine import Engine
-from p4switch.engine.library import PACKAGE, TRANSLATION
+from fanin.native.shared import SharedError
+from fanin.p4compiler import compile_file, compile_once
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.engine import library
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.library import PACKAGE, TRANSLATION
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "forwarder.p4"
 
@@ -36,8 +36,8 @@ def test_a_program_in_another_folder_is_compiled_once(
 def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
     """Else the cache would go on with what an older translation has made."""
     loaded = """
-import sys, p4switch.codegen.translate, p4switch.bmv2json.reader.read
-print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("p4switch")), sep="\\n")
+import sys, fanin.p4switch.codegen.translate, fanin.p4switch.bmv2json.reader.read
+print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("fanin.p4switch")), sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     needed = {path for path in map(Path, done.stdout.split()) if path.name != "__init__.py"}
@@ -76,9 +76,10 @@ def test_a_switch_that_processes_packet_after_packet_does_without_numpy(tmp_path
     config = tmp_path / "config"
     config.write_bytes(compile_once(PROGRAM).device_config())
     script = """
-import sys, p4switch.cli, p4switch.p4runtime.device, p4switch.p4runtime.server, p4switch.trace.stream
+import sys, fanin.p4switch.__main__, fanin.p4switch.p4runtime.device, fanin.p4switch.p4runtime.server
+import fanin.p4switch.trace.stream
 from pathlib import Path
-from p4switch.engine.engine import Engine
+from fanin.p4switch.engine.engine import Engine
 Engine.load(Path(sys.argv[1]).read_bytes()).process(1, bytes(64))
 print("numpy" in sys.modules)
 """

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import Replica
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Replica
 
 TESTS = Path(__file__).parents[1]
 BATCHES, COUNT = 100, 10_000

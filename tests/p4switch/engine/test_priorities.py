@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import Clones, Replica
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Clones, Replica
+from fanin.p4switch.trace.tracer import traced
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_a_packet_without_a_queue_is_dropped(switch: Engine, queues: int) -> Non
 
 
 def test_a_trace_says_so(switch: Engine) -> None:
-    with switch.traced() as tracer:
+    with traced(switch) as tracer:
         switch.process(1, packet(3))
         switch.process(1, packet(0))
         refused, passed = tracer.packets()

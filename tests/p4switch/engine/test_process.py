@@ -12,8 +12,8 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet, Raw
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import ActionCall, CounterValue, Entry, EntryKey, Lpm, Replica
 from tests.p4switch.conftest import CPU_PORT
 from tests.sizes import sized
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import (
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import (
     ActionCall,
     CounterValue,
     Entry,

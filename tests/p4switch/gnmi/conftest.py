@@ -14,10 +14,10 @@ import grpc
 import pytest
 from finsy.proto import gnmi, gnmi_grpc
 
-from p4switch.gnmi.schema import PortState
-from p4switch.gnmi.service import GnmiService
-from p4switch.ports.counters import PortCounters
-from p4switch.ports.interfaces import Interface
+from fanin.p4switch.gnmi.schema import PortState
+from fanin.p4switch.gnmi.service import GnmiService
+from fanin.p4switch.ports.counters import PortCounters
+from fanin.p4switch.ports.interfaces import Interface
 
 TIMEOUT = 20
 MAX = 64  # subscriptions at a time

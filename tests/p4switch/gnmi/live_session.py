@@ -13,9 +13,9 @@ from pathlib import Path
 
 import finsy as fy
 
-from p4switch.management.service import ManagementClient
-from p4switch.ports.interfaces import read_interface
-from topologies.live.patience import setting
+from fanin.p4switch.management.service import ManagementClient
+from fanin.p4switch.ports.interfaces import read_interface
+from fanin.testbed.patience import setting
 
 ETH_P_ALL = 3
 TIMEOUT = 20 * setting()
@@ -124,7 +124,7 @@ def main() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     hosts = [make_port(number) for number in (1, 2, 3)]
     general = ["--no-p4", "-i", "1@s1", "-i", "2@s2", "-i", "3@s3", "--device-id", "1"]
-    command = [sys.executable, "-m", "p4switch", *general, "--", "--grpc-server-addr", "127.0.0.1:0"]
+    command = [sys.executable, "-m", "fanin.p4switch", *general, "--", "--grpc-server-addr", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

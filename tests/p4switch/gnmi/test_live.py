@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
-from topologies.live.patience import setting
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.testbed.patience import setting
 
 
 @pytest.mark.live

@@ -7,10 +7,10 @@ from finsy.proto import gnmi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.gnmi.paths import path_of, select, text
-from p4switch.gnmi.schema import LEAVES
-from p4switch.gnmi.service import GnmiService
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.gnmi.paths import path_of, select, text
+from fanin.p4switch.gnmi.schema import LEAVES
+from fanin.p4switch.gnmi.service import GnmiService
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.gnmi.conftest import Ports, path
 
 PORTS = ("a", "b")

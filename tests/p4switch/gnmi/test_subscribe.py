@@ -10,8 +10,8 @@ from finsy.proto import gnmi
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.gnmi.paths import select
-from p4switch.gnmi.subscriptions import COUNTERS_EVERY, SHORTEST_INTERVAL, watches
+from fanin.p4switch.gnmi.paths import select
+from fanin.p4switch.gnmi.subscriptions import COUNTERS_EVERY, SHORTEST_INTERVAL, watches
 from tests.p4switch.gnmi.conftest import MAX, TIMEOUT, UP, Refused, moved, path
 
 STATUS = "interfaces/interface[name=*]/state/oper-status"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.management.hashes import hash_calls
-from p4switch.management.service import ManagementError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.management.hashes import hash_calls
+from fanin.p4switch.management.service import ManagementError
 from tests.p4switch.engine.hashing import RSS_KEY, hashed, hashing
 
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from p4switch.management.__main__ import main
-from p4switch.management.service import ManagementClient, ManagementError, handler
+from fanin.p4switch.management.__main__ import main
+from fanin.p4switch.management.service import ManagementClient, ManagementError, handler
 from tests.sizes import sized
 
 MESSAGES = st.dictionaries(

@@ -15,10 +15,10 @@ import pytest
 from finsy.proto import p4i, p4r, p4r_grpc, rpc_status
 from google.protobuf.message import Message
 
-from p4compiler import compile_once
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.server import P4RuntimeService, serve
-from topologies.live.patience import setting
+from fanin.p4compiler import compile_once
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from fanin.testbed.patience import setting
 
 DEVICE_ID = 1
 CPU_PORT = 255

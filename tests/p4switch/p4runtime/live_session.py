@@ -86,7 +86,7 @@ def main() -> None:
     near, far = make_port(1), make_port(2)
     general = ["--no-p4", "-i", "1@s1", "-i", "2@s2", "--device-id", "1"]
     target = ["--grpc-server-addr", "127.0.0.1:0", "--cpu-port", "255"]
-    command = [sys.executable, "-m", "p4switch", *general, "--", *target]
+    command = [sys.executable, "-m", "fanin.p4switch", *general, "--", *target]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -4,8 +4,8 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from p4switch.p4runtime.arbitration import Arbitration, Client
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.arbitration import Arbitration, Client
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 
 OK, NOT_FOUND, ALREADY_EXISTS = 0, 5, 6
 DEVICE = 7

@@ -4,9 +4,9 @@ import pytest
 from finsy.proto import p4d, p4t
 from google.protobuf import text_format
 
-from p4switch.p4runtime.codec.data import data_type
-from p4switch.p4runtime.codec.translation import Translations
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.codec.data import data_type
+from fanin.p4switch.p4runtime.codec.translation import Translations
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 
 TYPES = text_format.Parse(
     """

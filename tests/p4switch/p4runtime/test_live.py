@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 
-from topologies.live.patience import setting
+from fanin.testbed.patience import setting
 
 
 @pytest.mark.live

@@ -5,9 +5,9 @@ from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.p4runtime.codec.translation import Translations
-from p4switch.p4runtime.errors import P4RuntimeError
-from p4switch.p4runtime.packetio import ControllerHeader
+from fanin.p4switch.p4runtime.codec.translation import Translations
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.packetio import ControllerHeader
 
 FRAME = bytes.fromhex("0000000000bb 0000000000aa 0800") + b"payload"
 INVALID, DENIED = 3, 7

@@ -6,9 +6,9 @@ import grpc
 import pytest
 from finsy.proto import p4r
 
-from p4compiler import compile_file
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4compiler import compile_file
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import Program
 
 HOSTS = "hosts"
@@ -293,7 +293,7 @@ def test_state_beyond_the_machine_s_memory_is_refused(primary, program):
 
 def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr("native.toolchain.MAX_MEMORY", 16 << 20)
+    monkeypatch.setattr("fanin.native.toolchain.MAX_MEMORY", 16 << 20)
     another = program.config
     another.p4_device_config += b" "  # not the very bytes that this process has compiled before
     refused = primary.refusal(primary.set_pipeline, another, "VERIFY")

@@ -2,7 +2,7 @@
 
 from finsy.proto import p4r
 
-from p4switch.p4runtime.entities.registry import KINDS
+from fanin.p4switch.p4runtime.entities.registry import KINDS
 
 UNIONS = {"packet_replication_engine_entry"}
 UNSUPPORTED = {"extern_entry"}  # a program here has no externs of its own

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.p4runtime.codec.values import decode_signed, decode_value, encode_signed, encode_value
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.codec.values import decode_signed, decode_value, encode_signed, encode_value
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 
 widths = st.integers(1, 300)
 

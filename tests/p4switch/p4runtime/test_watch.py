@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4r
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import Replica, TableError
-from p4switch.p4runtime.entities.registry import Entities
-from p4switch.p4runtime.errors import P4RuntimeError
-from p4switch.p4runtime.watch import WatchedPorts
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Replica, TableError
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.entities.registry import Entities
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from fanin.testbed.patience import setting
 from tests.p4switch.p4runtime.conftest import Program
-from topologies.live.patience import setting
 
 
 class Switch:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from finsy.proto import p4r
 
-from p4compiler import compile_once
-from p4switch.p4runtime.device import Device
+from fanin.p4compiler import compile_once
+from fanin.p4switch.p4runtime.device import Device
+from fanin.testbed.patience import setting
 from tests.p4switch.p4runtime.conftest import Program
-from topologies.live.patience import setting
 
 TIMEOUT = 20 * setting()
 

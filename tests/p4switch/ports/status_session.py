@@ -4,9 +4,9 @@ import subprocess
 import threading
 import time
 
-from p4switch.gnmi.ports import SwitchPorts
-from p4switch.ports.counters import PortCounters
-from p4switch.ports.status import PortMonitor
+from fanin.p4switch.gnmi.ports import SwitchPorts
+from fanin.p4switch.ports.counters import PortCounters
+from fanin.p4switch.ports.status import PortMonitor
 
 held, told = threading.Event(), threading.Event()
 

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.engine.library import LinkStatistics
-from p4switch.management.links import link_calls
-from p4switch.management.service import ManagementError
-from p4switch.p4runtime.device import Device
-from p4switch.ports.links import (
+from fanin.p4switch.engine.library import LinkStatistics
+from fanin.p4switch.engine.links import (
     Burst,
     Direction,
     LinkError,
@@ -22,6 +19,9 @@ from p4switch.ports.links import (
     link_option,
     report,
 )
+from fanin.p4switch.management.links import link_calls
+from fanin.p4switch.management.service import ManagementError
+from fanin.p4switch.p4runtime.device import Device
 
 PLAIN = LinkProperties()
 TIMES, PROBABILITIES, BYTES = st.floats(0, 10), st.floats(0, 1), st.integers(0, 10**9)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from native.shared import check_structs
-from p4switch.engine.library import LinkSettings, LinkStatistics, runtime
-from p4switch.ports.links import LinkProperties
+from fanin.native.shared import check_structs
+from fanin.p4switch.engine.library import LinkSettings, LinkStatistics, runtime
+from fanin.p4switch.engine.links import LinkProperties
 
 SECOND, MILLISECOND, MICROSECOND = 10**12, 10**9, 10**6
 NEVER = 2**64 - 1

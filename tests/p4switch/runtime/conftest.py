@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from p4switch.ports.links import LinkProperties
+from fanin.p4switch.engine.links import LinkProperties
 from tests.p4switch.runtime.c_link import CLink
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from p4switch.ports.links import LinkProperties
+from fanin.p4switch.engine.links import LinkProperties
 
 MASK = 2**64 - 1
 

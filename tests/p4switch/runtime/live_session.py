@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Entry, EntryKey, Lpm
-from p4switch.engine.library import LinkStatistics, PortStatistics
-from p4switch.ports.links import Direction, LinkProperties
-from p4switch.trace import as_text
-from topologies.live.patience import setting
-from topologies.live.superframes import carried
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.library import LinkStatistics, PortStatistics
+from fanin.p4switch.engine.links import Direction, LinkProperties
+from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Lpm
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.tracer import traced
+from fanin.testbed.patience import setting
+from fanin.testbed.superframes import carried
 
 CPU_PORT = 255
 TIMEOUT = 20.0 * setting()
@@ -428,7 +429,7 @@ def traced_queue(one: Host, other: Host, config: str) -> dict[str, int]:
     properties = LinkProperties(rate=1e7, queue_bytes=20_000, delay=1e-3)
     switch.start({1: "s1", 2: "s2"}, links={(2, Direction.EGRESS): properties})
     numbered = Numbered(one, other)
-    with switch.traced("port=1") as tracer:
+    with traced(switch, "port=1") as tracer:
         numbered.send()
         for _ in range(19):
             numbered.receiver.recv(2000)

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from p4switch.engine.engine import LONGEST_PACKET, Engine
-from p4switch.engine.entries import Replica
-from p4switch.engine.library import PortStatistics, runtime
-from p4switch.ports.links import LinkProperties
-from p4switch.ports.live import PortError
+from fanin.p4switch.engine.engine import LONGEST_PACKET, Engine
+from fanin.p4switch.engine.library import PortStatistics, runtime
+from fanin.p4switch.engine.links import LinkProperties
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.p4switch.entries import Replica
 from tests.p4switch.documents import (
     assign,
     call,

@@ -14,7 +14,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from p4switch.ports.links import Burst, LinkProperties
+from fanin.p4switch.engine.links import Burst, LinkProperties
 from tests.p4switch.runtime.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 from tests.p4switch.runtime.link_model import Packet, model
 

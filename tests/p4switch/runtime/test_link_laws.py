@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from p4switch.ports.links import Burst, LinkProperties
+from fanin.p4switch.engine.links import Burst, LinkProperties
 from tests.p4switch.runtime.c_link import MICROSECOND, MILLISECOND, SECOND, CLink, numbered
 
 pytestmark = pytest.mark.slow

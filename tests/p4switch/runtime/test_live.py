@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.ports.links import Direction, LinkProperties
-from p4switch.ports.live import PortError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.links import Direction, LinkProperties
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.testbed.patience import setting
 from tests.p4switch.runtime.link_model import draw
-from topologies.live.patience import setting
 
 ROOT = Path(__file__).parents[3]
 

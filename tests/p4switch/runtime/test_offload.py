@@ -16,7 +16,7 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q
 from scapy.packet import Packet, Raw
 
-from p4switch.codegen.names import RUNTIME
+from fanin.p4switch.codegen.names import RUNTIME
 from tests.p4switch.segments import ETHERNET, TCP_CHECKSUM, UDP_CHECKSUM, Segment, partial, payload
 from tests.sizes import sized
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from native.shared import check_structs
-from p4switch.engine.library import runtime
+from fanin.native.shared import check_structs
+from fanin.p4switch.engine.library import runtime
 
 MILLISECOND, SECOND = 10**9, 10**12  # picoseconds
 MICROSECONDS = 1000  # nanoseconds

@@ -8,9 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from p4compiler import compile_once
-from p4switch.stf.run import run_stf
-from p4switch.stf.syntax import ActionText, StfError, parse_stf
+from fanin.p4compiler import compile_once
+from fanin.p4switch.stf.run import run_stf
+from fanin.p4switch.stf.syntax import ActionText, StfError, parse_stf
 
 HERE = Path(__file__).parent
 TESTS = sorted(HERE.glob("*.stf"))

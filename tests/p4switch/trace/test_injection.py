@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.management.service import ManagementError
-from p4switch.trace.injection import inject_call
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.management.service import ManagementError
+from fanin.p4switch.trace.injection import inject_call
 
 
 @pytest.mark.parametrize(

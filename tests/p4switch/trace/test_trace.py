@@ -13,11 +13,11 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from p4compiler import compile_once
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import (
+from fanin.p4compiler import compile_once
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import (
     ActionCall,
     Entry,
     EntryKey,
@@ -29,9 +29,9 @@ from p4switch.engine.entries import (
     Replica,
     Ternary,
 )
-from p4switch.trace import PacketTrace, as_text
-from p4switch.trace.conditions import ConditionError
-from p4switch.trace.events import (
+from fanin.p4switch.trace import PacketTrace, as_text
+from fanin.p4switch.trace.conditions import ConditionError
+from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
     Assign,
@@ -49,7 +49,7 @@ from p4switch.trace.events import (
     Select,
     State,
 )
-from p4switch.trace.tracer import TraceError
+from fanin.p4switch.trace.tracer import TraceError, traced
 from tests.p4switch.codegen.rolled import COUNT, STRAIGHT, aggregation
 from tests.p4switch.documents import assign, document, field, number, operation
 
@@ -63,8 +63,8 @@ def command(what: int, index: int = 0, value: int = 0, result: int = 0) -> bytes
     return struct.pack(">BBHIi", what, index, value, result, 0)
 
 
-def traced(switch: Engine, *packets: bytes, port: int = 3, conditions: str = "") -> list[PacketTrace]:
-    with switch.traced(conditions) as tracer:
+def traces(switch: Engine, *packets: bytes, port: int = 3, conditions: str = "") -> list[PacketTrace]:
+    with traced(switch, conditions) as tracer:
         for packet in packets:
             switch.process(port, packet)
         return list(tracer.packets())
@@ -95,7 +95,7 @@ def test_packets_and_state_are_the_same_with_and_without(config: Callable[[str],
     packets = [rng.randbytes(rng.choice([3, 12, 20, 60])) for _ in range(200)]
     # So that much is met: bytes that the programs compare with something.
     packets += [bytes([rng.randrange(20) | rng.choice([0, 0x80])]) + rng.randbytes(30) for _ in range(200)]
-    with watched.traced() as tracer:
+    with traced(watched) as tracer:
         for now, packet in enumerate(packets):
             port = rng.randrange(4)
             assert watched.process(port, packet, now) == plain.process(port, packet, now)
@@ -108,10 +108,10 @@ def test_packets_and_state_are_the_same_with_and_without(config: Callable[[str],
 def test_another_library_takes_over_the_same_state(engine: Callable[[str], Engine]) -> None:
     switch = engine("externs")
     switch.process(3, command(WRITE, 4, result=7))
-    [trace] = traced(switch, command(READ, 4))
+    [trace] = traces(switch, command(READ, 4))
     [read] = of_kind(trace, Access)
     assert (read.operation, read.name, read.index, read.value.number) == ("read", "ingress.cells", 4, 7)
-    traced(switch, command(WRITE, 5, result=8))
+    traces(switch, command(WRITE, 5, result=8))
     assert switch.register("ingress.cells").read(4, 2) == [7, 8]
 
 
@@ -133,7 +133,7 @@ def test_the_ordinary_program_has_nothing_of_it(config: Callable[[str], bytes], 
 
 
 def test_the_parsers_way(engine: Callable[[str], Engine]) -> None:
-    [trace] = traced(engine("externs"), command(EXTRA) + bytes(range(8)))
+    [trace] = traces(engine("externs"), command(EXTRA) + bytes(range(8)))
     way = [e for e in trace.events if isinstance(e, (State, Extract, Select, Parsed))]
     assert [type(event) for event in way] == [State, Extract, Select, State, Extract, Parsed]
     select = way[2]
@@ -144,7 +144,7 @@ def test_the_parsers_way(engine: Callable[[str], Engine]) -> None:
 
 
 def test_a_packet_that_is_too_short(engine: Callable[[str], Engine]) -> None:
-    [trace] = traced(engine("externs"), command(EXTRA) + b"short")
+    [trace] = traces(engine("externs"), command(EXTRA) + b"short")
     assert of_kind(trace, Parsed)[0].error == "PacketTooShort"
     assert of_kind(trace, State)[-1].name == "extra"
     assert "stops with error.PacketTooShort" in as_text(trace)
@@ -154,7 +154,7 @@ def test_a_packet_that_is_too_short(engine: Callable[[str], Engine]) -> None:
 
 
 def test_a_miss_runs_the_default_action(engine: Callable[[str], Engine]) -> None:
-    [trace] = traced(engine("externs"), command(0x77))
+    [trace] = traces(engine("externs"), command(0x77))
     [lookup] = of_kind(trace, Lookup)
     assert (lookup.table, lookup.hit, lookup.entry) == ("ingress.commands", False, None)
     assert [(v.name, v.number) for v in lookup.key] == [("hdr.command.what", 0x77)]
@@ -179,7 +179,7 @@ def test_the_entry_that_matched(engine: Callable[[str], Engine]) -> None:
     switch.table("ingress.range_table").insert(
         Entry(EntryKey((full, Exact(0), Range(0, 1), anything), 2), ActionCall("ingress.answer_range", (4,))),
     )
-    [trace] = traced(switch, bytes(200))
+    [trace] = traces(switch, bytes(200))
     lookups = {event.table: event for event in of_kind(trace, Lookup)}
     ternary = lookups["ingress.ternary_table"].entry
     assert ternary.priority == 9
@@ -199,7 +199,7 @@ def test_an_entry_that_is_gone_is_not_mistaken_for_another(engine: Callable[[str
 
     packet = bytes(Ether(src="02:00:00:00:00:02") / IP(src="10.0.0.1", dst="10.0.1.5") / UDP())
     switch.table("ingress.routes").insert(route(0x0A000100))
-    with switch.traced() as tracer:
+    with traced(switch) as tracer:
         switch.process(1, packet)
         switch.table("ingress.routes").delete(route(0x0A000100).key)
         switch.table("ingress.routes").insert(route(0x0A000200))
@@ -213,7 +213,7 @@ def test_an_entry_that_is_gone_is_not_mistaken_for_another(engine: Callable[[str
 
 
 def test_registers_counters_and_places_that_are_not_there(engine: Callable[[str], Engine]) -> None:
-    write, beyond, count = traced(
+    write, beyond, count = traces(
         engine("externs"), command(WRITE, 9, result=6), command(WRITE, 10, result=6), command(COUNTED, 3)
     )
     assert [(e.operation, e.index, e.in_range, e.value.number) for e in of_kind(write, Access)] == [
@@ -232,14 +232,14 @@ def test_a_direct_meters_colour(engine: Callable[[str], Engine]) -> None:
     switch.table("Receive.rates").insert(Entry(key, ActionCall("Receive.metered")))
     switch.table("Receive.rates").configure_meter(key, MeterConfig(1, 1, 1, 1))
     packet = bytes([0, 0, 7, 9, 0, 0])
-    first, second = traced(switch, packet, packet)
+    first, second = traces(switch, packet, packet)
     assert [e.value.number for t in (first, second) for e in of_kind(t, Access)] == [0, 2]
 
 
 def test_a_loop_over_registers_is_one_line_of_text_and_all_of_json() -> None:
     switch = Engine.load(aggregation(STRAIGHT, field("index", "at")))
     packet = struct.pack(f">II{COUNT}i{COUNT}B", 5, 0, *range(COUNT), *range(COUNT))
-    [trace] = traced(switch, packet)
+    [trace] = traces(switch, packet)
     reads = [e for e in of_kind(trace, Access) if e.operation == "read"]
     writes = [e for e in of_kind(trace, Access) if e.operation == "write"]
     assert [(e.name, e.index, e.value.number) for e in reads] == [(f"r{n}", 5, 0) for n in range(COUNT)]
@@ -263,7 +263,7 @@ def test_a_loop_over_registers_is_one_line_of_text_and_all_of_json() -> None:
 
 def test_a_loop_over_registers_out_of_range() -> None:
     switch = Engine.load(aggregation(STRAIGHT, field("index", "at")))
-    [trace] = traced(switch, struct.pack(f">II{COUNT}i{COUNT}B", 1000, 0, *range(COUNT), *range(COUNT)))
+    [trace] = traces(switch, struct.pack(f">II{COUNT}i{COUNT}B", 1000, 0, *range(COUNT), *range(COUNT)))
     assert {(e.index, e.in_range) for e in of_kind(trace, Access)} == {(1000, False)}
     assert f"write r0..r{COUNT - 1}[1000]: out of range, nothing happens" in as_text(trace)
 
@@ -277,7 +277,7 @@ def test_values_of_any_width(width: int, signed: bool) -> None:
     primitives = [assign(field("h", "a"), operation("+", field("h", "a"), number(1)))]
     switch = Engine.load(document({"h": fields}, primitives))
     raw = (value & ((1 << width) - 1)) << (-width % 8)
-    [trace] = traced(switch, raw.to_bytes((width + 7) // 8, "big"))
+    [trace] = traces(switch, raw.to_bytes((width + 7) // 8, "big"))
     assert of_kind(trace, Extract)[0].fields[0].number == value
     assert of_kind(trace, Assign)[0].value.number == value + 1
     assert of_kind(trace, Deparse)[0].fields[0].number == value + 1
@@ -299,7 +299,7 @@ def passes() -> Engine:
 def test_an_output_says_its_port_and_bytes(engine: Callable[[str], Engine]) -> None:
     switch = engine("forwarder")
     packet = bytes(20)
-    [trace] = traced(switch, packet, port=1)
+    [trace] = traces(switch, packet, port=1)
     assert of_kind(trace, Output) == [Output(2, 0, packet, attached=True)]
     assert (trace.port, trace.packet) == (1, packet)
     assert as_text(trace).endswith("=> 1 packet out: port 2 (20 bytes)")
@@ -321,19 +321,19 @@ def test_an_output_says_its_port_and_bytes(engine: Callable[[str], Engine]) -> N
     ],
 )
 def test_what_a_packet_asks_for(passes: Engine, what: int, wanted: list[tuple[str, int, int | None]]) -> None:
-    [trace] = traced(passes, bytes([what, 0, 0]), port=1)
+    [trace] = traces(passes, bytes([what, 0, 0]), port=1)
     assert [(r.what, r.number, r.copies) for r in of_kind(trace, Request)] == wanted
 
 
 def test_each_pass_says_what_it_is(passes: Engine) -> None:
-    [resubmitted] = traced(passes, bytes([1, 0, 0]), port=1)
+    [resubmitted] = traces(passes, bytes([1, 0, 0]), port=1)
     assert [e.instance for e in of_kind(resubmitted, Ingress)] == ["normal", "resubmitted"]
-    [cloned] = traced(passes, bytes([5, 0, 0]), port=1)
+    [cloned] = traces(passes, bytes([5, 0, 0]), port=1)
     assert [(e.port, e.instance) for e in of_kind(cloned, Egress)] == [(2, "normal"), (3, "egress clone")]
 
 
 def test_a_drop_names_its_line(passes: Engine) -> None:
-    [trace] = traced(passes, bytes([7, 0, 0]), port=1)
+    [trace] = traces(passes, bytes([7, 0, 0]), port=1)
     [drop] = of_kind(trace, Drop)
     line = (STF / "passes.p4").read_text().splitlines()[drop.source.line - 1]
     assert "mark_to_drop" in line
@@ -343,7 +343,7 @@ def test_a_drop_names_its_line(passes: Engine) -> None:
 def test_a_group_without_replicas_drops() -> None:
     group = [assign(field("standard_metadata", "mcast_grp"), number(7))]
     switch = Engine.load(document({"h": [["a", 8, False]]}, group))
-    [trace] = traced(switch, b"a")
+    [trace] = traces(switch, b"a")
     assert of_kind(trace, Drop)[0].reason == "multicast group 7 has no replicas"
 
 
@@ -351,13 +351,13 @@ def test_a_copy_for_each_replica() -> None:
     group = [assign(field("standard_metadata", "mcast_grp"), number(7))]
     switch = Engine.load(document({"h": [["a", 8, False]]}, group))
     switch.multicast.insert(7, (Replica(1, 3), Replica(4, 5)))
-    [trace] = traced(switch, b"a")
+    [trace] = traces(switch, b"a")
     assert [(out.port, out.replica) for out in of_kind(trace, Output)] == [(1, 3), (4, 5)]
 
 
 def test_sending_to_the_drop_port_says_so() -> None:
     switch = Engine.load(document({"h": [["a", 8, False]]}, []))
-    [trace] = traced(switch, b"a", port=511)
+    [trace] = traces(switch, b"a", port=511)
     assert of_kind(trace, Drop)[0].reason == "egress_spec is the drop port"
 
 
@@ -367,7 +367,7 @@ def test_a_failed_assertion_drops() -> None:
         "parameters": [{"type": "expression", "value": operation("==", field("h", "a"), number(7))}],
     }
     switch = Engine.load(document({"h": [["a", 8, False]]}, [claim]))
-    kept, failed = traced(switch, bytes([7]), bytes([8]))
+    kept, failed = traces(switch, bytes([7]), bytes([8]))
     assert of_kind(kept, Drop) == []
     assert [drop.reason for drop in of_kind(failed, Drop)] == ["an assertion failed"]
 
@@ -375,7 +375,7 @@ def test_a_failed_assertion_drops() -> None:
 def test_a_digest_and_a_value_set(engine: Callable[[str], Engine]) -> None:
     switch = engine("entities")
     switch.value_set("P.types").write([EntryKey((Exact(0x1234),))])
-    known, unknown = traced(switch, bytes.fromhex("123400000000"), bytes.fromhex("123500000000"))
+    known, unknown = traces(switch, bytes.fromhex("123400000000"), bytes.fromhex("123500000000"))
     assert [select.case for trace in (known, unknown) for select in of_kind(trace, Select)] == [
         f"value set {next(iter(switch.program.value_sets))}",
         "default",
@@ -403,7 +403,7 @@ def test_conditions_choose_packets(
     engine: Callable[[str], Engine], conditions: str, wanted: list[int]
 ) -> None:
     packets = [command(1), command(2, value=0x1234), command(0x81) + bytes([0, 0, 0, 0, 1, 2, 3, 4])]
-    found = traced(engine("externs"), *packets, conditions=conditions)
+    found = traces(engine("externs"), *packets, conditions=conditions)
     assert [trace.packet[0] for trace in found] == wanted
 
 
@@ -421,21 +421,21 @@ def test_conditions_choose_packets(
 def test_conditions_that_cannot_be_checked(
     engine: Callable[[str], Engine], conditions: str, complaint: str
 ) -> None:
-    with pytest.raises(ConditionError, match=complaint), engine("externs").traced(conditions):
+    with pytest.raises(ConditionError, match=complaint), traced(engine("externs"), conditions):
         pass
 
 
 def test_one_trace_at_a_time(engine: Callable[[str], Engine]) -> None:
     switch = engine("externs")
-    with switch.traced(), pytest.raises(TraceError, match="already"), switch.traced():
+    with traced(switch), pytest.raises(TraceError, match="already"), traced(switch):
         pass
-    assert len(traced(switch, command(1))) == 1
+    assert len(traces(switch, command(1))) == 1
 
 
 def test_what_there_is_no_room_for_is_counted(engine: Callable[[str], Engine]) -> None:
     switch = engine("forwarder")
     packet = bytes(60000)
-    with switch.traced() as tracer:
+    with traced(switch) as tracer:
         for _ in range(600):
             switch.process(1, packet)
         found = list(tracer.packets())
@@ -453,14 +453,14 @@ def test_what_there_is_no_room_for_is_counted(engine: Callable[[str], Engine]) -
 
 def test_json_has_everything(passes: Engine, engine: Callable[[str], Engine]) -> None:
     for switch, packet in ((passes, bytes([2, 0, 0])), (engine("externs"), command(EXTRA) + bytes(8))):
-        [trace] = traced(switch, packet)
+        [trace] = traces(switch, packet)
         told = json.loads(json.dumps(trace.document()))
         assert told["packet"] == packet.hex()
         assert [event["event"] for event in told["events"]] == [type(e).__name__ for e in trace.events]
 
 
 def test_an_entry_in_json(engine: Callable[[str], Engine]) -> None:
-    [trace] = traced(engine("externs"), command(READ))
+    [trace] = traces(engine("externs"), command(READ))
     [lookup] = [event for event in trace.document()["events"] if event["event"] == "Lookup"]
     assert lookup["entry"] == {
         "index": lookup["entry"]["index"],

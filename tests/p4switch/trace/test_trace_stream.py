@@ -10,9 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
-from p4switch.engine.engine import Engine
-from p4switch.management.service import ManagementClient, ManagementError, handler
-from p4switch.trace.stream import trace_stream
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.management.service import ManagementClient, ManagementError, handler
+from fanin.p4switch.trace.stream import trace_stream
+from fanin.p4switch.trace.tracer import traced
 
 PACKET = bytes(20)
 
@@ -84,7 +85,7 @@ def test_who_leaves_gives_the_switch_back(switch: Switch) -> None:
 
 def test_one_looks_at_a_time(switch: Switch) -> None:
     assert switch.engine is not None
-    with switch.engine.traced(), pytest.raises(ManagementError, match="being traced already"):
+    with traced(switch.engine), pytest.raises(ManagementError, match="being traced already"):
         switch.first({})
 
 

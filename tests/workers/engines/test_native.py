@@ -22,22 +22,22 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from native.shared import SharedError
+from fanin.native.shared import SharedError
+from fanin.workers import wire
+from fanin.workers.collective import CollectiveError
+from fanin.workers.engines import native
+from fanin.workers.engines.buffers import Buffers
+from fanin.workers.engines.engine import Engine, SocketState, State
+from fanin.workers.engines.native import NativeEngine
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
+from fanin.workers.tensor import Tensor
+from fanin.workers.values import quantization
 from tests.sizes import sized
 from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
-from workers import wire
-from workers.collective import CollectiveError
-from workers.engines import native
-from workers.engines.buffers import Buffers
-from workers.engines.engine import Engine, Link, State
-from workers.engines.native import NativeEngine
-from workers.engines.reference import NumpyEngine
-from workers.lease import Lease
-from workers.protocol import Worker
-from workers.tensor import Tensor
-from workers.values import quantization
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
 
@@ -305,8 +305,8 @@ SUMS = """
 import hashlib, sys
 from tests.workers.faulty_network import Network
 from tests.workers.vectors import gradients
-from workers.engines.native import NativeEngine, library
-from workers.engines.reference import NumpyEngine
+from fanin.workers.engines.native import NativeEngine, library
+from fanin.workers.engines.reference import NumpyEngine
 
 engine = {"numpy": NumpyEngine, "C": NativeEngine}[sys.argv[1]]
 network = Network([2, 1], window=8, values=256, seed=1, engine=engine)
@@ -347,7 +347,7 @@ def test_a_cache_that_others_may_write_to_is_not_used(
 
 
 def test_a_struct_or_a_number_that_c_has_another_idea_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    link = type("Link", (ctypes.Structure,), {"_fields_": [*Link._fields_[::-1]]})
+    link = type("Link", (ctypes.Structure,), {"_fields_": [*SocketState._fields_[::-1]]})
     monkeypatch.setitem(native._STRUCTS, "link", link)
     with pytest.raises(SharedError, match=r"^struct link\.socket: .* in C"):
         native.library.__wrapped__()

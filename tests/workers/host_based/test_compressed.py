@@ -11,13 +11,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fanin.workers.collective import Collective, CollectiveError, Transport
+from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig
+from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from fanin.workers.recovery import Recovery
+from fanin.workers.values.compression import (
+    Compression,
+    Compressor,
+    ErrorFeedback,
+    Rounded,
+    TopK,
+    decompressed,
+)
 from tests.workers.loopback import free_tcp_addresses, free_udp_addresses
-from workers.collective import Collective, CollectiveError, Transport
-from workers.host_based.algorithm import Group
-from workers.host_based.tcp import TcpAllReduce, TcpConfig
-from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
-from workers.recovery import Recovery
-from workers.values.compression import Compression, Compressor, ErrorFeedback, Rounded, TopK, decompressed
 
 WORKERS = 3
 TRANSPORTS: list[Transport | Literal["tcp"]] = ["tcp", "selective-repeat", "go-back-n"]

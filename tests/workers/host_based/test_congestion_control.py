@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.host_based.congestion_control import Dcqcn, DcqcnParameters, Dctcp, DctcpParameters, NoControl
+from fanin.workers.host_based.congestion_control import (
+    Dcqcn,
+    DcqcnParameters,
+    Dctcp,
+    DctcpParameters,
+    NoControl,
+)
 
 GIGABIT = 10**9
 LINE = 10 * GIGABIT

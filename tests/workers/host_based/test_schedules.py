@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.workers.collective import HostBasedAlgorithm, Operation
+from fanin.workers.host_based.schedules import Progress, bounds, neighbours, schedule, servers
+from fanin.workers.host_based.summation import error_bound, float32_sum
 from tests.sizes import sized
-from workers.collective import HostBasedAlgorithm, Operation
-from workers.host_based.schedules import Progress, bounds, neighbours, schedule, servers
-from workers.host_based.summation import error_bound, float32_sum
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Vector = NDArray[np.float32]

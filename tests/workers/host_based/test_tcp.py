@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError
+from fanin.workers.host_based.schedules import bounds
+from fanin.workers.host_based.summation import error_bound, float32_sum
+from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig, TcpRing
 from tests.workers.loopback import free_tcp_addresses
-from workers.collective import CollectiveError, HostBasedAlgorithm, StallError
-from workers.host_based.schedules import bounds
-from workers.host_based.summation import error_bound, float32_sum
-from workers.host_based.tcp import TcpAllReduce, TcpConfig, TcpRing
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 

@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.sizes import sized
-from workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport, WindowScope
-from workers.host_based.algorithm import Group, HostBasedWorker
-from workers.host_based.congestion_control import NoControl
-from workers.host_based.summation import float32_sum
-from workers.host_based.transport import (
+from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport, WindowScope
+from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.congestion_control import NoControl
+from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.transport import (
     ACK,
     DATA,
     HEADER,
@@ -33,7 +32,8 @@ from workers.host_based.transport import (
     open_stream,
     packet_numbers,
 )
-from workers.recovery import Recovery
+from fanin.workers.recovery import Recovery
+from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fanin.workers.collective import HostBasedAlgorithm, StallError, Transport
+from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
+from fanin.workers.recovery import Recovery
 from tests.workers.loopback import free_udp_addresses
-from workers.collective import HostBasedAlgorithm, StallError, Transport
-from workers.host_based.algorithm import Group
-from workers.host_based.summation import float32_sum
-from workers.host_based.udp import UdpAllReduce, UdpGroupConfig
-from workers.recovery import Recovery
 
 T = TypeVar("T")
 

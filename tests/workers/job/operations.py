@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from workers.communicator import Communicator
-from workers.values.compression import TopK
+from fanin.workers.communicator import Communicator
+from fanin.workers.values.compression import TopK
 
 OPERATIONS: dict[str, Callable[[Communicator], Any]] = {
     "allreduce": lambda comm: comm.allreduce(np.full(9000, comm.rank + 1, np.float32)),

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fanin.workers.collective import CollectiveError
+from fanin.workers.communicator import Communicator, Request
+from fanin.workers.job.calls import AbortedError
+from fanin.workers.values.compression import TopK
 from tests.workers.live_job import Grants, communicators, network
 from tests.workers.loopback import everywhere, job
-from workers.collective import CollectiveError
-from workers.communicator import Communicator, Request
-from workers.job.calls import AbortedError
-from workers.values.compression import TopK
 
 HOSTS = ["h1", "h2", "h3"]
 

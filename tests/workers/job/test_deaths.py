@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fanin.workers.communicator import Communicator
+from fanin.workers.job import calls, membership
+from fanin.workers.job.elastic import join_elastic
+from fanin.workers.job.membership import join, join_or_ring
 from tests.sizes import sized
 from tests.workers.job.operations import OPERATIONS, numbers
 from tests.workers.live_job import PATIENCE, Process, die_at, network
-from workers.communicator import Communicator
-from workers.job import calls, membership
-from workers.job.elastic import join_elastic
-from workers.job.membership import join, join_or_ring
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fanin.workers.communicator import Communicator
+from fanin.workers.job.elastic import join_elastic
 from tests.workers.live_job import PATIENCE, Process, network
-from workers.communicator import Communicator
-from workers.job.elastic import join_elastic
 
 pytestmark = pytest.mark.slow
 

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controller.jobs.reports import Report
+from fanin.controller.jobs.reports import Report
+from fanin.workers.job import environment, membership, reporting
+from fanin.workers.job.membership import JoinError, LeftError, Member
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
+from fanin.workers.recovery import Recovery
+from fanin.workers.udp import InNetworkConfig
 from tests.workers.loopback import SWITCH, WINDOW, free_address, switch
-from workers.job import environment, membership, reporting
-from workers.job.membership import JoinError, LeftError, Member
-from workers.lease import Lease
-from workers.protocol import Worker
-from workers.recovery import Recovery
-from workers.udp import InNetworkConfig
 
 LEFT = {"left": {"host": "h2", "rank": 1, "process": 4712}}
 

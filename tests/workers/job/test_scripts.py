@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fanin.workers.communicator import Communicator
+from fanin.workers.job.calls import Calls
+from fanin.workers.protocol import Worker
 from tests.sizes import sized
 from tests.workers.live_job import communicators, network
 from tests.workers.loopback import everywhere
-from workers.communicator import Communicator
-from workers.job.calls import Calls
-from workers.protocol import Worker
 
 HOSTS = ["h1", "h2", "h3"]
 FAILING = ("NaN", "bad root")

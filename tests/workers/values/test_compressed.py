@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.workers.loopback import SWITCH, everywhere, job
-from workers.collective import CollectiveError
-from workers.communicator import Communicator
-from workers.values.compressed import Compressed
-from workers.values.compression import (
+from fanin.workers.collective import CollectiveError
+from fanin.workers.communicator import Communicator
+from fanin.workers.values.compressed import Compressed
+from fanin.workers.values.compression import (
     Compression,
     Compressor,
     ErrorFeedback,
@@ -21,6 +20,7 @@ from workers.values.compression import (
     Vector,
     decompressed,
 )
+from tests.workers.loopback import SWITCH, everywhere, job
 
 N = 3
 ALL = pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)], ids=str)

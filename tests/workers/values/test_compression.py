@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from workers.values.compression import (
+from fanin.workers.values.compression import (
     BLOCK,
     Compressor,
     ErrorFeedback,

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.workers.engines import native
+from fanin.workers.engines.native import NativeEngine
+from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.values import exact, quantization, scaling
 from tests.sizes import sized
 from tests.workers.faulty_network import Faults, Network
 from tests.workers.vectors import RACKS
-from workers.engines import native
-from workers.engines.native import NativeEngine
-from workers.engines.reference import NumpyEngine
-from workers.values import exact, quantization, scaling
 
 ENGINES = [NumpyEngine, NativeEngine] if native.library() is not None else [NumpyEngine]
 TYPES = [np.dtype(f"{sign}{size}") for sign in "iu" for size in (1, 2, 4, 8)]

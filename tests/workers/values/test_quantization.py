@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
+from fanin.workers.values import quantization
 from tests.workers.numbers import FLOATS, LARGEST, WORKERS
-from workers.values import quantization
 
 SMALLEST = np.float32(2.0**-149)
 

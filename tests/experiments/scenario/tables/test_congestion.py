@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.results.measured import row
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.congestion import Congestion
-from experiments.virtual.point import run_virtual
-from p4switch.engine.engine import Engine
+from fanin.experiments.results.measured import row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
 
 RACKS = {"spines": 1, "leaves": 2, "hosts_per_leaf": 2, "rate": "25 Gb/s", "uplink_rate": "25 Gb/s"}
 

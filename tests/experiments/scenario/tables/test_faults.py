@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from experiments.scenario.file import ScenarioError, load_scenario
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.faults import Fault
+from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.faults import Fault
 
 AT = {"at": "1 ms"}
 DOWN = AT | {"link": ["leaf1", "spine1"]}

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from experiments.scenario.settings import Settings
-from experiments.scenario.tables.parallelism import Parallelism
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.parallelism import Parallelism
 
 CUT = {
     "tensor": 2,

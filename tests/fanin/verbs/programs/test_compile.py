@@ -11,9 +11,9 @@ from google.protobuf import text_format
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.p4compiler import PHASE_NAMES
+from fanin.p4switch.engine.engine import Engine
 from fanin.verbs.programs.compile import Phase
-from p4compiler import PHASE_NAMES
-from p4switch.engine.engine import Engine
 
 PROGRAM = """\
 #include <core.p4>

@@ -10,17 +10,17 @@ import pytest
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 
-import experiments.differential.compare as comparison
-from experiments.differential.client import session
-from experiments.differential.compare import compare
-from experiments.differential.entries import Entries, TableEntry, random_entries, read_entries
-from experiments.differential.packets import PacketSource
-from experiments.differential.switches import run
-from experiments.scenario.compilers import compile_program
-from experiments.scenario.tools import ToolMissingError
+import fanin.assurance.differential.compare as comparison
+from fanin.assurance.differential.client import session
+from fanin.assurance.differential.compare import compare
+from fanin.assurance.differential.packets import PacketSource
+from fanin.assurance.differential.switches import run
+from fanin.controller.entry_files import Entries, TableEntry, random_entries, read_entries
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.experiments.scenario.tools import ToolMissingError
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
 from fanin.verbs.programs.diff import show
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.server import P4RuntimeService, serve
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
 
 pytestmark = pytest.mark.slow
@@ -158,8 +158,8 @@ def test_whether_the_reference_varies_is_decided_packet_by_packet(verdicts, tmp_
     one, other = hub(tmp_path), hub(tmp_path, extra="hdr.ethernet.type = hdr.ethernet.type | 1;")
     runs = iter(range(100))
 
-    def varying(engine, program, entries, packets, *, traced=False):
-        outcome = run(engine, program, entries, packets, traced=traced)
+    def varying(engine, program, entries, packets, *, with_trace=False):
+        outcome = run(engine, program, entries, packets, with_trace=with_trace)
         if program is one:
             outcome.outputs[0][:] = [(3, bytes([next(runs)]))]
         return outcome

@@ -9,12 +9,12 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from experiments.differential.entries import Entries, TableEntry
-from experiments.scenario.compilers import compile_program
-from experiments.tracing import trace
-from p4switch.bmv2json.reader import read_program
-from p4switch.codegen import translate
-from p4switch.trace import as_text
+from fanin.controller.entry_files import Entries, TableEntry
+from fanin.experiments.scenario.compilers import compile_program
+from fanin.experiments.tracing import trace
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.codegen import translate
+from fanin.p4switch.trace import as_text
 
 pytestmark = pytest.mark.slow
 

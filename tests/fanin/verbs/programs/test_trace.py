@@ -16,21 +16,22 @@ from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
 from typer.testing import CliRunner, Result
 
-from experiments.differential.entries import Entries, TableEntry, random_entries
-from experiments.differential.packets import PacketSource
-from experiments.scenario.compilers import CompiledProgram, compile_program
-from experiments.tracing import fill, trace
+from fanin.assurance.differential.packets import PacketSource
 from fanin.cli import app
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.reader import read_program
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import ActionCall, Exact, Lpm, Range, Ternary
-from p4switch.trace import as_text
-from p4switch.trace.constants import constant_names
-from p4switch.trace.events import Access, Drop
+from fanin.controller.entry_files import Entries, TableEntry, random_entries
+from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
+from fanin.experiments.tracing import fill, trace
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.constants import constant_names
+from fanin.p4switch.trace.events import Access, Drop
+from fanin.p4switch.trace.tracer import traced
+from fanin.testbed.patience import setting
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
 from tests.fanin.network import SEND, Up
-from topologies.live.patience import setting
 
 PACKET = bytes(Ether(dst="02:00:00:00:00:01") / IP(src="10.1.0.1", dst="10.2.0.1") / UDP() / b"hello")
 ROUTE = {
@@ -233,7 +234,7 @@ def test_tracing_changes_nothing_of_the_aggregation_program(compiled):
     watched = plain.new_instance()
     for switch in (plain, watched):
         fill(switch, entries)
-    with watched.traced() as tracer:
+    with traced(watched) as tracer:
         for now in range(300):
             port, packet = source.packet()
             assert watched.process(port, packet, now) == plain.process(port, packet, now)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.results.files import write_results
 from fanin.cli import app
+from fanin.experiments.results.files import write_results
 from tests.experiments.results.runs import LIVE, made
 
 

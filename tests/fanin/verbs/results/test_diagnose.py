@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from experiments.results.files import write_results
-from experiments.results.measured import Row, row
-from experiments.results.usage import Usage
-from experiments.scenario.settings import Settings
-from experiments.virtual.fabric import load_switch
-from experiments.virtual.point import run_virtual
 from fanin.cli import app
+from fanin.experiments.results.files import write_results
+from fanin.experiments.results.measured import Row, row
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.simulator.fabric import load_switch
 from tests.experiments.results.runs import USAGE, made
 
 

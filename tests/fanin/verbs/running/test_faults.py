@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from fanin.testbed.runs import Run, command_line
+from fanin.topologies.shapes import leaf_spine
 from tests.fanin.command import run
 from tests.fanin.network import SMALL, TIMEOUT, Up, said_by
-from topologies.live.runs import Run, command_line
-from topologies.shapes import leaf_spine
 
 pytestmark = pytest.mark.live
 
@@ -88,7 +88,7 @@ def switch_process(up: Up, device_id: int) -> int:
     [process] = [
         process
         for process in Run(folder).processes
-        if {"p4switch", "--device-id"} <= set(words := command_line(process))
+        if {"fanin.p4switch", "--device-id"} <= set(words := command_line(process))
         and words[words.index("--device-id") + 1] == str(device_id)
     ]
     return process
@@ -106,7 +106,7 @@ def controller_processes(up: Up) -> list[int]:
     found = [
         process
         for process in Run(folder).processes
-        if "experiments.live.control.controlling" in command_line(process)
+        if "fanin.testbed.control.controller_main" in command_line(process)
     ]
     # Behind the command's name, which may have anything in it, comes the third field (proc_pid_stat(5)).
     return sorted(

@@ -20,11 +20,11 @@ import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.job_service import jobs_pb2 as pb
-from controller.job_service.server import SERVICE
+from fanin.controller.job_service import jobs_pb2 as pb
+from fanin.controller.job_service.server import SERVICE
+from fanin.testbed.runs import Run
 from tests.controller.certificates import certificates
 from tests.fanin.network import SMALL, TIMEOUT, Up
-from topologies.live.runs import Run
 
 pytestmark = pytest.mark.live
 
@@ -161,7 +161,7 @@ def test_what_happens_is_logged(up: Up) -> None:
     [granted] = [line for line in found if line["message"].startswith("granted a lease")]
     assert (granted["level"], granted["logger"], granted["hosts"]) == (
         "info",
-        "controller.controller",
+        "fanin.controller.controller",
         ["h1", "h2"],
     )
     [waits] = [line for line in found if line.get("waited_for")]

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from fanin.testbed.time_slices import SECONDS, current, shorten
 from tests.fanin.command import RUN, start
 from tests.fanin.network import TIMEOUT, launch
-from tests.topologies.live.conftest import NOBODY, as_nobody
-from topologies.live.time_slices import SECONDS, current, shorten
+from tests.testbed.conftest import NOBODY, as_nobody
 
 ROOT = Path(__file__).parents[4]
 live = pytest.mark.live
@@ -111,7 +111,7 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
 
 @live
 def test_processes_have_the_time_slices_of_the_network(up, script):
-    done = launch(up, script("from topologies.live.time_slices import current; print(current())"))
+    done = launch(up, script("from fanin.testbed.time_slices import current; print(current())"))
     slices = {line.partition("] ")[2] for line in done.stdout.splitlines()}
     assert slices == {str(SECONDS if shorten() else current())}
 
@@ -410,7 +410,7 @@ def test_what_cannot_be_launched_is_said(fanin, tmp_path):
 
 def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
     import fanin
-    from workers import JoinError
+    from fanin.workers import JoinError
 
     for name in ("WORLD_SIZE", "FANIN_HOST", "FANIN_JOB_SERVICE"):
         monkeypatch.delenv(name, raising=False)
@@ -427,8 +427,8 @@ def test_a_program_that_was_not_launched_is_told_how_to(monkeypatch):
 )
 def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, function, given):
     import fanin
-    from workers.job import membership
-    from workers.job.calls import Calls
+    from fanin.workers.job import membership
+    from fanin.workers.job.calls import Calls
 
     class Place:
         rank, workers = 1, 2
@@ -455,9 +455,9 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, f
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
-        ("fanin", {"numpy", "workers", "typer"}),
+        ("fanin", {"numpy", "fanin.workers", "typer"}),
         ("fanin.verbs.running.execute", {"numpy"}),
-        ("experiments.live.launch", {"numpy"}),
+        ("fanin.testbed.launch", {"numpy"}),
     ],
 )
 def test_what_starts_programs_imports_nothing_heavy(module: str, heavy: set[str]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.native.text import is_name
 from fanin.verbs.running.launch import _name_after
-from native.text import is_name
 
 
 @pytest.mark.parametrize("name", ["x" * 65, "\x1b[2J", "a\nb"])

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from fanin.testbed.patience import setting
+from fanin.testbed.running import RunningHost, RunningNetwork, RunningSwitch
+from fanin.testbed.runs import Run
+from fanin.topologies.errors import NetworkError
 from fanin.verbs.running.link import _ways
 from tests.fanin.network import Up
-from topologies.errors import NetworkError
-from topologies.live.patience import setting
-from topologies.live.running import RunningHost, RunningNetwork, RunningSwitch
-from topologies.live.runs import Run
 
 TIMEOUT = 30 * setting()
 SEND = """

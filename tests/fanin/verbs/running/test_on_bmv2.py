@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.testbed import running
+from fanin.testbed.running import RunningHost, RunningNetwork, RunningSwitch
+from fanin.testbed.runs import Run
 from tests.fanin.network import SMALL, Up
-from topologies.live import running
-from topologies.live.running import RunningHost, RunningNetwork, RunningSwitch
-from topologies.live.runs import Run
 
 REFUSED = [
     (("link", "leaf1"), "emulates no links: fanin up --rate"),

@@ -9,11 +9,11 @@ import pytest
 import typer
 from rich.console import Console
 
-from controller.job_service import client
-from controller.jobs.reports import WorkerState
-from experiments.inside.look import FormingView, JobView, LinkView, Look, SwitchView
+from fanin.controller.jobs.reports import WorkerState
+from fanin.testbed import job_service_client as client
+from fanin.testbed.monitoring.snapshot import FormingView, JobView, LinkView, Snapshot, SwitchView
 from fanin.verbs.running import top
-from tests.experiments.inside.looks import NOW, job, waiting, worker
+from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
 
 
 def received(found: WorkerState, count: int, heard: float) -> WorkerState:
@@ -22,7 +22,7 @@ def received(found: WorkerState, count: int, heard: float) -> WorkerState:
     return found.model_copy(update={"report": report, "heard": heard})
 
 
-def look(at: float, jobs: tuple[JobView, ...], count: int, *, up: bool = True) -> Look:
+def look(at: float, jobs: tuple[JobView, ...], count: int, *, up: bool = True) -> Snapshot:
     link = LinkView(
         sender="leaf1",
         receiver="h1",
@@ -36,12 +36,12 @@ def look(at: float, jobs: tuple[JobView, ...], count: int, *, up: bool = True) -
     switch = SwitchView(slots=128, received=count, drops={"TTL": 7, "MISMATCH": count // 100})
     forming = FormingView(name="late", hosts=("h1", "h2"), workers=(worker("h1", None),), missing=("h2",))
     gone = SwitchView(slots=0, error="leaf2 has not answered for 2 s")
-    return Look(
+    return Snapshot(
         at=at, jobs=jobs, forming=(forming,), switches={"leaf1": switch, "leaf2": gone}, links=(link,)
     )
 
 
-def shown(now: Look, before: Look) -> list[str]:
+def shown(now: Snapshot, before: Snapshot) -> list[str]:
     console = Console(width=200)
     with console.capture() as capture:
         console.print(top._tables(now, before), highlight=False)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import typer
 
-from controller.job_service import client
-from experiments.inside.look import FormingView, LinkView, Look, SwitchView
+from fanin.testbed import job_service_client as client
+from fanin.testbed.monitoring.snapshot import FormingView, LinkView, Snapshot, SwitchView
 from fanin.verbs.running import why
-from tests.experiments.inside.looks import NOW, job, waiting, worker
+from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
 
 # Of a window of 4, chunks 5 to 7 are in slots 1 to 3; so are they at all workers.
 CHUNKS = ((5, 7),)
@@ -53,7 +53,7 @@ class Service:
         }
         links = [LinkView(sender=a, receiver=b, **known) for each in ways for a, b in (each, each[::-1])]
         switches = {name: SwitchView(slots=4) for name in ("leaf1", "spine1")}
-        look = Look(at=NOW, jobs=(STANDS, RING), forming=(LATE,), switches=switches, links=tuple(links))
+        look = Snapshot(at=NOW, jobs=(STANDS, RING), forming=(LATE,), switches=switches, links=tuple(links))
         return look.model_dump(mode="json")
 
 

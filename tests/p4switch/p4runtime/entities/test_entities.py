@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import Digest
-from p4switch.p4runtime.device import Device
-from p4switch.p4runtime.entities.digests import Digests
-from p4switch.p4runtime.errors import P4RuntimeError
-from p4switch.p4runtime.objects import PipelineObjects
-from p4switch.p4runtime.watch import WatchedPorts
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Digest
+from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.entities.digests import Digests
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.objects import PipelineObjects
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, PRECONDITION = "INVALID_ARGUMENT", "NOT_FOUND", "FAILED_PRECONDITION"

@@ -2,7 +2,7 @@
 
 from finsy.proto import p4r
 
-from p4compiler import compile_once
+from fanin.p4compiler import compile_once
 from tests.p4switch.p4runtime.conftest import Program
 
 ERRORS = """

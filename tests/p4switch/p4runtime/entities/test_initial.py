@@ -8,9 +8,9 @@ from finsy.proto import p4r
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4compiler import compile_once
-from p4switch.engine.engine import Engine
-from p4switch.engine.entries import EntryKey, Range, TableError, Ternary
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import EntryKey, Range, TableError, Ternary
 from tests.p4switch.p4runtime.conftest import Program
 
 

@@ -5,12 +5,12 @@ from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
-from p4switch.bmv2json.expressions import Field
-from p4switch.bmv2json.program import TableKey
-from p4switch.engine.entries import Exact, Lpm, Optional_, Range, Ternary
-from p4switch.p4runtime.codec.matches import MatchField
-from p4switch.p4runtime.codec.translation import Translations
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import TableKey
+from fanin.p4switch.entries import Exact, Lpm, Optional_, Range, Ternary
+from fanin.p4switch.p4runtime.codec.matches import MatchField
+from fanin.p4switch.p4runtime.codec.translation import Translations
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 
 NUMBERS_ALONE = Translations(p4t.P4TypeInfo())
 

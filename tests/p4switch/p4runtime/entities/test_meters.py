@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r
 
-from p4compiler import compile_once
+from fanin.p4compiler import compile_once
 from tests.p4switch.p4runtime.conftest import Program
 
 INVALID, NOT_FOUND, DENIED = "INVALID_ARGUMENT", "NOT_FOUND", "PERMISSION_DENIED"

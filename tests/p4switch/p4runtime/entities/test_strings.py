@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from finsy.proto import p4i, p4r, p4t
 
-from p4compiler import compile_once
-from p4switch.p4runtime.codec.translation import Strings, Translations
-from p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4compiler import compile_once
+from fanin.p4switch.p4runtime.codec.translation import Strings, Translations
+from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from tests.p4switch.p4runtime.conftest import CPU_PORT, Program
 
 INVALID = "INVALID_ARGUMENT"

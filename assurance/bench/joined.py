@@ -1,0 +1,113 @@
+"""All-reduces on a network that is up, by a worker on each of its hosts (joined_worker.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fanin.assurance.bench.allreduce_worker import Order, Report
+from fanin.testbed.interrupt import run_until_interrupted
+from fanin.testbed.running import JOB_SERVICE, RunningNetwork
+from fanin.testbed.worker_process import WorkerProcess
+from fanin.topologies.errors import NetworkError
+from fanin.workers.job.environment import HOST, SERVICE
+
+_GRACE = 3.0  # seconds for the others to say why they ended, too, once one has
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of an order: seconds of each repetition, from the last worker's call to the last result.
+
+    wrong: elements of all sums that are not within their bound. retransmissions: of all workers, the first all-reduce,
+    which is not among `seconds`, included.
+    """
+
+    workers: int
+    bytes: int
+    seconds: list[float]
+    retransmissions: int
+    wrong: int
+
+
+def all_reduce(
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """Have all hosts do them; `done` is told what came of each as soon as it is known.
+
+    Raises:
+        NetworkError: the network is gone, or what each worker says that failed.
+        KeyboardInterrupt: all workers have been ended.
+    """
+    return run_until_interrupted(_all_reduce(network, orders, done))
+
+
+async def _all_reduce(
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
+) -> list[Outcome]:
+    hosts = list(network.hosts)
+
+    def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(network.inside(argv, hosts[rank]), **options)
+
+    asked = json.dumps([asdict(order) for order in orders])
+    argv = [sys.executable, "-P", "-m", "fanin.assurance.bench.joined_worker", asked]
+    service = str(network.run.folder / JOB_SERVICE)
+    outcomes = []
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fanin-"))
+        workers: dict[str, WorkerProcess] = {}
+        for rank, host in enumerate(hosts):
+            environment = {HOST: host, SERVICE: service}
+            workers[host] = WorkerProcess(start, rank, argv, Path(folder, f"{host}.err"), environment)
+            stack.callback(workers[host].kill)
+        for order in orders:
+            try:
+                reports = await asyncio.gather(*map(_report, workers.values()))
+            except EOFError:
+                reasons = await asyncio.gather(*map(_failure, workers, workers.values()))
+                raise NetworkError("\n  ".join(["the all-reduce failed:", *filter(None, reasons)])) from None
+            outcomes.append(_outcome(order, reports))
+            done(outcomes[-1])
+    return outcomes
+
+
+async def _report(worker: WorkerProcess) -> Report:
+    """The next that it gives; EOFError: it has ended."""
+    line = await worker.hear()
+    if not line:
+        raise EOFError
+    return Report(**json.loads(line))
+
+
+async def _failure(host: str, worker: WorkerProcess) -> str:
+    """Why it has failed; empty if it has not, or not yet."""
+    try:
+        how = await asyncio.wait_for(worker.end(), _GRACE)
+    except TimeoutError:
+        return ""
+    # With status 1 it ends if it can say why itself.
+    return "" if how.startswith("exit status 0") else f"{host}: {how.removeprefix('exit status 1: ')}"
+
+
+def _outcome(order: Order, reports: Sequence[Report]) -> Outcome:
+    starts, ends = (
+        np.max([getattr(report, name) for report in reports], axis=0) for name in ("starts", "ends")
+    )
+    return Outcome(
+        workers=len(reports),
+        bytes=4 * order.elements,
+        seconds=(ends - starts).tolist(),
+        retransmissions=sum(report.retransmissions for report in reports),
+        wrong=sum(report.wrong for report in reports),
+    )

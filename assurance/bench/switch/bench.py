@@ -1,0 +1,232 @@
+"""The whole benchmark: its cases, their goals, and switch.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from fanin.assurance.bench.switch import aggregation, native, network, tables
+from fanin.assurance.bench.switch.aggregation import Shape
+from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.loading import loading_seconds
+from fanin.assurance.bench.switch.p4runtime import fill, running
+from fanin.assurance.bench.switch.rates import Contender, Rate, Received, compare, delivered, started
+from fanin.assurance.bench.switch.tables import ROUTES, TABLE, Routes
+from fanin.controller.errors import ControllerError
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.results.provenance import machine
+from fanin.experiments.scenario.tools import BMV2, ToolMissingError
+from fanin.native.toolchain import ToolchainError, compiler_version
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.engine.live_ports import PortError
+from fanin.simulator.fabric import load_switch
+from fanin.testbed import superframes
+from fanin.testbed.switch_processes import Bmv2, P4Switch
+from fanin.topologies.errors import NetworkError
+
+_BARE = "bare C loop"
+_PLAIN_RATIO, _SUPER_RATIO, _SUPER_PPS = 0.7, 0.4, 2.5e6
+_TABLES_RATIO, _BMV2_RATIO = 0.5, 20.0
+_WRITES = 20_000  # a second
+_FIRST, _CACHED = 3.0, 0.3  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One figure and what it is compared with, packets a second where the name says nothing else."""
+
+    name: str
+    pps: float
+    baseline: str
+    baseline_pps: float
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A case, the ratio that is its goal, and processor nanoseconds a packet of both, where they were measured."""
+
+    case: Case
+    goal: float
+    nanoseconds: float | None = None
+    baseline_nanoseconds: float | None = None
+
+    @property
+    def is_met(self) -> bool:
+        """Whether the goal is."""
+        return self.case.ratio >= self.goal
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What is measured, and how long: `rounds` windows of so many seconds of each; writes: entries."""
+
+    shapes: Sequence[Shape] = tuple(
+        Shape(ports, values, superframes)
+        for superframes in (False, True)
+        for ports in (4, 8)
+        for values in (64, 256)
+    )
+    routes: Sequence[Routes] = ROUTES
+    rounds: int = 3
+    seconds: float = 0.4
+    writes: int = 50_000
+
+
+def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Outcome], list[str]]:
+    """The outcomes, and what was not run and why; inside a sandbox.
+
+    Raises:
+        BenchError: a sum was wrong, results stopped coming, or a switch or a tool failed.
+    """
+    outcomes: list[Outcome] = []
+    skipped: list[str] = []
+    try:
+        with tempfile.TemporaryDirectory() as logs:
+            for outcome in _all(effort, Path(logs), skipped):
+                outcomes.append(outcome)
+                progress(outcome)
+    except (NetworkError, PortError, ToolchainError, ControllerError) as error:
+        raise BenchError(str(error)) from error
+    return outcomes, skipped
+
+
+def _all(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
+    program = load_switch()
+    refusal = superframes.refusal()
+    if refusal:
+        skipped.append(f"superframes: {refusal}")
+    for shape in effort.shapes:
+        if not (shape.superframes and refusal):
+            yield from _aggregation(effort, program, shape)
+    yield from _tables(effort)
+    yield from _bmv2(effort, logs, skipped, with_superframes=not refusal)
+    yield _writes(effort, logs)
+    yield from _loading()
+
+
+def _aggregation(effort: Effort, program: Engine, shape: Shape) -> Iterator[Outcome]:
+    with network.links(shape.ports) as (near, far):
+        engine = aggregation.switch(program, shape)
+        traffic = aggregation.traffic(shape, far)
+        ours = Contender(partial(started, engine, near, offload=shape.superframes), traffic)
+        bare = Contender(partial(_bare, near, shape), traffic)
+        for contender in (ours, bare):
+            with contender.running():
+                aggregation.check_sums(shape, traffic, far[-1])  # which shares payloads with others
+        mine, its = compare((ours, bare), effort.rounds, effort.seconds)
+    yield _outcome(str(shape), mine, _BARE, its, _SUPER_RATIO if shape.superframes else _PLAIN_RATIO)
+    if shape.superframes:
+        yield _against_goal(str(shape), "packets a second", mine.pps, _SUPER_PPS, mine.nanoseconds)
+
+
+@contextmanager
+def _bare(interfaces: Sequence[str], shape: Shape) -> Iterator[Received]:
+    network.drop(interfaces)
+    with native.bare(interfaces, shape.values, shape.superframes) as received:
+        yield received
+
+
+def _tables(effort: Effort) -> Iterator[Outcome]:
+    """Every table against the one with which the switch is fastest."""
+    with network.links(tables.PORTS) as (near, far):
+        contenders = [
+            Contender(partial(started, tables.switch(routes), near, offload=True), routes.traffic(far))
+            for routes in effort.routes
+        ]
+        rates = compare(contenders, effort.rounds, effort.seconds)
+    names = [str(routes) for routes in effort.routes]
+    fastest = max(range(len(rates)), key=lambda i: rates[i].pps)
+    for name, rate in zip(names, rates, strict=True):
+        yield _outcome(name, rate, names[fastest], rates[fastest], _TABLES_RATIO)
+
+
+def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: bool) -> Iterator[Outcome]:
+    try:
+        command = BMV2.find()
+    except ToolMissingError as error:
+        skipped.append(str(error))
+        return
+    for routes in effort.routes:
+        with network.links(2 * tables.PORTS) as (near, far):
+            network.drop(near)
+            ours, its = slice(tables.PORTS), slice(tables.PORTS, None)
+            with running(Bmv2(command), near[its], logs / "bmv2.log") as bmv2:
+                fill(bmv2, routes.program, TABLE, routes.entries())
+                switch = partial(started, tables.switch(routes), near[ours], offload=True)
+                contenders = [
+                    Contender(partial(delivered, far[its]), routes.traffic(far[its])),
+                    Contender(switch, routes.traffic(far[ours])),
+                ]
+                names = [str(routes)]
+                if (
+                    with_superframes and routes.kind != "ternary"
+                ):  # whose rules take other protocols than UDP too
+                    contenders.append(Contender(switch, routes.traffic(far[ours], superframes=True)))
+                    names.append(f"{routes}, superframes")
+                theirs, *mine = compare(contenders, effort.rounds, effort.seconds)
+        for name, rate in zip(names, mine, strict=True):
+            yield _outcome(name, rate, "BMv2", Rate(theirs.pps, None), _BMV2_RATIO)
+
+
+def _writes(effort: Effort, logs: Path) -> Outcome:
+    """INSERTs over gRPC into a switch process of its own."""
+    routes = Routes("lpm", effort.writes)
+    with (
+        network.links(tables.PORTS) as (near, _),
+        running(P4Switch(), near, logs / "p4switch.log") as switch,
+    ):
+        seconds = fill(switch, routes.program, TABLE, routes.entries())
+    return _against_goal("table writes over P4Runtime", "entries a second", routes.count / seconds, _WRITES)
+
+
+def _loading() -> Iterator[Outcome]:
+    with network.links(1) as ([near], _):
+        first, cached = loading_seconds(compile_once(PROGRAM).json_text(), near)
+    for name, seconds, most in (("first time", first, _FIRST), ("from the cache", cached, _CACHED)):
+        yield _against_goal(f"JSON to running switch, {name}", "a second", 1 / seconds, 1 / most)
+
+
+def _outcome(name: str, mine: Rate, baseline: str, its: Rate, goal: float) -> Outcome:
+    case = Case(name, mine.pps, baseline, its.pps, mine.pps / its.pps if its.pps else float("inf"))
+    return Outcome(case, goal, mine.nanoseconds, its.nanoseconds)
+
+
+def _against_goal(
+    name: str, unit: str, rate: float, goal: float, nanoseconds: float | None = None
+) -> Outcome:
+    """A figure that has a goal of its own and not a rival."""
+    return Outcome(Case(f"{name} ({unit})", rate, "goal", goal, rate / goal), 1.0, nanoseconds)
+
+
+def write(outcomes: Sequence[Outcome], skipped: Sequence[str], load: Sequence[float], folder: Path) -> Path:
+    """switch.json into `folder`: cases, and beside them goals, processor times, machine, versions, load averages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "cases": [asdict(outcome.case) for outcome in outcomes],
+        "goals": [
+            {
+                "name": outcome.case.name,
+                "baseline": outcome.case.baseline,
+                "ratio": outcome.goal,
+                "is_met": outcome.is_met,
+                "nanoseconds": outcome.nanoseconds,
+                "baseline_nanoseconds": outcome.baseline_nanoseconds,
+            }
+            for outcome in outcomes
+        ],
+        "not_run": list(skipped),
+        "machine": machine(),
+        "compiler": compiler_version(),
+        "load": {"before": list(load), "after": list(os.getloadavg())},
+    }
+    path = folder / "switch.json"
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    return path

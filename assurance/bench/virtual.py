@@ -1,0 +1,147 @@
+"""How fast virtual time is: one all-reduce through racks of 32 workers, from 8 to 1,024 of them.
+
+Beside it the same with the event loop of numpy, which is what was there before that of C.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fanin.experiments.models.expected_sums import QuantizedSum, QuantizedSums
+from fanin.experiments.results.provenance import machine
+from fanin.simulator import VirtualNetwork
+from fanin.simulator.compiled import virtual_network
+from fanin.simulator.fabric import Cluster, load_switch
+from fanin.simulator.hosts.stations import Vector
+from fanin.simulator.job_spec import ClusterSpec
+from fanin.topologies.shapes import leaf_spine
+
+RACK = 32
+HOST_RATE, UPLINK_RATE = 100 * 10**9, 400 * 10**9
+WINDOW = 512
+WORKERS = (8, 64, 256, 1024)
+ELEMENTS = 1 << 20  # float32: 4 MiB
+ROUNDS = 3  # of which the fastest counts; numpy, which is slow, has one
+SLAB = 1 << 14  # elements checked together: whole blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One all-reduce. `seconds` and `processor_seconds` of real time, for the run alone; memory of the whole process.
+
+    numpy_packet_hops_per_processor_second: of the loop of numpy, which was run beside it.
+    events: packets that arrived and hosts that woke. exact: whether every sum was, and bit for bit the same everywhere.
+    """
+
+    workers: int
+    racks: int
+    elements: int
+    virtual_seconds: float
+    seconds: float
+    processor_seconds: float
+    packet_hops: int
+    packet_hops_per_second: float
+    packet_hops_per_processor_second: float
+    events: int
+    events_per_second: float
+    peak_bytes: int
+    bytes_per_worker: float
+    retransmissions: int
+    exact: bool
+    numpy_packet_hops_per_processor_second: float = math.nan
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast as the loop of numpy, in processor time."""
+        return self.packet_hops_per_processor_second / self.numpy_packet_hops_per_processor_second
+
+
+def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> Point:
+    """One all-reduce of `elements` float32 by `workers` workers, checked; `numpy`: by the loop of numpy."""
+    racks = -(-workers // RACK)
+    topology = leaf_spine(int(racks > 1), racks, workers // racks, rate=HOST_RATE, uplink_rate=UPLINK_RATE)
+    inputs = [_input(rank, elements) for rank in range(workers)]
+    spec = ClusterSpec(topology, window=WINDOW)
+    exact = _exact(spec, inputs)
+    make_network = VirtualNetwork if numpy else virtual_network
+    cluster = Cluster(spec, load_switch(), [inputs], in_place=True, make_network=make_network)
+    begun, begun_processor = time.perf_counter(), time.process_time()
+    finished = cluster.run(limit=10.0)
+    seconds, processor = time.perf_counter() - begun, time.process_time() - begun_processor
+    network = cluster.network
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    events = network.hops + network.wakes
+    return Point(
+        workers=workers,
+        racks=racks,
+        elements=elements,
+        virtual_seconds=max(s.ended[0] for s in cluster.stations) if finished else float("inf"),
+        seconds=seconds,
+        processor_seconds=processor,
+        packet_hops=network.hops,
+        packet_hops_per_second=network.hops / seconds,
+        packet_hops_per_processor_second=network.hops / processor,
+        events=events,
+        events_per_second=events / seconds,
+        peak_bytes=peak,
+        bytes_per_worker=peak / workers,
+        retransmissions=sum(s.worker.statistics.retransmissions for s in cluster.stations),
+        exact=finished and _right([station.outputs[0] for station in cluster.stations], exact),
+    )
+
+
+def _exact(spec: ClusterSpec, inputs: Sequence[Vector]) -> list[QuantizedSum]:
+    """By slabs, which take little memory."""
+    parts = range(0, len(inputs[0]), SLAB)
+    sums = QuantizedSums(spec.values, 0, len(inputs))
+    return [sums.next([x[first : first + SLAB] for x in inputs]) for first in parts]
+
+
+def _right(outputs: Sequence[Vector], exact: Sequence[QuantizedSum]) -> bool:
+    first = outputs[0]
+    alike = all(np.array_equal(output.view(np.int32), first.view(np.int32)) for output in outputs)
+    slabs = np.split(first, range(SLAB, len(first), SLAB))
+    return alike and not any(one.wrong(slab).any() for one, slab in zip(exact, slabs, strict=True))
+
+
+def _input(rank: int, elements: int) -> Vector:
+    draw = np.random.Generator(np.random.PCG64(rank))
+    return draw.random(elements, np.float32) * np.float32(2) - np.float32(1)
+
+
+def bench(workers: Sequence[int], progress: Callable[[Point], None]) -> list[Point]:
+    """A point for each number of workers, the fastest of ROUNDS, beside numpy's."""
+    points = []
+    for count in workers:
+        rounds = [_apart(count, numpy=False) for _ in range(ROUNDS)]
+        before = _apart(count, numpy=True)
+        assert before.packet_hops == rounds[0].packet_hops  # they have one history
+        fastest = min(rounds, key=lambda point: point.processor_seconds)
+        theirs = before.packet_hops_per_processor_second
+        exact = before.exact and all(point.exact for point in rounds)
+        points.append(replace(fastest, numpy_packet_hops_per_processor_second=theirs, exact=exact))
+        progress(points[-1])
+    return points
+
+
+def _apart(workers: int, *, numpy: bool) -> Point:
+    """In a process of its own, so that its memory is its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, workers, numpy=numpy).result()
+
+
+def write(points: Sequence[Point], folder: Path) -> None:
+    """virtual.json into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"points": [{**asdict(point), "ratio": point.ratio} for point in points], "machine": machine()}
+    (folder / "virtual.json").write_text(json.dumps(document, indent=2) + "\n")

@@ -1,0 +1,132 @@
+"""The two switches of a comparison, neither of which needs network interfaces."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from finsy.proto import p4r
+
+from fanin.assurance.differential.client import DEVICE_ID, Counts, Session, SwitchError, session
+from fanin.assurance.differential.dataplane import exchange
+from fanin.assurance.differential.packets import Packet
+from fanin.controller.entry_files import Entries
+from fanin.experiments.scenario.compilers import CompiledProgram
+from fanin.experiments.scenario.tools import BMV2, SwitchKind
+from fanin.p4switch.p4runtime.device import Device
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.tracer import traced
+from fanin.testbed.runs import scratch
+
+_P4RUNTIME, _DATAPLANE = 9559, 9560
+_DROP_PORT = 511
+_STOP_SECONDS = 1.0  # until a process whose connection broke is seen to be dead
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a switch did: entities refused (by their place), each packet's outputs by port, counters, a trace."""
+
+    refused: Sequence[int]
+    outputs: Sequence[Sequence[Packet]]
+    counts: Counts
+    trace: str = ""
+
+
+def run(
+    engine: SwitchKind,
+    program: CompiledProgram,
+    entries: Entries,
+    packets: Sequence[Packet],
+    *,
+    with_trace: bool = False,
+) -> Outcome:
+    """Load, fill, feed and read a fresh switch. `with_trace`: what it tells of the last packet.
+
+    Raises:
+        SwitchError: it cannot run this. ToolError: it is not here. ValueError: an entry has no place.
+    """
+    entities = entries.encode(program.p4info)
+    on_switch = _on_bmv2 if engine == "bmv2" else _on_embedded
+    return asyncio.run(on_switch(program, entities, packets, with_trace))
+
+
+async def _insert(switch: Session, entities: Sequence[p4r.Entity]) -> list[int]:
+    return [place for place, entity in enumerate(entities) if not await switch.insert(entity)]
+
+
+async def _on_embedded(
+    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], with_trace: bool
+) -> Outcome:
+    device = Device({}, None, _DROP_PORT)
+    server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
+    try:
+        async with session(port, program) as switch:
+            refused = await _insert(switch, entities)
+            assert device.pipeline is not None
+            engine = device.pipeline.engine
+            outputs, trace = [], ""
+            for now, (port, packet) in enumerate(packets):
+                if with_trace and now == len(packets) - 1:
+                    with traced(engine) as tracer:
+                        outputs.append(sorted(engine.process(port, packet, now)))
+                        trace = "\n".join(as_text(found, verbose=True) for found in tracer.packets())
+                else:
+                    outputs.append(sorted(engine.process(port, packet, now)))
+            return Outcome(refused, outputs, await switch.counts(entities), trace)
+    finally:
+        server.stop(grace=0).wait()
+        device.stop()
+
+
+async def _on_bmv2(
+    program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], with_trace: bool
+) -> Outcome:
+    with (
+        tempfile.TemporaryDirectory(prefix="bmv2-", dir=scratch()) as folder,
+        _bmv2(Path(folder), with_trace),
+    ):
+        async with session(_P4RUNTIME, program) as switch:
+            refused = await _insert(switch, entities)
+            left = exchange(f"127.0.0.1:{_DATAPLANE}", DEVICE_ID, packets)
+            outputs = [sorted(packets) for packets in left]
+            counts = await switch.counts(entities)
+        return Outcome(refused, outputs, counts, _last_packet(Path(folder, "log.txt")) if with_trace else "")
+
+
+@contextmanager
+def _bmv2(folder: Path, with_trace: bool) -> Iterator[None]:
+    """A simple_switch_grpc whose packets come and go over gRPC, too."""
+    log = ["--log-file", str(folder / "log"), "--log-level", "trace", "--log-flush"] if with_trace else []
+    command = [
+        *(*BMV2.find(), "--no-p4", "--device-id", str(DEVICE_ID), *log),
+        *("--", "--grpc-server-addr", f"127.0.0.1:{_P4RUNTIME}"),
+        *("--dp-grpc-server-addr", f"127.0.0.1:{_DATAPLANE}", "--drop-port", str(_DROP_PORT)),
+    ]
+    with Path(folder, "output").open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield
+    except SwitchError as error:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if (status := process.wait(_STOP_SECONDS)) < 0:
+                raise SwitchError(f"dies by {signal.Signals(-status).name} ({error})") from None
+        raise
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _last_packet(log: Path) -> str:
+    """The lines of a BMv2 log from where its last packet begins."""
+    lines = log.read_text(errors="replace").splitlines()
+    starts = [number for number, line in enumerate(lines) if "Processing packet received on port" in line]
+    return "\n".join(lines[starts[-1] :]) if starts else ""

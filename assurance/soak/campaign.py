@@ -1,0 +1,108 @@
+"""Many scenarios on all cores, and the summary of what they met."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from fanin.assurance.soak.generate import draw_scenario
+from fanin.assurance.soak.run import Outcome, run_scenario
+from fanin.controller.planner import Planner, planner_of
+from fanin.controller.requirements import PROGRAM
+from fanin.experiments.processes import fork_server
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.fabric import load_switch
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A scenario in which something was wrong."""
+
+    seed: int
+    violations: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Soak:
+    """Scenarios run so far. `seconds` of real time."""
+
+    scenarios: int = 0
+    packet_hops: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    failures: list[Failure] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def write(self, folder: Path) -> None:
+        """summary.json into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        summary = {
+            "scenarios": self.scenarios,
+            "packet_hops": self.packet_hops,
+            "faults": dict(sorted(self.faults.items())),
+            "violations": len(self.failures),
+            "failures": [asdict(failure) for failure in self.failures],
+            "seconds": self.seconds,
+        }
+        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+
+
+_switch: Engine  # of a process of the pool
+_planner: Planner | None
+
+
+def _load(program: Path, controller: Path | None) -> None:
+    global _switch, _planner
+    # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _switch, _planner = load_switch(program), planner_of(controller) if controller else None
+
+
+def _run_seed(seed: int) -> tuple[int, Outcome]:
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # inputs with the largest values, and infinities
+            return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+    except Exception as error:
+        error.add_note(f"while it ran the scenario of seed {seed}")
+        raise
+
+
+def soak(
+    first_seed: int,
+    seeds: int,
+    progress: Callable[[Soak], None],
+    program: Path = PROGRAM,
+    controller: Path | None = None,
+) -> Soak:
+    """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
+    begun = time.monotonic()
+    so_far = Soak()
+    # Not forked from this one, whose threads would not come along.
+    with ProcessPoolExecutor(
+        min(len(os.sched_getaffinity(0)), seeds),
+        fork_server(__name__),
+        _load,
+        (program, controller),
+    ) as pool:
+        try:
+            for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):
+                so_far.scenarios += 1
+                so_far.packet_hops += outcome.packet_hops
+                so_far.faults += outcome.faults
+                so_far.seconds = time.monotonic() - begun
+                if outcome.violations:
+                    so_far.failures.append(Failure(seed, outcome.violations))
+                progress(so_far)
+        except KeyboardInterrupt:
+            # A second one, while the processes end, would leave them and this one waiting for one another.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            raise
+    return so_far

@@ -1,0 +1,275 @@
+"""What must be true of a run, whatever its links, switches, workers and strangers did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.assurance.soak.fabric import SoakFabric
+from fanin.assurance.soak.hosts import SoakHost
+from fanin.assurance.soak.scenario import Scenario, Work
+from fanin.controller.telemetry import Event, Reason
+from fanin.experiments.models.compressed_sums import compressed_sum
+from fanin.experiments.models.expected_sums import QuantizedSum, QuantizedSums
+from fanin.simulator import SECOND
+from fanin.simulator.fabric import Job
+from fanin.simulator.hosts.stations import Vector
+from fanin.workers.collective import StallError
+from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.values.compression import Rounded, TopK
+
+# What faults of links and stalls may lead to.
+EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
+EXPECTED_IGNORED = {"duplicate"}
+# Packets of an earlier grant, and packets that meet a switch without tables.
+EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
+EARLIER_IGNORED = {"other lease"}
+STRANGE_DROPS = set(Reason)
+# A flipped bit: of IPv4 or UDP, or of what says that it is one.
+CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
+CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_SIZE, Reason.FORGED, Reason.NO_CHECKSUM}
+STRANGE_IGNORED = {"other lease", "malformed", "impossible", "unknown chunk"}
+
+
+def check(
+    scenario: Scenario,
+    fabric: SoakFabric,
+    inputs: Sequence[Sequence[Sequence[Vector]]],
+    mishaps: Counter[str],
+    *,
+    in_time: bool,
+) -> list[str]:
+    """What is wrong after a run. inputs: [jobs][all-reduces][workers]. mishaps: what has happened, by kind."""
+    return [*_problems(scenario, fabric, inputs, mishaps, in_time)]
+
+
+def _problems(
+    scenario: Scenario,
+    fabric: SoakFabric,
+    inputs: Sequence[Sequence[Sequence[Vector]]],
+    mishaps: Counter[str],
+    in_time: bool,
+) -> Iterator[str]:
+    now = fabric.network.now / SECOND
+    if fabric.exhausted:
+        yield f"stopped at {now:.3g} s, after {fabric.network.hops} packet-hops"
+    if fabric.to_come:
+        yield f"{fabric.to_come} jobs have not begun by {now:.3g} s"
+    contributions = 0
+    begun = zip(scenario.works, fabric.jobs, inputs, strict=False)
+    for number, (work, job, vectors) in enumerate(begun):
+        of_job = fabric.hosts_of(job)
+        if not work.in_network:
+            for problem in (
+                *(_check_compressed if work.compression else _check_sums_of_hosts)(job, vectors),
+                *_check_ends(scenario, fabric, of_job, work),
+            ):
+                yield f"job {number}, {problem}"
+            continue
+        expected = _expected(work, job, vectors[: job.by_ring])
+        contributions += job.contributions * sum(one.chunks for one in expected)
+        for problem in (
+            *_check_sums(job, expected, work),
+            *_check_sums_of_hosts(job, vectors, first=len(expected)),
+            *_check_ends(scenario, fabric, of_job, work),
+            *_check_counts(scenario, job, of_job, expected, work, fresh=number < len(scenario.jobs)),
+        ):
+            yield f"job {number}, {problem}"
+    network = fabric.network
+    if not in_time:
+        return
+    if network.in_flight:
+        yield f"{network.in_flight} packets left over"
+    yield from _check_links(scenario, fabric)
+    added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
+    if not _disturbed(scenario) and added != contributions:
+        yield f"switches added {added} contributions up, of {contributions} that the jobs have"
+    allowed = EXPECTED_DROPS | (
+        EARLIER_DROPS
+        if scenario.later
+        or scenario.rerouted
+        or any(mishaps[kind] for kind in ("switch restart", "grant again", "revoked"))
+        else set()
+    )
+    # An id that a later job has in other slots.
+    allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
+    allowed |= STRANGE_DROPS if scenario.strangers else set()
+    allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
+    for reason, count in fabric.drops().items():
+        if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
+            yield f"switches dropped {count} packets as {reason.name}"
+
+
+def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
+    """What links sent, kept waiting and dropped, once nothing is on its way any more."""
+    faults, counts = fabric.network.faults, fabric.network.links.counts
+    if scenario.lossless and faults["queue drop"] and not scenario.strangers:
+        yield f"{faults['queue drop']} packets dropped by queues with room for a pause"
+    arrived = int(counts.arrived.sum() + counts.lost.sum()) - faults["duplication"]
+    if arrived != counts.packets.sum():
+        yield f"links sent {counts.packets.sum()} packets, and {arrived} arrived or were lost"
+    for (near, _), on_link in zip(fabric.network.link_ends, counts.packets.tolist(), strict=True):
+        if near in fabric.hosts and (sent := fabric.hosts[near].sent) != on_link:
+            yield f"{near} sent {sent} packets, and its link {on_link}"
+    watchdog = scenario.watchdog
+    if watchdog is None and faults["storm"]:
+        yield f"{faults['storm']} storms, and nobody looks for any"
+    if (watchdog is None or watchdog.action != "drop") and faults["watchdog drop"]:
+        yield f"{faults['watchdog drop']} packets dropped by a watchdog that drops none"
+    if fabric.order:
+        yield from fabric.order.problems()
+    if _in_order(scenario) and not (counts.lost.any() or counts.queue_drops.any() or faults["watchdog drop"]):
+        for number, (work, job) in enumerate(zip(scenario.works, fabric.jobs, strict=False)):
+            if work.in_network:
+                continue
+            for rank, station in enumerate(job.stations):
+                streams = station.worker.statistics.streams
+                if not streams.timeouts and (again := streams.retransmissions):
+                    yield f"job {number}, rank {rank}: {again} packets sent again, of which none was lost or late"
+
+
+def _in_order(scenario: Scenario) -> bool:
+    """Whether packets between two hosts come in the order in which they were sent, unless they are lost."""
+    links = scenario.links
+    disturbed = links.reordering or links.duplication or links.corruption or scenario.paths != "ecmp"
+    disturbed = disturbed or scenario.rerouted
+    # Switches without tables lose packets, too.
+    return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
+
+
+def _disturbed(scenario: Scenario) -> bool:
+    """Whether chunks may be added up more than once, or not at all, or be a stranger's."""
+    lost = scenario.restarts or scenario.registers_lost or scenario.regrants or scenario.revocations
+    return bool(lost or scenario.strangers or any(work.mismatch for work in scenario.works))
+
+
+def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[QuantizedSum]:
+    expected = []
+    for step, vectors in enumerate(inputs):
+        if step in job.leases:
+            sums = QuantizedSums(work.values, work.window, 1 if work.overflow else work.workers)
+        expected.append(sums.next(vectors))
+    return expected
+
+
+def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Iterator[str]:
+    """Those that there are, finished or not."""
+    for step, one in enumerate(expected):
+        outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
+        if not outputs:
+            return
+        first_rank, first = outputs[0]
+        if _mismatched(work, step, len(expected)):
+            yield f"all-reduce {step}: a sum of workers that do not agree"
+            return
+        if len(first) != one.length:
+            yield f"rank {first_rank}, all-reduce {step}: {len(first)} elements, not {one.length}"
+            continue
+        wrong = np.flatnonzero(one.wrong(first))
+        if len(wrong):
+            yield _wrong(first_rank, step, wrong)
+        for rank, output in outputs[1:]:
+            if output.tobytes() != first.tobytes():
+                yield f"rank {rank}, all-reduce {step}: other sums than rank {first_rank}"
+
+
+def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: int = 0) -> Iterator[str]:
+    """Those that there are, from the first one between hosts on: bit for bit float32 in the algorithm's order."""
+    for step, vectors in enumerate(inputs[first:], first):
+        assert job.spec.algorithm != "in-network"
+        expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
+        for rank, station in enumerate(job.stations):
+            if len(station.outputs) > step:
+                yield from _compare(rank, step, station.outputs[step], expected)
+
+
+def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
+    """Bit for bit what the compression leaves, added in the order of ranks; and alike where that is not certain."""
+    (compressor,) = job.spec.calls
+    assert isinstance(compressor, TopK | Rounded)
+    for step, vectors in enumerate(inputs):
+        expected, certain = compressed_sum(compressor, vectors)
+        outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
+        for rank, output in outputs:
+            yield from _compare(rank, step, output, expected, certain)
+            if output.tobytes() != outputs[0][1].tobytes():
+                yield f"rank {rank}, all-reduce {step}: other sums than rank {outputs[0][0]}"
+
+
+def _compare(
+    rank: int, step: int, output: Vector, expected: Vector, certain: NDArray[np.bool_] | None = None
+) -> Iterator[str]:
+    """Bit for bit, where it is certain (None: everywhere)."""
+    if len(output) != len(expected):
+        yield f"rank {rank}, all-reduce {step}: {len(output)} elements, not {len(expected)}"
+        return
+    differs = output.view(np.uint32) != expected.view(np.uint32)
+    wrong = np.flatnonzero(differs if certain is None else differs & certain)
+    if len(wrong):
+        yield _wrong(rank, step, wrong)
+
+
+def _wrong(rank: int, step: int, wrong: NDArray[np.intp]) -> str:
+    return f"rank {rank}, all-reduce {step}: {len(wrong)} wrong elements, the first at {wrong[0]}"
+
+
+def _mismatched(work: Work, step: int, steps: int) -> bool:
+    last = {"elements": 1, "refused": 1, "order": 2}.get(work.mismatch, steps)
+    return bool(work.mismatch) and step >= steps - last
+
+
+def _check_ends(
+    scenario: Scenario, fabric: SoakFabric, hosts: Sequence[SoakHost], work: Work
+) -> Iterator[str]:
+    """A worker finishes; but it may give up where registers were lost, and must where workers do not agree."""
+    for rank, host in enumerate(hosts):
+        error = host.error
+        if not host.done:
+            now = fabric.network.now / SECOND
+            waits = host.station.worker.outstanding(now) or "waits for nothing"
+            yield f"rank {rank} has not finished by {now:.3g} s: {waits}"
+        elif error is not None and not work.mismatch:
+            stalled = isinstance(error, StallError) and "chunk" in str(error)
+            if not (stalled and scenario.registers_lost and work.in_network):
+                yield f"rank {rank}: {type(error).__name__}: {error}"
+
+
+def _check_counts(
+    scenario: Scenario,
+    job: Job,
+    hosts: Sequence[SoakHost],
+    expected: Sequence[QuantizedSum],
+    work: Work,
+    *,
+    fresh: bool,
+) -> Iterator[str]:
+    """Of a job whose workers have all finished. fresh: nobody had its hosts before it."""
+    if (
+        work.mismatch
+        or job.by_ring is not None
+        or any(host.error is not None or not host.done for host in hosts)
+    ):
+        return
+    # A job with one grant must not notice those of others, unless they had its hosts before it.
+    alone = len(job.leases) == 1
+    undisturbed = alone and fresh
+    least, most = (sum(one.saturated[i] for one in expected) for i in (0, 1))
+    chunks = sum(one.chunks for one in expected)
+    allowed = EXPECTED_IGNORED | (set() if undisturbed else EARLIER_IGNORED)
+    # What is late from an earlier grant with the same id is known by its chunk.
+    allowed |= {"unknown chunk"} if scenario.same_leases and not undisturbed else set()
+    allowed |= STRANGE_IGNORED if scenario.strangers else set()
+    for rank, station in enumerate(job.stations):
+        statistics = station.worker.statistics
+        if alone and statistics.accepted != chunks:
+            yield f"rank {rank}: {statistics.accepted} chunks delivered of {chunks}"
+        if alone and not least <= statistics.saturated <= most:
+            yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
+        if unexpected := sorted(set(+statistics.ignored) - allowed):
+            yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
+        foreign = station.not_ours and not (scenario.strangers or scenario.links.corruption) and fresh
+        if station.deadline() is not None or foreign:
+            yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"

@@ -1,0 +1,147 @@
+"""A network in soak: strangers at its hosts, and jobs that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fanin.assurance.soak.hosts import SoakHost
+from fanin.assurance.soak.order import Order
+from fanin.assurance.soak.queue import Queue
+from fanin.assurance.soak.scenario import Scenario
+from fanin.assurance.soak.strangers import Flips, Stranger
+from fanin.controller.jobs.budget import Budget
+from fanin.controller.planner import Planner
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Fabric, Job
+from fanin.simulator.hosts.stations import WorkerStation
+from fanin.simulator.links import Transit
+from fanin.simulator.network import Observer
+from fanin.simulator.packets import Packets
+from fanin.workers.host_based.algorithm import HostBasedWorker
+
+MAX_HOPS = 20_000_000  # packet-hops of a run
+
+
+class SoakFabric(Fabric):
+    """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet.
+
+    order: in which links sent, where that can be told.
+    """
+
+    def __init__(
+        self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
+    ) -> None:
+        self.hosts: dict[str, SoakHost] = {}
+        self.queue = Queue(Budget(scenario.topology, planner))
+        self.to_come = len(scenario.works)
+        self.caught_up = 0  # workers that were sent a result when their lease was lost
+        self.lingering = 0.0  # seconds that workers of an earlier grant go on
+        self._scenario = scenario
+        self._strangers: list[Stranger] = []
+        self._flips: list[Flips] = []
+        self._ended: dict[Job, Sequence[SoakHost]] = {}
+        self.order = Order(scenario) if Order.judged_by(scenario) else None
+        super().__init__(
+            scenario.topology,
+            switch,
+            host=HostModel(scenario.coalescing),
+            seed=scenario.seed,
+            observer=_both(self.order, observer),
+            priorities=scenario.prioritized,
+            numbers=scenario.numbers,
+            planner=planner,
+        )
+
+    @property
+    def flips(self) -> int:
+        """Bits flipped at the ends of hosts' links so far."""
+        return sum(one.flips for one in self._flips)
+
+    @property
+    def forged(self) -> int:
+        """Packets of strangers so far."""
+        return sum(stranger.forged for stranger in self._strangers)
+
+    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
+        """See Fabric."""
+        scenario = self._scenario
+        stranger = None
+        if scenario.strangers and not isinstance(station.worker, HostBasedWorker):
+            number = len(self._strangers)
+            lease = station.worker.lease
+            stranger = Stranger(
+                scenario.topology,
+                scenario.topology.host(host),
+                lease,
+                scenario.strangers,
+                [scenario.seed, 3, number],
+                flips=not scenario.links.corruption,
+                followed=scenario.same_leases,
+            )
+            self._strangers.append(stranger)
+        before = self.hosts.get(host)
+        flips = None
+        if self.checksums and not isinstance(station.worker, HostBasedWorker):
+            flips = Flips(scenario.links.corruption, [scenario.seed, 5, len(self._flips)])
+            self._flips.append(flips)
+        self.hosts[host] = SoakHost(
+            station, stranger, before if self.lingering else None, start + self.lingering, flips
+        )
+        self.hosts[host].sent = before.sent if before else 0
+        self.network.replace_station(host, self.hosts[host], start)
+
+    def hosts_of(self, job: Job) -> Sequence[SoakHost]:
+        """By rank; of a job that has ended, those that it had."""
+        return self._ended.get(job) or [self.hosts[name] for name in job.members]
+
+    def run(self, limit: float) -> bool:
+        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds), or exhausted.
+
+        Jobs of the queue end, and others begin in their place.
+        """
+        while self.to_come or self.queue.running:
+            if not self._run(lambda: any(map(self._done, self.queue.running)), limit):
+                return False
+            for job in filter(self._done, list(self.queue.running)):
+                self.end(job)
+            self.queue.grant()
+        waiting = list(self.hosts.values())
+
+        def done() -> bool:
+            while waiting and waiting[-1].done:
+                waiting.pop()
+            return not waiting
+
+        return self._run(done, limit)
+
+    def _run(self, done: Callable[[], bool], limit: float) -> bool:
+        return self.network.run(lambda: self.exhausted or done(), limit) and not self.exhausted
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether packets have gone over more links than any run needs: it would hardly end."""
+        return self.network.hops > MAX_HOPS
+
+    def end(self, job: Job) -> None:
+        """All its workers have ended."""
+        self._ended[job] = self.hosts_of(job)
+        job.end()
+        if job in self.queue.running:
+            self.queue.leave(job)
+
+    def _done(self, job: Job) -> bool:
+        return all(host.done for host in self.hosts_of(job))
+
+
+def _both(one: Observer | None, other: Observer | None) -> Observer | None:
+    if one is None or other is None:
+        return one or other
+    observers = (one, other)
+
+    def observe(arrived: Transit, store: Packets) -> None:
+        for observer in observers:
+            observer(arrived, store)
+
+    return observe

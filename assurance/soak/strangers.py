@@ -1,0 +1,243 @@
+"""What else a network carries: packets that are damaged, malformed or forged, made from those of a host's own worker.
+
+None of them may change a sum. What would is not here: a member that sends other values under its own name in its turn.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.simulator.corruption import complete_checksums, flip_bits
+from fanin.simulator.hosts.stations import Frames
+from fanin.topologies.model import Host, Topology
+from fanin.workers.lease import Lease
+from fanin.workers.wire import HEADERS
+
+# Bytes of a frame.
+_IP_CHECKSUM, _IP_SOURCE, _IP_DESTINATION, _UDP_SOURCE, _UDP_CHECKSUM = 24, 26, 30, 34, 40
+_KIND, _LEASE, _CHUNK, _POOL, _E0, _VALUES = (HEADERS + i for i in (0, 1, 2, 6, 8, 10))
+
+_STRANGE_LEASES = (0, *range(200, 256))  # so many are never granted
+_Frame = NDArray[np.uint8]
+
+
+class Stranger:
+    """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets.
+
+    flips: whether it flips bits, which it must not where links do: a checksum need not find two in one packet.
+    followed: whether the chunk numbers behind the lease's may be the next one's, under the same id.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        host: Host,
+        lease: Lease,
+        often: float,
+        seed: list[int],
+        *,
+        flips: bool,
+        followed: bool,
+    ) -> None:
+        self._draw = np.random.Generator(np.random.PCG64(seed))
+        self._often = often
+        self._flips = flips
+        self._followed = followed
+        self._lease = lease
+        self._topology = topology
+        self._host = host
+        self._exponents: dict[int, int] = {}  # announced by this worker, by chunk
+        self.forged = 0
+
+    def out_of(self, batches: list[Frames]) -> list[Frames]:
+        """What it sends besides these updates (frames [m, length] each), each in a batch of its own."""
+        for frames in batches:
+            for chunk, exponent in zip(
+                _chunks(frames).tolist(), frames[:, _E0].view(np.int8).tolist(), strict=True
+            ):
+                self._exponents[chunk % (2 * self._lease.window)] = exponent
+        return self._forge(batches, _UPDATES)
+
+    def into(self, frames: Frames) -> list[Frames]:
+        """What arrives besides these results (frames [m, length]), as from an earlier time."""
+        if frames.shape[1] < _VALUES:
+            return []
+        return self._forge([frames], _RESULTS)
+
+    def _forge(self, batches: list[Frames], kinds: tuple[str, ...]) -> list[Frames]:
+        forged = []
+        for frames in batches:
+            if self._draw.random() < self._often:
+                frame = frames[self._draw.integers(len(frames))].copy()
+                kind = kinds[self._draw.integers(len(kinds))]
+                made = getattr(self, f"_{kind}")(frame)
+                if made is not None:
+                    forged.append(made[np.newaxis])
+        self.forged += len(forged)
+        return forged
+
+    # -- damaged and malformed: as they are, with a wrong checksum or length
+
+    def _flipped(self, frame: _Frame) -> _Frame | None:
+        if not self._flips:
+            return None
+        flipped: _Frame = flip_bits(frame[np.newaxis], np.array([len(frame)]), self._draw.random(1))[0]
+        return flipped
+
+    def _truncated(self, frame: _Frame) -> _Frame:
+        return frame[: self._draw.integers(14, len(frame))]
+
+    def _padded(self, frame: _Frame) -> _Frame | None:
+        return np.append(frame, np.zeros(20, np.uint8)) if len(frame) < 1000 else None
+
+    def _noise(self, frame: _Frame) -> _Frame:
+        frame[HEADERS:] = self._draw.integers(0, 256, len(frame) - HEADERS)
+        frame[_LEASE] = self._draw.choice(_STRANGE_LEASES)
+        return self._signed(frame)
+
+    def _size(self, frame: _Frame) -> _Frame:
+        frame[_KIND] ^= np.uint8(self._draw.integers(1, 8))
+        return self._with_other_values(frame)
+
+    # -- forged: other values, and a right checksum
+
+    def _type(self, frame: _Frame) -> _Frame:
+        frame[_KIND] ^= np.uint8(self._draw.integers(1, 16) << 4)
+        return self._with_other_values(frame)
+
+    def _lease_id(self, frame: _Frame) -> _Frame:
+        frame[_LEASE] = self._draw.choice(_STRANGE_LEASES)
+        return self._with_other_values(frame)
+
+    def _old_chunk(self, frame: _Frame) -> _Frame | None:
+        """That had the same slot and version, in this lease or before it."""
+        chunk = int(_chunks(frame[np.newaxis])[0]) - 2 * self._lease.window * int(self._draw.integers(1, 4))
+        return None if chunk < 0 else self._with_other_values(_with_chunk(frame, chunk))
+
+    def _beyond(self, frame: _Frame) -> _Frame | None:
+        """The lease's last chunk."""
+        chunk = self._lease.last_chunk + int(self._draw.integers(1, 2 * self._lease.window + 1))
+        return (
+            None if chunk >= 1 << 32 or self._followed else self._with_other_values(_with_chunk(frame, chunk))
+        )
+
+    def _slot(self, frame: _Frame) -> _Frame:
+        lease = self._lease
+        slot = int(self._draw.integers(lease.first_slot + lease.window, 1 << 15))
+        frame[_POOL] = frame[_POOL] & 0x80 | slot >> 8
+        frame[_POOL + 1] = slot & 0xFF
+        return self._with_other_values(frame)
+
+    def _source_port(self, frame: _Frame) -> _Frame:
+        frame[_UDP_SOURCE + 1] ^= np.uint8(self._draw.integers(1, 256))
+        return self._with_other_values(frame)
+
+    def _source_address(self, frame: _Frame) -> _Frame | None:
+        """Of another host: its port of the switch is another one."""
+        others = [host.ip.packed for host in self._topology.hosts if host != self._host]
+        if not others:
+            return None
+        frame[_IP_SOURCE:_IP_DESTINATION] = np.frombuffer(self._draw.choice(others), np.uint8)
+        return self._with_other_values(frame)
+
+    def _destination(self, frame: _Frame) -> _Frame | None:
+        """Another switch, or another host."""
+        nodes = [switch.ip.packed for switch in self._topology.switches]
+        nodes += [host.ip.packed for host in self._topology.hosts]
+        others = [ip for ip in nodes if ip not in (self._host.gateway.packed, self._host.ip.packed)]
+        if not others:
+            return None
+        frame[_IP_DESTINATION:_UDP_SOURCE] = np.frombuffer(self._draw.choice(others), np.uint8)
+        return self._with_other_values(frame)
+
+    def _result_for_another(self, frame: _Frame) -> _Frame | None:
+        """In the name of its leaf."""
+        others = [host for host in self._topology.hosts if host != self._host]
+        if not others:
+            return None
+        victim = others[self._draw.integers(len(others))]
+        frame[_KIND] |= 0x10
+        frame[_IP_SOURCE:_IP_DESTINATION] = np.frombuffer(victim.gateway.packed, np.uint8)
+        frame[_IP_DESTINATION:_UDP_SOURCE] = np.frombuffer(victim.ip.packed, np.uint8)
+        return self._with_other_values(frame)
+
+    def _other_version(self, frame: _Frame) -> _Frame:
+        frame[_POOL] ^= 0x80
+        return self._with_other_values(frame)
+
+    def _small_exponent(self, frame: _Frame) -> _Frame | None:
+        """Smaller than the worker's own."""
+        own = self._exponents.get(int(_chunks(frame[np.newaxis])[0]) % (2 * self._lease.window), -128)
+        if own == -128:
+            return None
+        frame[_E0] = np.int8(own - 1).view(np.uint8)
+        return self._with_other_values(frame)
+
+    def _with_other_values(self, frame: _Frame) -> _Frame:
+        values = frame[_VALUES:]
+        values[:] = self._draw.integers(0, 256, len(values))
+        return self._signed(frame)
+
+    def _signed(self, frame: _Frame) -> _Frame:
+        """With right checksums."""
+        frame[_IP_CHECKSUM:_IP_SOURCE] = 0
+        total = int(frame[14:34].view(">u2").sum(dtype=np.int64))
+        total = (total & 0xFFFF) + (total >> 16)
+        frame[_IP_CHECKSUM:_IP_SOURCE] = np.frombuffer((0xFFFF - total).to_bytes(2, "big"), np.uint8)
+        frame[_UDP_CHECKSUM:HEADERS] = 0
+        complete_checksums(frame[np.newaxis], np.array([len(frame)]))
+        return frame
+
+
+class Flips:
+    """Single flipped bits at both ends of a host's link, those that a checksum must have been required against.
+
+    share: of the frames in each direction. What the host sends arrives with the UDP checksum 0, as if its only set bit
+    had been flipped. What it receives has one bit flipped, whether it came with a checksum or not.
+    """
+
+    def __init__(self, share: float, seed: list[int]) -> None:
+        self._share = share
+        self._draw = np.random.Generator(np.random.PCG64(seed))
+        self.flips = 0
+
+    def out_of(self, batches: list[Frames]) -> None:
+        """Flip bits of frames [m, length] that the host sends, in place."""
+        for frames in batches:
+            frames[self._drawn(frames), _UDP_CHECKSUM:HEADERS] = 0
+
+    def into(self, frames: Frames) -> Frames:
+        """Return the frames [m, length] as they reach the host."""
+        which = np.flatnonzero(self._drawn(frames))
+        if len(which):
+            frames = frames.copy()
+            bits = self._draw.integers(0, 8 * frames.shape[1], len(which))
+            frames[which, bits >> 3] ^= (1 << (bits & 7)).astype(np.uint8)
+        return frames
+
+    def _drawn(self, frames: Frames) -> NDArray[np.bool_]:
+        drawn = self._draw.random(len(frames)) < self._share
+        self.flips += int(np.count_nonzero(drawn))
+        return drawn
+
+
+_MALFORMED = ("flipped", "truncated", "padded", "noise", "size")
+_UPDATES = (
+    *_MALFORMED,
+    *("type", "lease_id", "old_chunk", "beyond", "slot", "source_port", "source_address", "destination"),
+    "result_for_another",
+)
+_RESULTS = (
+    *_MALFORMED,
+    *("type", "lease_id", "old_chunk", "slot", "source_port", "other_version", "small_exponent"),
+)
+
+
+def _chunks(frames: Frames) -> NDArray[np.int64]:
+    return np.ascontiguousarray(frames[:, _CHUNK:_POOL]).view(">u4")[:, 0].astype(np.int64)
+
+
+def _with_chunk(frame: _Frame, chunk: int) -> _Frame:
+    frame[_CHUNK:_POOL] = np.frombuffer(chunk.to_bytes(4, "big"), np.uint8)
+    return frame

@@ -1,0 +1,280 @@
+"""An incast under priority flow control, and what becomes of a flow to its receiver's neighbour.
+
+The scenario is one of htsim's, sim/EXAMPLES/collateral of github.com/nets-cs-pub-ro/NDP at 3d452ce, Figure 19 of
+"Re-architecting datacenter networks and stacks for low latency and high performance" (Handley et al., SIGCOMM 2017): a
+fat tree of 432 hosts at 10 Gb/s, 64 of which send 50 packets of 9,000 bytes each to one host, while another host sends
+to that one's neighbour below the same leaf. Its figures here are of runs of that, built and run on 2026-11-25
+(htsim_dctcp_incast_collateral_lossless -nodes 432 -q 100 -conns 64 -flowsize 450000, or 16 and 1250000), with its own
+seed of the paths (13) and others; thresholds and senders are those of its program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from statistics import fmean
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Fabric
+from fanin.simulator.flows import Flows, FlowSpec
+from fanin.topologies.link import Pause
+from fanin.topologies.shapes import fat_tree
+from fanin.workers.host_based.transport import PAYLOAD
+from fanin.workers.recovery import Recovery
+
+PACKET_BYTES = 1112  # of a full packet on a link, all headers and the gap between frames included
+HTSIM_PACKET_BYTES = 9000
+RATE = 10 * 10**9  # bits/s
+# A packet of ours takes as long on such links as one of htsim's on its own, so that all that is said in packets agrees.
+SCALED_RATE = RATE * PACKET_BYTES // HTSIM_PACKET_BYTES
+
+# htsim's, in its packets: pauses of the switch's input, and the queue above which packets are marked.
+XOFF, XON, MARKED = 15, 12, 16
+SENDERS, PACKETS, WINDOW = 64, 50, 10
+
+FULL = 0.95  # a link that carries less of what it can is under-used
+
+_BEGIN = 2  # milliseconds: the other flow fills its link by then
+_SAMPLE = 1e-3
+_LIMIT = 60  # samples
+_UNLIMITED = 10_000  # packets, more than any flow has
+TOLERANCE = 0.15
+_RECOVERY = Recovery(
+    initial_rto=1.0, min_rto=1.0, granularity=1e-6
+)  # nothing is lost under priority flow control
+_HOST = HostModel(coalescing=2e-6)
+
+# Of the second host's link: below half of what it can carry, and below FULL.
+Milliseconds = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incast:
+    """`senders` send `size` bytes each at once to the first host, and another one fills the link of the second.
+
+    packet_bytes: those in which thresholds are counted. beside: congestion control of the other flow, which has a
+    window of `beside_window`. seeds: of the paths, drawn anew for each. htsim: what it says, by the number of flows
+    that share the other flow's way into the leaf; ours must be near that (None: it has not been run there).
+    """
+
+    name: str
+    senders: int = SENDERS
+    size: int
+    rate: int
+    packet_bytes: int
+    window: int
+    congestion: Congestion
+    beside: Congestion
+    beside_window: int
+    pauses: bool = True
+    seeds: tuple[int, ...] = (0,)
+    htsim: Mapping[int, Milliseconds] | None = None
+    k: int = 12
+
+
+# Means of all its runs with as many flows on the other flow's way.
+_HTSIM_INCAST: Mapping[int, Milliseconds] = {
+    5: (11.0, 11.0),
+    6: (13.0, 14.0),
+    7: (15.2, 16.0),
+    8: (17.5, 17.5),
+    9: (18.9, 19.6),
+    10: (20.8, 21.2),
+    11: (21.8, 22.5),
+    12: (22.7, 23.0),
+    13: (22.7, 23.7),
+    14: (23.0, 24.0),
+    15: (23.5, 23.5),
+    16: (23.5, 24.8),
+}
+_HTSIM_BURST: Mapping[int, Milliseconds] = {
+    0: (0.0, 0.0),
+    1: (0.0, 7.6),
+    2: (6.4, 14.5),
+    3: (10.5, 16.6),
+    4: (13.1, 17.5),
+    5: (14.0, 18.0),
+    6: (15.0, 18.0),
+}
+
+AS_HTSIM = Incast(
+    name="64 hosts, 50 packets each",
+    size=PACKETS * PAYLOAD,
+    rate=SCALED_RATE,
+    packet_bytes=PACKET_BYTES,
+    window=_UNLIMITED,
+    congestion=Congestion(
+        control="dctcp",
+        initial_alpha=0,
+        min_window=1,
+        initial_window=WINDOW,
+        ssthresh=WINDOW,
+        increase="always",
+    ),
+    # There it has grown for 80 ms by slow start, unmarked: its window is longer than the incast.
+    beside=Congestion(control="none"),
+    beside_window=_UNLIMITED,
+    seeds=(0, 1, 2, 3, 4),
+    htsim=_HTSIM_INCAST,
+)
+# Each sends for a millisecond, which htsim makes 139 packets.
+BURST = replace(
+    AS_HTSIM,
+    name="16 hosts, 1 ms each",
+    senders=16,
+    size=139 * PAYLOAD,
+    htsim=_HTSIM_BURST,
+)
+_DCQCN_CONTROL = Congestion(control="dcqcn-paper", min_rate=10_000_000)  # less than a 64th of the link
+_DCQCN_WINDOW = WINDOW * HTSIM_PACKET_BYTES // PAYLOAD
+_DCQCN = replace(
+    AS_HTSIM,
+    name="DCQCN, 64 hosts, 450 kB each",
+    size=PACKETS * HTSIM_PACKET_BYTES,
+    rate=RATE,
+    packet_bytes=HTSIM_PACKET_BYTES,
+    window=_DCQCN_WINDOW,
+    congestion=_DCQCN_CONTROL,
+    beside=_DCQCN_CONTROL,
+    beside_window=_DCQCN_WINDOW,
+    seeds=(1,),
+    htsim=None,
+)
+
+INCASTS = (
+    AS_HTSIM,
+    BURST,
+    replace(AS_HTSIM, name="64 hosts, without pauses", pauses=False, seeds=(0,), htsim=None),
+    _DCQCN,
+    replace(_DCQCN, name="DCQCN, 16 hosts, 1 ms each", senders=16, size=RATE // 8 // 1000),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What became of the second host's link, in milliseconds.
+
+    sharing: how many flows of the incast come into the leaf by the other flow's way. below_half, under_used: in how
+    many it carried less than half of what it can, and less than FULL. shares: of what it can, in each of the former.
+    lasted: the incast.
+    """
+
+    sharing: int
+    below_half: int
+    under_used: int
+    shares: tuple[float, ...]
+    lasted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """An incast with each of its seeds."""
+
+    incast: Incast
+    seen: tuple[Seen, ...]
+
+    @property
+    def ours(self) -> Milliseconds:
+        """The means."""
+        return fmean(one.below_half for one in self.seen), fmean(one.under_used for one in self.seen)
+
+    @property
+    def htsim(self) -> Milliseconds | None:
+        """Its means, where as many flows share the way as here."""
+        recorded = self.incast.htsim
+        if recorded is None:
+            return None
+        below_half, under_used = zip(*(recorded[one.sharing] for one in self.seen), strict=True)
+        return fmean(below_half), fmean(under_used)
+
+    @property
+    def agrees(self) -> bool:
+        """With htsim within the tolerance, if that has it."""
+        return all(abs(apart) <= TOLERANCE for apart in self.apart)
+
+    @property
+    def apart(self) -> tuple[float, ...]:
+        """Of ours, as shares of htsim's."""
+        return tuple(ours / htsim - 1 for ours, htsim in zip(self.ours, self.htsim or (), strict=False))
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For people, times in milliseconds."""
+        htsim = [f"{theirs:.1f}" for theirs in self.htsim or ()] or ["", ""]
+        apart = [f"{one:+.0%}" for one in self.apart] or ["", ""]
+        beside = zip(htsim, (f"{ours:.1f}" for ours in self.ours), apart, strict=True)
+        sharing, lasted = fmean(one.sharing for one in self.seen), fmean(one.lasted for one in self.seen)
+        return (self.incast.name, f"{lasted:.1f}", f"{sharing:.1f}", *chain.from_iterable(beside))
+
+
+def run(incast: Incast, switch: Engine) -> Victim:
+    """All its seeds in virtual time, switches with the program of `switch`."""
+    return Victim(incast, tuple(_seen(incast, switch, seed) for seed in incast.seeds))
+
+
+def _seen(incast: Incast, switch: Engine, seed: int) -> Seen:
+    packet = incast.packet_bytes
+    # Below XON a link goes on in htsim, and here where no more than xon_bytes wait.
+    pause = Pause(xoff_bytes=XOFF * packet, xon_bytes=XON * packet - 1) if incast.pauses else None
+    properties = {"delay": 1e-6, "ecn_bytes": MARKED * packet, "pause": pause}
+    topology = fat_tree(incast.k, rate=incast.rate, properties=properties)
+    hosts = [host.name for host in topology.ranked_hosts]
+    # As in htsim: the last hosts but one send to the first, and one below the next leaf to the second.
+    senders = hosts[-1 - incast.senders : -1]
+    full = (
+        incast.rate / 8 * _SAMPLE * PAYLOAD / PACKET_BYTES
+    )  # bytes of payload that a link carries in a sample
+    begin = _BEGIN * _SAMPLE
+    fabric = Fabric(topology, switch, host=_HOST, seed=seed)
+    other = Flows(
+        fabric,
+        [
+            FlowSpec(
+                source=hosts[incast.k // 2 + 1], destination=hosts[1], size=round(full * (_LIMIT + _BEGIN))
+            )
+        ],
+        window=incast.beside_window,
+        recovery=_RECOVERY,
+        congestion_control=incast.beside.control_of,
+        seed=seed,
+    )
+    flows = Flows(
+        fabric,
+        [FlowSpec(source=host, destination=hosts[0], size=incast.size, start=begin) for host in senders],
+        window=incast.window,
+        recovery=_RECOVERY,
+        congestion_control=incast.congestion.control_of,
+        seed=seed,
+    )
+    flows.run(begin)
+    way = int(np.argmax(_into_leaf(fabric)))  # so far only the other flow has sent
+    victim: list[float] = []
+    receiver: list[float] = []
+    while len(victim) < _LIMIT and (not flows.finished or victim[-1] < FULL):
+        before = sum(other.missing), sum(flows.missing)
+        other.run((_BEGIN + len(victim) + 1) * _SAMPLE)
+        victim.append((before[0] - sum(other.missing)) / full)
+        receiver.append((before[1] - sum(flows.missing)) / full)
+    elsewhere = np.delete(_into_leaf(fabric), way).sum() // -(-incast.size // PAYLOAD)
+    shares = tuple(share for share in victim if share < 1 / 2)
+    return Seen(
+        sharing=incast.senders - int(elsewhere),
+        below_half=len(shares),
+        under_used=sum(share < FULL for share in victim),
+        shares=shares,
+        lasted=sum(share > 0 for share in receiver),
+    )
+
+
+def _into_leaf(fabric: Fabric) -> NDArray[np.int64]:
+    """Packets on each link that leads to the first host's leaf from another switch."""
+    hosts = fabric.topology.ranked_hosts
+    names, leaf = {host.name for host in hosts}, hosts[0].leaf
+    into = [near not in names and far == leaf for near, far in fabric.network.link_ends]
+    return np.asarray(fabric.network.links.counts.packets)[into]

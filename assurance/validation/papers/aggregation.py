@@ -1,0 +1,182 @@
+"""All-reduce in the network beside ring, as the authors of SwitchML and of ATP and NVIDIA have measured it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from fanin.assurance.validation.papers.published import Beside, Published
+from fanin.experiments.models.packets import in_network_frame
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.virtual.point import run_virtual
+from fanin.p4switch.engine.engine import Engine
+from fanin.topologies.link import ETHERNET_OVERHEAD
+from fanin.workers.collective import Algorithm
+
+RATE = 100 * 10**9  # bits/s
+LARGE = 16_000_000  # bytes
+SMALL = (1_000, 4_000, 16_000, 64_000)
+WORKERS = (4, 8, 16)
+VALUES = 256  # in a packet
+
+_SWITCHML = (
+    "Sapio et al., Scaling distributed machine learning with in-network aggregation, NSDI 2021; the figure and the "
+    "sentence are those of the authors' repository, github.com/p4lang/p4app-switchML, README.md and "
+    "the benchmark.png of its documentation (read off it, to 15 million elements a second)"
+)
+_KLENK = (
+    "Klenk et al., An in-network architecture for accelerating shared-memory multiprocessor collectives, ISCA 2020, "
+    "abstract"
+)
+
+# Of SwitchML's figure, in millions of elements a second: 2,830, 2,820 and 2,810 of at most 2,880, and NCCL's ring
+# 1,380, 1,250 and 975.
+LINE = Published(
+    what="in-network, 16 workers: share of what links can carry",
+    source=_SWITCHML,
+    value="98 %",
+    least=0.95,
+    most=1.0,
+    form=".1%",
+    why="hosts here take no time for a packet",
+)
+CONSTANT = Published(
+    what="in-network: elements a second of 16 workers over those of 4",
+    source=_SWITCHML,
+    value="0.99",
+    least=0.95,
+    most=1.05,
+    form=".3f",
+    why="hosts here take no time for a packet",
+)
+_RING = (
+    "a ring that fills its links takes 2(n - 1)/n as long, which is the lower bound here; NCCL's filled 72, 76 and "
+    "63 % of them"
+)
+
+
+def _ratio(workers: int, value: float) -> Published:
+    """From the ratio of the bytes, less 5 %, to what was measured."""
+    return Published(
+        what=f"ring over in-network, {workers} workers: time",
+        source=_SWITCHML,
+        value=f"{value}",
+        least=0.95 * 2 * (workers - 1) / workers,
+        most=value,
+        form=".2f",
+        why=_RING,
+    )
+
+
+RATIOS = {4: _ratio(4, 2.05), 8: _ratio(8, 2.26), 16: _ratio(16, 2.88)}
+LARGE_RATIO = Published(
+    what="ring over in-network, 16 workers, 16 MB: time",
+    source=_KLENK,
+    value="up to 2",
+    least=1.7,
+    most=2.1,
+    form=".2f",
+    why="2(n - 1)/n is 1.875; a ring has latencies, too",
+)
+SMALL_RATIO = Published(
+    what="ring over in-network, 16 workers, 1 to 64 kB: time, at most",
+    source=_KLENK,
+    value="up to 18",
+    least=12.0,
+    most=24.0,
+    form=".1f",
+    why="30 steps against one round trip; a step takes 6 us here, there one between GPUs that share memory",
+)
+
+_ATP = (
+    "Lao et al., ATP: in-network aggregation for multi-tenant learning, NSDI 2021; the figure of training throughput "
+    "of single jobs as reading notes show it (github.com/wsdbybyd/wsdbybyd.github.io at 05f8106, 2025/07/16), read "
+    "off it, to 3 images a second; batches of 32 are those of the benchmark that its authors' repository names, "
+    "github.com/in-ATP/ATP-BytePS"
+)
+BATCH = 32  # images of a worker in a step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """A network that ATP's authors trained: bytes of its gradient; images a second of one of eight workers."""
+
+    gradient: int
+    images: float
+    ratio: Published
+
+    def over_ring(self, network: float, ring: float) -> float:
+        """The ratio of throughputs if a step in-network takes as long as theirs, and one by ring what its sum adds.
+
+        network, ring: seconds of a sum of LARGE.
+        """
+        return 1 + (ring - network) * self.gradient / LARGE / (BATCH / self.images)
+
+
+VGG16 = Trained(
+    gradient=528 << 20,
+    images=177,
+    ratio=Published(
+        what="VGG16, 8 workers: training throughput in-network over by ring",
+        source=_ATP,
+        value="1.18",
+        least=1.08,
+        most=1.28,
+        form=".2f",
+        why="177 images a second against 151; here the ring fills its links, and no sum is hidden behind computing",
+    ),
+)
+RESNET50 = Trained(
+    gradient=98 << 20,
+    images=265,
+    ratio=Published(
+        what="ResNet50, 8 workers: training throughput in-network over by ring",
+        source=_ATP,
+        value="1.24",
+        least=1.0,
+        most=1.24,
+        form=".2f",
+        why="265 against 213 (± 25); sums are a small part of a step, and what else Horovod loses we do not know",
+    ),
+)
+
+
+def aggregation(switch: Engine) -> Iterator[Beside]:
+    """Workers below one switch, links of 100 Gb/s and 1 us.
+
+    Raises:
+        CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
+    """
+
+    @cache
+    def network(workers: int) -> float:
+        return _seconds("in-network", workers, LARGE, switch)
+
+    frame = in_network_frame(VALUES) + ETHERNET_OVERHEAD
+    yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network(16))
+    yield CONSTANT.beside(network(4) / network(16))
+    ring: dict[int, float] = {}
+    for workers in WORKERS:
+        ring[workers] = _seconds("ring", workers, LARGE, switch)
+        yield RATIOS[workers].beside(ring[workers] / network(workers))
+    for trained in (VGG16, RESNET50):
+        yield trained.ratio.beside(trained.over_ring(network(8), ring[8]))
+    yield LARGE_RATIO.beside(ring[16] / network(16))
+    yield SMALL_RATIO.beside(
+        max(_seconds("ring", 16, size, switch) / _seconds("in-network", 16, size, switch) for size in SMALL)
+    )
+
+
+def _seconds(algorithm: Algorithm, workers: int, size: int, switch: Engine) -> float:
+    settings = {
+        "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": workers, "rate": RATE}},
+        "links": {"delay": 1e-6},
+        "algorithm": algorithm,
+        "size": f"{size} B",
+        "window": 256,
+        "values": VALUES,
+    }
+    measured = run_virtual(Settings.model_validate(settings), switch)
+    assert not measured.violations
+    return measured.median

@@ -1,0 +1,22 @@
+"""All published figures, each with ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fanin.assurance.validation.papers.aggregation import aggregation
+from fanin.assurance.validation.papers.loss_recovery import loss_recovery
+from fanin.assurance.validation.papers.published import Beside
+from fanin.assurance.validation.papers.without_pauses import without_pauses
+from fanin.p4switch.engine.engine import Engine
+
+
+def figures(switch: Engine) -> Iterator[Beside]:
+    """In virtual time, switches with the program of `switch`.
+
+    Raises:
+        CollectiveError, UnfinishedError, DeadlockError, ControllerError: a run did not come to its end.
+    """
+    yield from aggregation(switch)
+    yield from loss_recovery(switch)
+    yield from without_pauses(switch)

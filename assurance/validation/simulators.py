@@ -1,0 +1,166 @@
+"""Flows in virtual time, and what htsim, a simulator of datacenter transports, says of the same flows.
+
+htsim: github.com/Broadcom/csg-htsim at 841d9e7, `htsim_eqds -tm CASE.cm` with the traffic and options of
+sim/datacenter/validate.txt, built and run on 2026-11-23. Its times are of the flow that is last.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from fanin.assurance.validation.lossless_incast import Victim
+from fanin.controller.plan import PathChoice, plan_forwarding
+from fanin.controller.planner import OURS
+from fanin.experiments.virtual.outcome import UnfinishedError
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Fabric
+from fanin.simulator.flows import Flows, FlowSpec
+from fanin.topologies.shapes import fat_tree
+from fanin.workers.host_based.transport import PAYLOAD
+from fanin.workers.recovery import Recovery
+
+RATE = 100 * 10**9  # bits/s, of every link
+DELAY = 1e-6  # s, of every link
+SIZE = 2_000_000  # bytes, of every flow
+WINDOW = 256  # packets: a round trip through a fat tree, and half as much again
+PACKET_BYTES = 1112  # of a full packet on a link, all headers and the gap between frames included
+HTSIM_PACKET_BYTES, HTSIM_PAYLOAD = 4150, 4086
+
+_LIMIT = 1.0  # s
+# Nothing is lost, but packets sprayed arrive in any order: neither is to be taken for the other.
+_RECOVERY = Recovery(initial_rto=_LIMIT, min_rto=_LIMIT, granularity=1e-6, packet_threshold=64)
+_HOST = HostModel(coalescing=2e-6)
+
+Pairs = list[tuple[int, int]]  # of hosts by rank: from, to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Flows that begin together on a fat tree of switches with k ports.
+
+    htsim: seconds. tolerance: how far we may be from that.
+    """
+
+    name: str
+    k: int
+    pairs: Pairs
+    paths: PathChoice = "spray"
+    htsim: float
+    tolerance: float = 0.1
+
+
+def incast(senders: int) -> Pairs:
+    """From the first hosts to the one behind them."""
+    return [(sender, senders) for sender in range(senders)]
+
+
+def permutation(hosts: int) -> Pairs:
+    """Each to one that is not itself, each from one."""
+    draw = random.Random(1)
+    receivers = list(range(hosts))
+    while any(sender == receiver for sender, receiver in enumerate(receivers)):
+        draw.shuffle(receivers)
+    return list(enumerate(receivers))
+
+
+CASES = (
+    Case(name="one flow", k=4, pairs=[(0, 13)], htsim=177.8e-6),
+    Case(name="15 to 1", k=4, pairs=incast(15), htsim=2470.4e-6),
+    Case(name="127 to 1", k=8, pairs=incast(127), htsim=20963.4e-6),
+    Case(name="1,024 permuted, sprayed", k=16, pairs=permutation(1024), htsim=206.5e-6),
+    # The worst collision of a thousand random choices, and others choose at random in htsim.
+    Case(
+        name="1,024 permuted, one path",
+        k=16,
+        pairs=permutation(1024),
+        paths="ecmp",
+        htsim=982.3e-6,
+        tolerance=0.25,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A case in virtual time: seconds until the last flow was there, and the mean of all."""
+
+    case: Case
+    seconds: float
+    mean: float
+
+    @property
+    def with_its_headers(self) -> float:
+        """Seconds, had our packets as few header bytes as htsim's."""
+        return self.seconds * (HTSIM_PACKET_BYTES / HTSIM_PAYLOAD) / (PACKET_BYTES / PAYLOAD)
+
+    @property
+    def difference(self) -> float:
+        """Of that, as a share of htsim's time."""
+        return self.with_its_headers / self.case.htsim - 1
+
+    @property
+    def agrees(self) -> bool:
+        """Within the case's tolerance."""
+        return abs(self.difference) <= self.case.tolerance
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """For people, times in microseconds."""
+        times = (self.case.htsim, self.seconds, self.with_its_headers)
+        return (self.case.name, *(f"{1e6 * seconds:,.1f}" for seconds in times), f"{self.difference:+.1%}")
+
+
+def run(case: Case, switch: Engine) -> Beside:
+    """The case in virtual time, its switches with the program of `switch`.
+
+    Raises:
+        UnfinishedError: not all flows arrive within a second.
+    """
+    topology = fat_tree(case.k, rate=RATE, properties={"delay": DELAY})
+    hosts = topology.ranked_hosts
+    planner = replace(OURS, plan_forwarding=partial(plan_forwarding, paths=case.paths))
+    specs = [
+        FlowSpec(source=hosts[source].name, destination=hosts[destination].name, size=SIZE)
+        for source, destination in case.pairs
+    ]
+    fabric = Fabric(topology, switch, host=_HOST, planner=planner)
+    flows = Flows(fabric, specs, window=WINDOW, recovery=_RECOVERY)
+    if not flows.run(_LIMIT):
+        raise UnfinishedError(
+            f"{case.name}: {len(flows.completed)} of {len(specs)} flows arrived in {_LIMIT:g} s"
+        )
+    seconds = [flow.seconds for flow in flows.completed]
+    return Beside(case, max(seconds), sum(seconds) / len(seconds))
+
+
+def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> None:
+    """simulators.json into `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {
+        "cases": [
+            {
+                **asdict(one),
+                "case": one.case.name,
+                "htsim_seconds": one.case.htsim,
+                "seconds_with_its_headers": one.with_its_headers,
+                "difference": one.difference,
+            }
+            for one in found
+        ],
+        "incasts": [
+            {
+                "incast": one.incast.name,
+                "milliseconds": dict(zip(("below_half", "under_used"), one.ours, strict=True)),
+                "htsim": one.htsim and dict(zip(("below_half", "under_used"), one.htsim, strict=True)),
+                "seeds": [asdict(seen) for seen in one.seen],
+            }
+            for one in victims
+        ],
+    }
+    (folder / "simulators.json").write_text(json.dumps(document, indent=2) + "\n")

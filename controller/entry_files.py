@@ -1,0 +1,202 @@
+"""What the tables hold in a comparison: read from a file, or drawn at random from the P4Info."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from finsy import P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
+from finsy.proto import p4i, p4r
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from fanin.controller.errors import ControllerError
+from fanin.controller.schema import schema_of
+
+_ENTRIES = 12  # in each table
+_GROUPS = range(1, 9)
+_PORTS = range(1, 9)
+
+_STRICT = ConfigDict(extra="forbid")
+
+# A match: a value (exact, optional), or two: value and prefix length, value and mask, lowest and highest.
+Match = int | str | tuple[int | str, int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """An entry in the program's names."""
+
+    __pydantic_config__ = _STRICT
+
+    table: str
+    match: Mapping[str, Match]
+    action: str
+    params: Mapping[str, int | str] = field(default_factory=dict)
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Everything that the control plane is to write; a group's replicas are (port, replication id)."""
+
+    __pydantic_config__ = _STRICT
+
+    entries: Sequence[TableEntry] = ()
+    groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+
+    def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
+        """The same as P4Runtime entities, by the ids of this P4Info.
+
+        Raises:
+            ValueError: it has no place for one of them.
+        """
+        try:
+            schema = schema_of(p4info)
+        except ControllerError as error:
+            raise ValueError(str(error)) from None
+        entities = [
+            P4MulticastGroupEntry(group, replicas=tuple(replicas)).encode(schema)
+            for group, replicas in self.groups.items()
+        ]
+        for entry in self.entries:
+            try:
+                match, action = P4TableMatch(entry.match), P4TableAction(entry.action, **entry.params)
+                wanted = P4TableEntry(entry.table, match=match, action=action, priority=entry.priority)
+                entities.append(wanted.encode(schema))
+            except (LookupError, ValueError) as error:
+                raise ValueError(f"the program has no place for {entry}: {error}") from None
+        return entities
+
+
+def read_entries(path: Path) -> Entries:
+    """A JSON document with the fields of `Entries`.
+
+    Raises:
+        ValueError: what is wrong in it.
+    """
+    try:
+        return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
+    except ValidationError as error:
+        lines = dict.fromkeys(_explain(error))  # the same of each kind of match
+        raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is not JSON that can be read: {error}") from None
+
+
+def _explain(error: ValidationError) -> Iterator[str]:
+    """A line for each error: the place, what is wrong, the fix."""
+    for one in error.errors():
+        *above, name = one["loc"] or ("the document",)
+        place = ".".join(map(str, (*above, name)))
+        match one["type"]:
+            case "missing" if "match" not in above:
+                yield f"{place}: missing; add it"
+            case "unexpected_keyword_argument":
+                known = fields(TableEntry if above else Entries)
+                yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
+            case _ if "match" in above:
+                yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
+            case _:
+                yield f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+
+
+def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
+    """What was written to a switch, from what `Observer.tables` gives (controller/observer.py).
+
+    Raises:
+        ValueError: an entry has no action of its own, but a member or group of an action profile.
+    """
+    entries, groups = [], {}
+    for each in found:
+        if "multicast_group" in each:
+            groups[each["multicast_group"]] = tuple((port, number) for port, number in each["replicas"])
+        elif each["kind"] == "entry":
+            if "action" not in each:
+                raise ValueError(
+                    f"an entry of table {each['table']} is of an action profile, which is not supported"
+                )
+            match = {name: _observed_match(value) for name, value in each["match"].items()}
+            entries.append(TableEntry(each["table"], match, each["action"], each["params"], each["priority"]))
+    return Entries(entries, groups)
+
+
+def _observed_match(match: Any) -> Match:
+    return tuple(match.values()) if isinstance(match, dict) else match
+
+
+def draw(rng: random.Random, width: int) -> int:
+    """A value of `width` bits; small ones and the limits more often than their share."""
+    kind = rng.random()
+    if kind < 0.45:
+        return rng.randrange(min(1 << width, 16))
+    if kind < 0.55:
+        return rng.choice([0, 1, (1 << width) - 1, 1 << (width - 1)]) if width else 0
+    return rng.getrandbits(width)
+
+
+def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
+    """Valid entries in every table that takes some, and a few multicast groups."""
+    actions = {action.preamble.id: action for action in p4info.actions}
+    entries: list[TableEntry] = []
+    for table in p4info.tables:
+        takes = table.match_fields and _have_width(table.match_fields)
+        if takes and not table.is_const_table and not table.implementation_id:
+            entries += _of_table(table, actions, rng)
+    groups = {
+        group: tuple((port, rng.randrange(4)) for port in rng.sample(_PORTS, rng.randrange(1, 4)))
+        for group in _GROUPS
+    }
+    return Entries(entries, groups)
+
+
+def _of_table(
+    table: p4i.Table, actions: Mapping[int, p4i.Action], rng: random.Random
+) -> Iterator[TableEntry]:
+    allowed = [actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY]
+    usable = [action for action in allowed if _have_width(action.params)]
+    kinds = {match.match_type for match in table.match_fields}
+    ordered = kinds & {p4i.MatchField.TERNARY, p4i.MatchField.RANGE, p4i.MatchField.OPTIONAL}
+    seen = set()
+    for number in range(min(_ENTRIES, table.size) if usable else 0):
+        match = {key.name: _match(key, rng) for key in table.match_fields}
+        if (key := json.dumps(match)) in seen:
+            continue
+        seen.add(key)
+        action = rng.choice(usable)
+        yield TableEntry(
+            table.preamble.name,
+            {name: value for name, value in match.items() if value is not None},
+            action.preamble.name,
+            {param.name: draw(rng, param.bitwidth) for param in action.params},
+            number + 1 if ordered else 0,  # of equal ones it is open which wins
+        )
+
+
+def _have_width(places: Iterable[p4i.MatchField | p4i.Action.Param]) -> bool:
+    """Errors, which have no values over P4Runtime, have none, nor types that are translated to strings."""
+    return all(place.bitwidth for place in places)
+
+
+def _match(key: p4i.MatchField, rng: random.Random) -> Any:
+    """A match of this field; None: any value."""
+    width, everything = key.bitwidth, (1 << key.bitwidth) - 1
+    value = draw(rng, width)
+    match key.match_type:
+        case p4i.MatchField.LPM:
+            length = rng.randrange(width + 1)
+            masked = value & (everything << (width - length)) & everything
+            return (masked, length) if length else None
+        case p4i.MatchField.TERNARY:
+            mask = rng.choice([everything, 0, rng.getrandbits(width)])
+            return (value & mask, mask) if mask else None
+        case p4i.MatchField.RANGE:
+            low, high = sorted((value, draw(rng, width)))
+            return (low, high) if (low, high) != (0, everything) else None
+        case p4i.MatchField.OPTIONAL:
+            return rng.choice([value, None])
+        case _:
+            return value

@@ -1,1 +1,0 @@
-"""What goes on inside a network that is up: a look at all of it, why a job stands still, metrics."""

@@ -1,0 +1,200 @@
+"""The worker processes of one run: started, listened to, and ended whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from fanin.experiments.live.worker_messages import EVENT, TASK, Done, Failed, Progress, Ready, Task
+from fanin.testbed.load import Processors
+from fanin.testbed.patience import VARIABLE, Starting, computed_seconds
+from fanin.testbed.worker_process import Start, WorkerProcess
+
+# What a worker that gives up by itself needs beyond its task's `give_up`, and all may be silent for: a step of its own
+# work, and saying why.
+SILENCE = 25.0
+# Seconds for the others to say what they waited for, once one has failed.
+GRACE = 1.0
+# Seconds between looks at who is waited for.
+LOOK = 1.0
+
+# Told how many all-reduces all workers have done, and who keeps them from the next ("": nobody for long).
+Observe = Callable[[int, str], None]
+
+
+class RunError(RuntimeError):
+    """A run that did not finish; the message says which worker waited for what."""
+
+
+class _Member:
+    """One worker process and what it has said so far."""
+
+    def __init__(self, task: Task, start: Start, log: Path) -> None:
+        self.rank = task.rank
+        self.step = 0
+        self.ready = self.begun = self.prepared = False
+        self.end: Done | Failed | None = None
+        self.last_word = time.monotonic()
+        self.computed = 0.0  # seconds of processor time, while it started
+        self._task = task
+        self._starting = Starting(self.last_word)
+        argv = [sys.executable, "-P", "-m", "fanin.experiments.live.worker"]
+        self._process = WorkerProcess(start, task.rank, argv, log)
+
+    def begin(self) -> None:
+        """Give it its task."""
+        self.begun = True
+        self.last_word = time.monotonic()
+        self._process.tell(TASK.dump_json(self._task))
+
+    @property
+    def pid(self) -> int:
+        """Its process's."""
+        return self._process.pid
+
+    def stuck(self, now: float) -> bool:
+        """Whether its start is not worth waiting for."""
+        return self._starting.stuck(now, self.computed)
+
+    async def listen(self, heard: Callable[[], None]) -> None:
+        """Take in what it says until its end, calling `heard` after each event."""
+        while line := await self._process.hear():
+            self.last_word = time.monotonic()
+            match EVENT.validate_json(line):
+                case Ready():
+                    self.ready = True
+                case Progress(step):
+                    self.prepared, self.step = True, step
+                case Done() | Failed() as end:
+                    self.end = end
+            heard()
+        how = await self._process.end()
+        self.end = self.end or Failed(how)
+
+    def __str__(self) -> str:
+        """How it stands, for a report of failure."""
+        match self.end:
+            case Done():
+                return f"worker {self.rank}: finished"
+            case Failed(error):
+                return f"worker {self.rank}: {error}"
+            case None if not self.ready:
+                return f"worker {self.rank}: has not started, after {self.computed:.0f} s of processor time"
+            case None if not self.begun:
+                return f"worker {self.rank}: has started and waits for the others to"
+            case None:
+                return f"worker {self.rank}: still in all-reduce {self.step}"
+
+    def kill(self) -> None:
+        """End it, if it has not."""
+        self._process.kill()
+
+
+async def run_crew(
+    tasks: Sequence[Task],
+    start: Start,
+    observe: Observe,
+    patience: float = 1.0,
+    check: Callable[[], None] = lambda: None,
+    processors: Processors | None = None,
+    logs: Path | None = None,
+) -> list[Done]:
+    """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
+
+    check: looks about once a second at what else the run needs; what it raises ends the run. processors: are measured
+    from when all workers begin with their all-reduces until the first has done all of them. logs: a folder; what a
+    worker prints is added to its worker-<rank>.log there, else in its task's folder.
+
+    Raises:
+        RunError: a worker failed, died or fell silent; every worker has been ended then.
+    """
+    crew: list[_Member] = []
+    try:
+        for task in tasks:
+            crew.append(_Member(task, start, (logs or task.folder) / f"worker-{task.rank}.log"))
+        silence = max(task.give_up for task in tasks) + SILENCE * patience
+        await _listen(crew, observe, silence, check, processors or Processors())
+    finally:
+        for member in crew:
+            member.kill()
+    ends = [member.end for member in crew if isinstance(member.end, Done)]
+    if len(ends) < len(crew):
+        failed_first = sorted(crew, key=lambda member: not isinstance(member.end, Failed))
+        lines = [
+            f"the run did not finish ({VARIABLE} stretches time limits):",
+            *(f"  {m}" for m in failed_first),
+        ]
+        raise RunError("\n".join(lines))
+    return ends
+
+
+async def _listen(
+    crew: Sequence[_Member],
+    observe: Observe,
+    silence: float,
+    check: Callable[[], None],
+    processors: Processors,
+) -> None:
+    """Until every worker has ended, or one has failed and the others have had their time to say why."""
+
+    def heard() -> None:
+        if all(member.ready and not member.begun for member in crew):
+            for member in crew:
+                member.begin()
+        if not processors.begun and all(member.prepared for member in crew):
+            processors.begin()
+        elif not processors.ended and any(isinstance(member.end, Done) for member in crew):
+            processors.end()
+        observe(min(member.step for member in crew), "")
+
+    listening = {asyncio.create_task(member.listen(heard)) for member in crew}
+    failed_at: float | None = None
+    try:
+        while listening:
+            ended, listening = await asyncio.wait(
+                listening, timeout=LOOK, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in ended:
+                task.result()
+            check()
+            now = time.monotonic()
+            if any(isinstance(member.end, Failed) for member in crew):
+                failed_at = failed_at or now
+                if now >= failed_at + GRACE:
+                    return
+            elif _hopeless(crew, now, silence):
+                return
+            elif now >= max(member.last_word for member in crew) + LOOK:
+                observe(min(member.step for member in crew), _awaited(crew))
+    finally:
+        for task in listening:
+            task.cancel()
+
+
+def _hopeless(crew: Sequence[_Member], now: float, silence: float) -> bool:
+    """Whether a worker will not start; once all have, whether none has said anything for so long."""
+    starting = [member for member in crew if not member.ready]
+    if not starting:
+        return now >= max(member.last_word for member in crew) + silence
+    computed = computed_seconds([member.pid for member in starting])
+    for member, seconds in zip(starting, computed, strict=True):
+        member.computed = seconds
+    return any(member.stuck(now) for member in starting)
+
+
+def _awaited(crew: Sequence[_Member]) -> str:
+    """Who keeps the others from going on."""
+    if starting := [member for member in crew if not member.ready]:
+        return f"{_names(starting)} to start"
+    last = min(member.step for member in crew)
+    return _names([member for member in crew if member.step == last])
+
+
+def _names(members: Sequence[_Member]) -> str:
+    if len(members) > 4:
+        return f"{len(members)} workers"
+    ranks = ", ".join(str(member.rank) for member in members)
+    return f"worker{'s' * (len(members) > 1)} {ranks}"

@@ -1,0 +1,255 @@
+"""Results as one page of HTML that needs nothing else: tables, figures, settings, and how to repeat them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from string import Template
+from tempfile import TemporaryDirectory
+from typing import Any, TypeGuard
+
+from pydantic import ValidationError
+
+from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+from fanin.experiments.results.axes import column_label, scale
+from fanin.experiments.results.drawing.plot import draw
+from fanin.experiments.results.drawing.series import PlotError, select, series, varied
+from fanin.experiments.results.measured import Row, wait_of
+from fanin.experiments.results.provenance import provenance
+from fanin.experiments.scenario.settings import KEYS
+from fanin.experiments.scenario.tables.figure import Plot
+from fanin.native.text import printable
+from fanin.topologies.units import TIMES, quantity_text
+
+_TEMPLATE = Path(__file__).with_name("html_report.html")
+_MEASURED = {
+    "median_seconds": "median",
+    "p95_seconds": "95th percentile",
+    "closed_form_seconds": "closed form",
+    "goodput_bits_per_second": "goodput",
+    "wire_bytes_per_worker": "on the wire, each",
+    "retransmissions": "sent again",
+    "limited_by": "limited by",
+    "link_utilization": "busiest link",
+    "processor_utilization": "processors",
+    "accuracy": "accuracy",
+    "violations": "outside bound",
+}
+
+_FEW = 3  # settings that vary, which a figure can show that no scenario has thought of
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))
+
+
+def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
+    """A page about the results at `place`, of a scenario if `about` tells of one. The same gives the same page."""
+    scenario = _scenario(about)
+    wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
+    outcome = "1 point" if len(rows) == 1 else f"{len(rows)} points"
+    if wrong:
+        outcome += f", of which {wrong} failed or have sums outside their bound"
+    elif all("violations" in row for row in rows):
+        outcome += ", and every sum lies within its bound"
+    return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+        name=_escaped(str(about.get("name", "results"))),
+        description=_escaped(str(scenario.get("description", ""))),
+        state="wrong" if wrong else "faint",
+        outcome=f"{outcome}.",
+        measured=_measured(rows) + _failed(rows),
+        figures=_figures(scenario, rows),
+        prices=_prices(about.get("compute_seconds"), rows),
+        again=_again(about, place),
+        settings=_settings(rows),
+        provenance=_values({name: _different([row.get(name) for row in rows]) for name in provenance()}),
+    )
+
+
+def _scenario(about: Mapping[str, Any]) -> dict[str, Any]:
+    """What its file says; nothing, if there is none."""
+    with suppress(tomllib.TOMLDecodeError):
+        return tomllib.loads(str(about.get("scenario", "")))
+    return {}
+
+
+# -- tables ------------------------------------------------------------------------------------------------------
+
+
+def _good(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.get("error") is None and row.get("median_seconds") is not None]
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """A row for each point, what is predicted beside what was measured."""
+    good = _good(rows)
+    columns = _columns((*varied(rows), *_MEASURED), good)
+    if any(row.get("closed_form_seconds") for row in good):
+        columns["measured / closed form"] = [_ratio(row) for row in good]
+    columns["key"] = [row.get("key") for row in good]
+    return _table(columns)
+
+
+def _columns(names: Iterable[str], rows: Sequence[Row]) -> dict[str, list[object]]:
+    """By their headings those in which rows have something."""
+    there = [name for name in names if any(row.get(name) is not None for row in rows)]
+    return {_heading(name, rows): _column(name, rows) for name in there}
+
+
+def _heading(name: str, rows: Sequence[Row]) -> str:
+    """With the unit, where it has one."""
+    return _MEASURED.get(name, column_label(name)) + _unit(name, rows)[1]
+
+
+def _column(name: str, rows: Sequence[Row]) -> list[object]:
+    """In the unit of the heading."""
+    factor, _ = _unit(name, rows)
+    values = [row.get(name) for row in rows]
+    return [value / factor if _is_number(value) and factor != 1 else value for value in values]
+
+
+def _unit(name: str, rows: Sequence[Row]) -> tuple[float, str]:
+    """What to divide a column by, and what stands behind its name. Times of all-reduces have that of their medians."""
+    source = "median_seconds" if name in ("p95_seconds", "closed_form_seconds") else name
+    numbers = [value for row in rows if _is_number(value := row.get(source))]
+    if not numbers:
+        return 1.0, ""
+    factor, label = scale(source, numbers)
+    return factor, label.removeprefix(column_label(source))
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _ratio(row: Row) -> float | None:
+    expected = row.get("closed_form_seconds")
+    return row["median_seconds"] / expected if expected else None
+
+
+def _failed(rows: Sequence[Row]) -> str:
+    failed = [row for row in rows if row.get("error") is not None]
+    if not failed:
+        return ""
+    return _table(_columns(varied(rows), failed) | {"failed with": [row["error"] for row in failed]})
+
+
+def _prices(compute: object, rows: Sequence[Row]) -> str:
+    """Of the time that GPUs would wait, if it is known how many seconds they compute."""
+    if not _is_number(compute) or compute <= 0:
+        return ""
+    good = _good(rows)
+    shares = [idle_share(compute, wait_of(row)) for row in good]
+    columns = _columns(varied(rows), good) | {"idle": [f"{share:.1%}" for share in shares]}
+    for gpus in CLUSTERS:
+        hourly = [idle_price(share, gpus) for share in shares]
+        columns[f"{gpus:,} GPUs, $ an hour"] = [round(price) for price in hourly]
+        columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
+    return (
+        "<h2>The price of waiting</h2>\n"
+        f"<p>Of GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces and then wait for one, "
+        f"at {PRICE:g} $ for a GPU and an hour.</p>\n{_table(columns)}"
+    )
+
+
+def _settings(rows: Sequence[Row]) -> str:
+    apart = varied(rows)
+    names = [name for name in (*KEYS, "topology", "hosts") if name not in apart]
+    return _values({_heading(name, rows): _different(_column(name, rows)) for name in names})
+
+
+def _different(values: Sequence[object]) -> str:
+    return ", ".join(dict.fromkeys(_text(value) for value in values if value is not None))
+
+
+def _values(values: Mapping[str, str]) -> str:
+    """A row for each that there is."""
+    there = {name: value for name, value in values.items() if value}
+    return _table({"name": list(there), "value": list(there.values())})
+
+
+def _table(columns: Mapping[str, Sequence[object]]) -> str:
+    """By headings. With `_cell` the only place at which values become HTML: all of them escaped."""
+    head = "".join(
+        f"<th{_style(any(map(_is_number, values)))}>{_escaped(heading)}</th>"
+        for heading, values in columns.items()
+    )
+    lines = zip(*columns.values(), strict=True)
+    body = "\n".join(f"<tr>{''.join(map(_cell, line))}</tr>" for line in lines)
+    return f"""<div class="scroll"><table><thead><tr>{head}</tr></thead>
+<tbody>
+{body}
+</tbody></table></div>
+"""
+
+
+def _cell(value: object) -> str:
+    return f"<td{_style(_is_number(value))}>{_escaped(_text(value))}</td>"
+
+
+def _style(number: bool) -> str:
+    return ' class="number"' if number else ""
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,}" if _is_number(value) else str(value)
+
+
+# -- figures, and commands -----------------------------------------------------------------------------------------
+
+
+def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """The scenario's own, or times over what is varied first, and bytes over the same."""
+    try:
+        plot = Plot.model_validate(scenario["plot"])
+    except (KeyError, ValidationError):
+        names = [name for name in varied(rows) if name != "seed"] or ["algorithm"]
+        if len(names) > _FEW:
+            return ""
+        plot = Plot(x=names[0], y="median_seconds", by=tuple(names[1:]))
+    plots = [plot]
+    if plot.kind == "lines" and plot.y != "wire_bytes_per_worker":
+        changes = {"y": "wire_bytes_per_worker", "closed_form": False}
+        plots.append(plot.model_copy(update=changes))
+    return "<h2>Figures</h2>\n" + "".join(_figure(one, rows, place) for place, one in enumerate(plots))
+
+
+def _figure(plot: Plot, rows: Sequence[Row], place: int) -> str:
+    """Within the page, and with names of its parts that no other figure has."""
+    try:
+        lines = series(select(rows, plot.where), plot)
+        with TemporaryDirectory() as folder:
+            path = Path(folder, "figure.svg")
+            draw(lines, plot, path)
+            text = path.read_text(encoding="utf-8")
+    except PlotError as error:
+        return f"<p>{_escaped(str(error))}</p>\n"
+    text = re.sub(r"<metadata>.*</metadata>", "", text, flags=re.DOTALL)
+    picture = re.sub(r'(id="|url\(#|href="#)', rf"\1figure{place}-", text[text.index("<svg") :])
+    label = _escaped(f"{column_label(plot.measured)} over {column_label(plot.x)}")
+    return f'<figure aria-label="{label}">\n{picture}</figure>\n'
+
+
+def _again(about: Mapping[str, Any], place: str) -> str:
+    """The commands, and the scenario that the second of them needs."""
+    text = (
+        "<p>From the rows alone, all points, or with --point those of one key:</p>\n"
+        f"<pre>{_escaped(shlex.join(['fanin', 'rerun', place]))}</pre>\n"
+    )
+    if not about.get("scenario"):
+        return text
+    file = f"{about.get('name', 'scenario')}.toml"
+    changes = [f"--set={change}" for change in about.get("set") or ()]
+    return (
+        f"{text}<p>As a scenario: this, in a file {_escaped(file)}</p>\n<pre>{_escaped(str(about['scenario']))}</pre>\n"
+        f"<p>and then</p>\n<pre>{_escaped(shlex.join(['fanin', 'run', file, *changes]))}</pre>\n"
+    )

@@ -1,0 +1,139 @@
+"""What a user brings in the place of ours, and whether the parts fit together: before anything is started."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fanin.controller.errors import ControllerError, ProgramMismatchError
+from fanin.controller.plan import PathChoice, Plan, SwitchPlan
+from fanin.controller.planner import planner_of
+from fanin.controller.python_file import PythonFileError
+from fanin.controller.requirements import PROGRAM, check_program
+from fanin.controller.telemetry import cells_read
+from fanin.controller.tree import Job, Tree
+from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
+from fanin.experiments.scenario.settings import FILES, Settings
+from fanin.experiments.scenario.tools import Compiler
+from fanin.experiments.scenario.worker_file import make_worker_of
+from fanin.topologies.model import Topology
+
+DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
+
+_compiled = cache(compile_program)
+
+
+def program_of(settings: Settings) -> CompiledProgram:
+    """The program that a point's switches run; compiled once in a process.
+
+    Raises:
+        CompileError, ToolError: there is none. ProgramMismatchError: it lacks what the controller needs for this point.
+        ControllerError: the user's controller fails.
+    """
+    make_worker_of(settings.worker)
+    program = _compiled(settings.program or PROGRAM, settings.compiler)
+    if settings.program or settings.controller:
+        network, live = settings.network, settings.world == "live"
+        plans = _Plans(settings.controller, network, settings.paths)
+        if settings.algorithm == "in-network":
+            plans.add_leases(settings.members)
+        if live and settings.links.loss:
+            plans.add_loss()
+        ports = {port for switch in network.switches for port in network.interfaces(switch.name)}
+        # Links in virtual time count for themselves.
+        plans.check(settings.program, program, cells_read(sorted(ports) if live else ()))
+    return program
+
+
+def program_of_network(
+    path: Path | None,
+    compiler: Compiler,
+    network: Topology,
+    controller: Path | None = None,
+    *,
+    counted: bool = False,
+) -> CompiledProgram:
+    """The program of a network on which any of its hosts may form jobs; counted: what it does is counted.
+
+    Raises:
+        CompileError, ToolError, ProgramMismatchError, ControllerError: see program_of.
+    """
+    program = _compiled(path or PROGRAM, compiler)
+    if path or controller:
+        plans = _Plans(controller, network)
+        try:
+            plans.add_leases([host.name for host in network.ranked_hosts])
+        except ControllerError as error:
+            if isinstance(error.__cause__, PythonFileError):
+                raise
+            # Else it refuses such a job, as it would if one were formed.
+        plans.check(path, program, cells_read(()) if counted else ())
+    return program
+
+
+class _Plans:
+    """What a controller would tell the switches of a network, by what it is for; at first, its routes."""
+
+    def __init__(self, controller: Path | None, network: Topology, paths: PathChoice = "ecmp") -> None:
+        self._controller = controller
+        self._planner = planner_of(controller, paths)
+        self._network = network
+        self._plans: dict[str, Plan] = {}
+        self._add("routes", "plan_forwarding", self._planner.plan_forwarding(network))
+
+    def add_leases(self, hosts: Sequence[str]) -> None:
+        """Of one that all these take part in."""
+        tree = self._planner.aggregation_tree(self._network, Job(1, tuple(hosts)))
+        if not isinstance(tree, Tree):
+            raise ControllerError(
+                f"{self._controller}: aggregation_tree() gives {tree!r}, must be a fanin.controller.tree.Tree"
+            )
+        self._add("leases", "plan_aggregation", self._planner.plan_aggregation(self._network, tree))
+
+    def add_loss(self) -> None:
+        """On all links."""
+        self._add("loss on links", "plan_loss", self._planner.plan_loss(self._network, 0.5, 0))
+
+    def _add(self, purpose: str, function: str, plan: Plan) -> None:
+        there = [switch.name for switch in self._network.switches]
+        if not isinstance(plan, Mapping) or not all(isinstance(part, SwitchPlan) for part in plan.values()):
+            wanted = "a mapping from switches' names to fanin.controller.plan.SwitchPlan"
+            raise ControllerError(f"{self._controller}: {function}() gives {plan!r}, must be {wanted}")
+        if unknown := sorted(set(plan) - set(there)):
+            raise ControllerError(
+                f"{self._controller}: {function}() plans for {', '.join(unknown)}; there are {', '.join(there)}"
+            )
+        self._plans[purpose] = plan
+
+    def check(self, path: Path | None, program: CompiledProgram, cells: Iterable[tuple[str, int]]) -> None:
+        """Check that a program has what all these plans write, and these cells of counters, which are read.
+
+        Raises:
+            ProgramMismatchError: with all that it lacks.
+        """
+        try:
+            check_program(program.p4info, _compiled(PROGRAM, "embedded").p4info, self._plans, cells)
+        except ProgramMismatchError as error:
+            lines = "".join(f"\n  {line}" for line in str(error).splitlines())
+            raise ProgramMismatchError(
+                f"{path or PROGRAM} lacks what the controller{f' {self._controller}' if self._controller else ''} "
+                f"writes and reads:{lines}\n"
+                f"Give it these ({PROGRAM} has all that ours writes), or bring a controller that writes others."
+            ) from None
+
+
+def digests(settings: Settings) -> dict[str, Any]:
+    """Columns of results: of each file that was brought, by which a change of it is noticed; None: ours."""
+    found: dict[str, Any] = {}
+    for name, column in zip(FILES, DIGESTS, strict=True):
+        path: Path | None = getattr(settings, name)
+        content = None
+        if path and name == "program":  # and what it includes
+            content = _compiled(path, settings.compiler).device_config
+        elif path:
+            content = path.read_bytes()
+        found[column] = content and hashlib.sha256(content).hexdigest()
+    return found

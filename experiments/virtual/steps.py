@@ -1,0 +1,77 @@
+"""What workers do between the all-reduces of a run in virtual time: they are late, or compute a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.experiments.models.step import bucket_slices, ready_shares
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.step import slowness
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+
+_LATENESS, _COMPUTING = 1, 2  # keep their draws apart from those of vectors
+
+Floats = NDArray[np.float64]
+
+
+def buckets(settings: Settings) -> list[slice]:
+    """The parts of a vector that are summed one after the other, without a step all of it."""
+    assert settings.elements is not None
+    return bucket_slices(settings.elements, _bucket(settings))
+
+
+def _bucket(settings: Settings) -> int:
+    assert settings.elements is not None
+    if settings.step is None or settings.step.bucket is None:
+        return settings.elements
+    return min(settings.step.bucket // ELEMENT_BYTES, settings.elements)
+
+
+def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
+    """Of each worker, before each all-reduce, barriers among them; see JobSpec."""
+    if settings.step:
+        assert settings.elements is not None
+        shares = np.array(ready_shares(settings.elements, _bucket(settings)))
+        ready = np.append(0.0, settings.step.forward + settings.step.backward * shares)
+        return tuple(tuple(np.outer(factors, ready).ravel().tolist()) for factors in _factors(settings))
+    found = []
+    for rank in range(len(settings.members)) if settings.lateness else ():
+        late = np.random.default_rng((settings.seed, rank, _LATENESS)).exponential(
+            settings.lateness, settings.repetitions
+        )
+        found.append(tuple(np.stack([np.zeros_like(late), late], axis=1).ravel().tolist()))
+    return tuple(found)
+
+
+def _factors(settings: Settings) -> Floats:
+    """How much longer than given a worker computes, [workers, steps]."""
+    assert settings.step
+    rows = [
+        slow
+        * np.random.default_rng((settings.seed, rank, _COMPUTING)).lognormal(
+            0.0, settings.step.variation, settings.repetitions
+        )
+        for rank, slow in enumerate(slowness(settings.step.stragglers, settings.members))
+    ]
+    return np.array(rows)
+
+
+def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequence[int]) -> dict[str, Any]:
+    """Columns of Measured, for steps of `ranks` from `began` to `ended`, [steps]; none without computing."""
+    if settings.step is None:
+        return {}
+    computing = _factors(settings)[list(ranks)] * (settings.step.forward + settings.step.backward)
+    return computing_figures(ended - began, computing)
+
+
+def computing_figures(seconds: Floats, computing: Floats) -> dict[str, Any]:
+    """Columns of Measured, of steps of `seconds` [steps] in which workers compute for `computing` [workers, steps]."""
+    return {
+        "step_seconds": float(seconds.mean()),
+        "exposed_seconds": float((seconds - computing.max(axis=0)).mean()),
+        "gpu_idle_share": float(1 - computing.mean() / seconds.mean()),
+    }

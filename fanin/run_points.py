@@ -1,0 +1,315 @@
+"""What `fanin run`, `fanin sweep` and `fanin rerun` have in common: points measured, shown, and written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fanin.cli_errors import INTERRUPTED, complain, failing, failure
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.scenario.file import Scenario, ScenarioError, load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.shipped import scenario_file
+from fanin.output import say
+from fanin.testbed.sandbox import SandboxError, enter
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from fanin.experiments.results.measured import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Points to run, and what is written and said of them.
+
+    about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
+    interruption. wrong: sums may be, on purpose. fails: an error with which points may, on purpose.
+    """
+
+    name: str
+    points: Sequence[Settings]
+    varied: Sequence[str]
+    folder: Path
+    about: dict[str, Any]
+    again: str
+    wrong: bool = False
+    fails: str | None = None
+
+
+def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
+    """A scenario, whose figure can be drawn; with a warning, where its timers do not suit its links.
+
+    Raises:
+        typer.Exit: 2, it cannot be.
+    """
+    with failing(verb, ScenarioError, status=2):
+        scenario = load_scenario(scenario_file(file), changes)
+    enter_if_live(verb, scenario.points)
+
+    # Not above: these take a second to import, for which --help and a wrong option should not wait.
+    from fanin.experiments.models.timers import mistimed
+    from fanin.experiments.results.drawing.rehearsal import rehearse
+    from fanin.experiments.results.drawing.series import PlotError
+
+    if scenario.frame.plot:
+        try:
+            rehearse(scenario.points, scenario.frame.plot)
+        except PlotError as error:
+            raise failure(verb, f"{file}: plot: {error}", 2) from None
+    if warnings := [text for point in scenario.points if (text := mistimed(point))]:
+        more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
+        complain(verb, f"warning: {file}: {warnings[0]}{more}")
+    return scenario
+
+
+def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
+    """The sandbox, without which a live point cannot run.
+
+    Raises:
+        typer.Exit: there is none here.
+    """
+    if any(point.world == "live" for point in points):
+        with failing(verb, SandboxError):
+            enter()
+
+
+def measure(
+    verb: str, work: Work, *, afresh: bool, jobs: int | None = None, scheduler: str | None = None
+) -> list[Row]:
+    """Run all points, those of earlier results left out unless `afresh`; show and write what came out.
+
+    Raises:
+        typer.Exit: 1 if there is no program to run or no cluster to run it, 130 after Ctrl-C, 2 if jobs are meant for
+            a cluster.
+    """
+    if jobs and scheduler:
+        raise failure(verb, f"--jobs is of this machine, and {scheduler} says itself how many points run", 2)
+    from fanin.console import wide
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.experiments.dask_scheduler import SchedulerError
+    from fanin.experiments.results.files import Journal, write_results
+    from fanin.experiments.scenario.tools import ToolError
+    from fanin.experiments.sweep import run_points
+    from fanin.p4compiler import CompileError
+    from fanin.progress import PointsProgress
+
+    journal = Journal(work.folder)
+    if afresh:
+        journal.clear()
+    try:
+        with (
+            failing(verb, PythonFileError, ToolError, CompileError, ControllerError, SchedulerError),
+            PointsProgress(work.name, len(work.points)) as progress,
+        ):
+            rows = run_points(work.points, journal, work.folder / "logs", progress, jobs, scheduler)
+    except KeyboardInterrupt:
+        raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
+    write_results(rows, work.about, work.folder)
+    if good := [row for row in rows if row["error"] is None]:
+        wide.print(_table(work.varied, good))
+        _show_faults(work.varied, good)
+    return rows
+
+
+def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
+    """Say where the results are, and what is wrong with them.
+
+    Raises:
+        typer.Exit: 1, a point failed or a sum lies outside its bound.
+    """
+    from fanin.console import console
+
+    console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
+    complaints: dict[str, list[str]] = {}  # what is wrong, and with which points
+    meant: dict[str, list[str]] = {}  # what was to fail
+    for row in rows:
+        if row["error"] is not None and work.fails and row["error"].startswith(work.fails):
+            meant.setdefault(row["error"], []).append(point_name(work.varied, row))
+        elif row["error"] is not None:
+            complaints.setdefault(row["error"], []).append(point_name(work.varied, row))
+        elif row["violations"] and not work.wrong:
+            wrong = f"{row['violations']} elements of sums lie outside their bound"
+            complaints.setdefault(wrong, []).append(point_name(work.varied, row))
+    for line in _grouped(meant):
+        say(line)
+    if complaints:
+        failed = sum(map(len, complaints.values()))
+        raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *_grouped(complaints)]))
+
+
+def _grouped(points: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """A line for each thing that happened, with the first point."""
+    for what, (first, *more) in points.items():
+        yield f"{first}{f' (and {len(more)} more points)' if more else ''}: {what}"
+
+
+def run_scenario(
+    verb: str,
+    file: str,
+    scenario: Scenario,
+    changes: Sequence[str],
+    results: Path | None,
+    *,
+    afresh: bool,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+) -> None:
+    """Run a scenario, show and write what came out, and draw its figure.
+
+    Raises:
+        typer.Exit: 1 if a point failed or a sum is wrong, 130 after Ctrl-C.
+    """
+    import shlex
+
+    from fanin.console import console
+    from fanin.experiments.results.drawing.plot import draw
+    from fanin.experiments.results.drawing.series import PlotError, select, series
+
+    lesson = scenario.frame.lesson
+    where = [] if results is None else ["--results", str(results)]
+    resume = ["fanin", "sweep", file, *(f"--set={change}" for change in changes), *where]
+    work = Work(
+        name=scenario.frame.name,
+        points=scenario.points,
+        varied=scenario.varied,
+        folder=results or Path("results", scenario.frame.name),
+        about={
+            "name": scenario.frame.name,
+            "scenario": scenario.text,
+            "set": list(changes),
+            "compute_seconds": scenario.frame.compute,
+        },
+        again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
+        wrong=lesson is not None and lesson.wrong,
+        fails=lesson.fails if lesson else None,
+    )
+    rows = measure(verb, work, afresh=afresh, jobs=jobs, scheduler=scheduler)
+    _show_prices(work.varied, rows, scenario.frame.compute)
+    figure = scenario.frame.plot
+    if figure and any(row["error"] is None for row in rows):
+        path = work.folder / f"{work.name}.png"
+        try:
+            draw(series(select(rows, figure.where), figure), figure, path)
+        except PlotError as error:
+            raise failure(verb, f"{file}: plot: {error}", 2) from None
+        console.print(f"Figure: {path}")
+    if lesson:
+        page = f"docs/lessons/{scenario_file(file).stem}.md"
+        say(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
+    conclude(verb, work, rows)
+
+
+def point_name(varied: Sequence[str], row: Row) -> str:
+    """By the settings in which points differ."""
+    settings = [f"{name}={value_text(name, row[name])}" for name in varied if row.get(name) is not None]
+    return ", ".join(settings) or "the run"
+
+
+def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
+    live = any(row["world"] == "live" for row in rows)
+    limits = ("link", "cores", "limited by") if live else ()
+    steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
+    other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
+    beside = any(row.get("traffic_flows") for row in rows)
+    flows = ("flows beside", "their p50 ms", "p99 ms", "p99.9 ms") if beside else ()
+    table = points_table(
+        varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *other, *flows, *limits
+    )
+    for row in rows:
+        shares = (row.get("link_utilization"), row.get("processor_utilization"))
+        texts = ("" if share is None else f"{share:.0%}" for share in shares)
+        table.add_row(
+            *setting_texts(varied, row),
+            f"{row['median_seconds'] * 1e3:.4g}",
+            f"{row['p95_seconds'] * 1e3:.4g}",
+            f"{row['goodput_bits_per_second'] / 1e6:,.1f}",
+            f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
+            f"{row['retransmissions']:,}",
+            f"{row['violations']:,}",
+            *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
+            *(_milliseconds(row, "other_job_seconds") if other else ()),
+            *(_flow_texts(row) if beside else ()),
+            *((*texts, row.get("limited_by")) if live else ()),
+        )
+    return table
+
+
+def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:
+    """What became of each, a line for each."""
+    columns = ("faults", "fault_seconds", "fault_found_seconds", "fault_next_end_seconds")
+    for row in rows:
+        for what, *times in zip(*(row.get(column) or () for column in columns), strict=True):
+            at, found, ended = (None if time is None else value_text("seconds", time) for time in times)
+            said = f"at {at} {what}"
+            said += f"; found at {found}" if found else ""
+            said += f", the next all-reduce ended at {ended}" if ended else ""
+            say(f"{point_name(varied, row)}: {said}")
+
+
+def _flow_texts(row: Row) -> Iterator[str]:
+    """How many flows went beside the job, and their completion times."""
+    yield f"{row.get('traffic_flows') or 0:,}"
+    yield from _milliseconds(row, *(f"traffic_{share}_seconds" for share in ("p50", "p99", "p999")))
+
+
+def _milliseconds(row: Row, *columns: str) -> Iterator[str]:
+    for column in columns:
+        seconds = row.get(column)
+        yield "" if seconds is None else f"{1e3 * seconds:.4g}"
+
+
+def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
+    """What GPUs that wait as long as these all-reduces took would cost, if it is known how long they compute.
+
+    Of steps that compute it was measured (`gpu_idle_share`).
+    """
+    from fanin.console import wide
+    from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+    from fanin.experiments.results.measured import wait_of
+    from fanin.topologies.units import TIMES, quantity_text
+
+    measured = any(row.get("gpu_idle_share") is not None for row in rows)
+    if compute is None and not measured:
+        if "algorithm" in varied:  # a comparison
+            say('What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"')
+        return
+    table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
+    for row in rows:
+        if row["error"] is None:
+            share = row.get("gpu_idle_share")
+            if share is None:
+                share = 0.0 if compute is None else idle_share(compute, wait_of(row))
+            hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
+            prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
+            table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)
+    if table.row_count:
+        who = "GPUs"
+        if compute is not None and not measured:
+            who = f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces"
+        say(
+            f"{who} idle for this share of their time,\n"
+            f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
+        )
+        wide.print(table, highlight=False)
+
+
+def points_table(varied: Sequence[str], *numbers: str) -> Table:
+    """A column for each setting in which points differ, and for each number."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in varied:
+        table.add_column(name)
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:
+    """The cells of `points_table` for the settings, as scenarios have them."""
+    return (value_text(name, row.get(name)) for name in varied)

@@ -1,0 +1,202 @@
+"""The switch on a network: interfaces as ports, the forwarding thread, and packets to and from the control plane."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Mapping
+
+from fanin.p4switch.bmv2json.program import LONGEST_PACKET
+from fanin.p4switch.engine.library import LinkStatistics, PortStatistics, runtime
+from fanin.p4switch.engine.links import Direction, LinkProperties
+
+# Drops what comes in behind the tap: else the host's own stack would process (and answer) every packet a second time.
+# The program is classic BPF, "return 2", which clsact reads as TC_ACT_SHOT.
+TAKE_FROM_HOST = (
+    "qdisc add dev {0} clsact\nfilter add dev {0} ingress protocol all prio 1 bpf da bytecode '1,6 0 0 2'\n"
+)
+GIVE_BACK = "qdisc del dev {0} clsact\n"
+# Waits for the end of its input, which comes however the switch ends, and gives the interfaces back.
+GUARD = 'cat; printf %s "$1" | tc -force -batch -'
+
+
+class PortError(Exception):
+    """A port that cannot be opened, or that is needed and not open; names the interface and the fix."""
+
+
+class LivePorts:
+    """Open ports and the threads behind them.
+
+    Raises:
+        PortError: one of them cannot be opened.
+    """
+
+    def __init__(
+        self,
+        base: int,
+        ports: Mapping[int, str],
+        cpu_port: int | None,
+        packet_in: Callable[[bytes], None] | None,
+        offload: bool,
+        links: Mapping[tuple[int, Direction], LinkProperties],
+    ) -> None:
+        if cpu_port is not None and cpu_port in ports:
+            raise PortError(f"port {cpu_port} is the CPU port and cannot be {ports[cpu_port]} as well")
+        self._sockets: list[socket.socket] = []
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._forwarder: int | None = None
+        self._control: socket.socket | None = None
+        self._packet_in = packet_in
+        self._threads: list[threading.Thread] = []
+        self._numbers = list(ports)
+        try:
+            self._open(base, ports, cpu_port, offload)
+            for (number, direction), properties in links.items():
+                self.set_link(number, direction, properties)
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, base: int, ports: Mapping[int, str], cpu_port: int | None, offload: bool) -> None:
+        for number, interface in ports.items():
+            opened = runtime().port_open(interface.encode())
+            if opened < 0:
+                raise PortError(
+                    f"port {number}: cannot open interface {interface}: {os.strerror(-opened)}"
+                    " (it has to exist in this network namespace, and raw sockets need CAP_NET_RAW)"
+                )
+            self._sockets.append(socket.socket(fileno=opened))
+        if cpu_port is not None:
+            self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._sockets.append(inner)
+            self._numbers.append(cpu_port)
+        interfaces = dict.fromkeys(ports.values())
+        if interfaces:
+            give_back = "".join(map(GIVE_BACK.format, interfaces))
+            _tc(give_back, check=False)  # what others have put there
+            self._guard = subprocess.Popen(
+                ["sh", "-c", GUARD, "sh", give_back],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is not meant for it
+            )
+            _tc("".join(map(TAKE_FROM_HOST.format, interfaces)))
+        count = len(self._numbers)
+        self._forwarder = runtime().forwarder_open(
+            base,
+            count,
+            (ctypes.c_uint32 * count)(*self._numbers),
+            (ctypes.c_int32 * count)(*(s.fileno() for s in self._sockets)),
+            -1 if cpu_port is None else cpu_port,
+            offload,
+        )
+        if not self._forwarder:
+            raise PortError(f"no memory for {count} ports")
+
+    def _start(self) -> None:
+        forward = threading.Thread(
+            target=runtime().forwarder_run, args=(self._forwarder,), name="p4switch forwarding", daemon=True
+        )
+        self._threads.append(forward)
+        if self._control is not None:
+            self._threads.append(
+                threading.Thread(
+                    target=self._receive, args=(self._control,), name="p4switch packet-in", daemon=True
+                )
+            )
+        for thread in self._threads:
+            thread.start()
+
+    def packet_out(self, packet: bytes, port: int) -> None:
+        """Hands a packet to the forwarding thread.
+
+        Raises:
+            PortError: there is no CPU port, or the packet is too long.
+        """
+        if self._control is None:
+            raise PortError("packet-out needs a CPU port")
+        if len(packet) > LONGEST_PACKET:
+            raise PortError(
+                f"a packet of {len(packet)} bytes: with its headers it has at most {LONGEST_PACKET}"
+            )
+        self._control.send(struct.pack("=I", port) + packet)
+
+    def now(self) -> int:
+        """Microseconds since the ports were opened: the time that packets are processed at."""
+        return int(runtime().forwarder_now(self._forwarder))
+
+    def statistics(self) -> dict[int, PortStatistics]:
+        """Of each port."""
+        found = {}
+        for index, number in enumerate(self._numbers):
+            found[number] = PortStatistics()
+            runtime().forwarder_statistics(self._forwarder, index, ctypes.byref(found[number]))
+        return found
+
+    def set_link(self, number: int, direction: Direction, properties: LinkProperties) -> None:
+        """What happens to packets at a port from now on. Under the switch's lock.
+
+        Raises:
+            PortError: the port is not open, or there is no memory.
+        """
+        settings = properties.for_runtime()
+        index, ingress = self._index(number), direction == Direction.INGRESS
+        if not runtime().forwarder_set_link(self._forwarder, index, ingress, ctypes.byref(settings)):
+            raise PortError(f"no memory for a link at port {number}")
+
+    def link_statistics(self, number: int, direction: Direction) -> LinkStatistics | None:
+        """Of an emulated link, None where there has been none. Under the switch's lock."""
+        found = LinkStatistics()
+        index, ingress = self._index(number), direction == Direction.INGRESS
+        there = runtime().forwarder_read_link(self._forwarder, index, ingress, ctypes.byref(found))
+        return found if there else None
+
+    def _index(self, number: int) -> int:
+        if number not in self._numbers:
+            raise PortError(f"port {number} is not open")
+        return self._numbers.index(number)
+
+    def close(self) -> None:
+        """Ends the threads, closes the sockets and gives the interfaces back to the host."""
+        if self._forwarder:
+            runtime().forwarder_stop(self._forwarder)
+        if self._control is not None:
+            self._control.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            if thread.ident is not None and thread is not threading.current_thread():
+                thread.join()
+        if self._forwarder:
+            runtime().forwarder_close(self._forwarder)
+            self._forwarder = None
+        for opened in self._sockets:
+            opened.close()
+        if self._control is not None:
+            self._control.close()
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
+
+    def _receive(self, control: socket.socket) -> None:
+        """Packets from the program to the control plane, until the socket is shut down."""
+        while packet := control.recv(1 << 17):
+            if self._packet_in is not None:
+                self._packet_in(packet)
+
+
+def _tc(commands: str, *, check: bool = True) -> None:
+    """Runs commands in one `tc -batch`; without `check` those that fail are skipped."""
+    force: Iterable[str] = () if check else ("-force",)
+    try:
+        done = subprocess.run(
+            ["tc", *force, "-batch", "-"], input=commands, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise PortError("the command tc is needed (Debian: apt-get install iproute2)") from None
+    if check and done.returncode:
+        raise PortError(f"tc: {done.stderr.strip()}")

@@ -1,0 +1,277 @@
+"""The command line: simple_switch_grpc's, so that scripts made for BMv2 can name this switch instead.
+
+What BMv2 has and this switch has not is refused by name, unless its absence cannot be noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import NoReturn
+
+from fanin.p4switch.engine.links import Direction, LinkError, LinkProperties, changed, link_option
+from fanin.p4switch.tls import TlsFiles
+
+_GRPC_ADDRESS = (
+    "127.0.0.1:9559"  # simple_switch_grpc listens to everybody: who reaches it may set the program
+)
+_MAX_PORT = 511  # v1model's ports are bit<9>
+_MAX_PRIORITIES = 8  # and its priority is bit<3>
+_LEVELS = {
+    "trace": logging.DEBUG,
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "off": logging.CRITICAL + 1,
+}
+_CAPTURE = "capture on the interfaces themselves, for example with tcpdump -i INTERFACE"
+_REFUSED = {
+    "--pcap": _CAPTURE,
+    "--dump-packet-data": _CAPTURE,
+    "--use-files": "attach interfaces with -i",
+    "--packet-in": "attach interfaces with -i",
+    "--debugger": "there is no debugger",
+    "--debugger-addr": "there is no debugger",
+    "--restore-state": "write the entries again over P4Runtime",
+}
+_REFUSED_TARGET = {
+    "--dp-grpc-server-addr": "attach interfaces with -i",
+}
+_UNUSED = ("--thrift-port", "--notifications-addr", "--nanolog", "--max-port-count")
+_UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
+
+
+class UsageError(Exception):
+    """A command line that cannot be followed; says what to change."""
+
+
+class StartError(Exception):
+    """The switch cannot start here and now; says what is in the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """A command line. `program` is a BMv2 JSON, None with --no-p4; `ports` maps numbers to interfaces."""
+
+    program: Path | None
+    ports: dict[int, str]
+    links: dict[tuple[int, Direction], LinkProperties]
+    device_id: int
+    grpc_address: str
+    tls: TlsFiles | None
+    cpu_port: int | None
+    drop_port: int
+    priority_queues: int
+    log_level: int
+    log_console: bool
+    log_file: Path | None
+
+
+def parse(argv: Sequence[str]) -> Options:
+    """The options in a command line.
+
+    Raises:
+        UsageError: one is unknown or wrong, or two do not go together.
+    """
+    general, target = _split(argv)
+    _refuse(general, _REFUSED)
+    _refuse(target, _REFUSED_TARGET)
+    switch = _switch_parser().parse_args(general)
+    grpc = _target_parser().parse_args(target)
+    if switch.no_p4 == (switch.program is not None):
+        raise UsageError("give either the path of a BMv2 JSON or --no-p4")
+    if switch.log_console and switch.log_file:
+        raise UsageError("give either --log-console or --log-file")
+    logging_wanted = switch.log_console or switch.log_file
+    ports = _ports(switch.interface)
+    options = Options(
+        program=switch.program,
+        ports=ports,
+        links=_links(switch.link, ports),
+        device_id=switch.device_id,
+        grpc_address=grpc.grpc_server_addr,
+        tls=_tls(grpc),
+        cpu_port=grpc.cpu_port,
+        drop_port=grpc.drop_port,
+        priority_queues=grpc.priority_queues,
+        log_level=_LEVELS[switch.log_level if logging_wanted else "warn"],
+        log_console=switch.log_console,
+        log_file=switch.log_file,
+    )
+    for name, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
+        if port is not None and not 0 < port <= _MAX_PORT:
+            raise UsageError(f"{name} {port} is not in 1..{_MAX_PORT}")
+        if port in options.ports:
+            raise UsageError(f"{name} {port} is also given to the interface {options.ports[port]}")
+    if not 0 < options.priority_queues <= _MAX_PRIORITIES:
+        raise UsageError(f"--priority-queues {options.priority_queues} is not in 1..{_MAX_PRIORITIES}")
+    if options.cpu_port == options.drop_port:
+        raise UsageError(f"--cpu-port and --drop-port are both {options.cpu_port}")
+    return options
+
+
+def _split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    arguments = list(argv)
+    if "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
+
+
+def _refuse(arguments: Iterable[str], refused: Mapping[str, str]) -> None:
+    for argument in arguments:
+        name = argument.partition("=")[0]
+        if name in refused:
+            raise UsageError(f"{name} is not supported: {refused[name]}")
+
+
+def _ports(interfaces: Iterable[str]) -> dict[int, str]:
+    ports: dict[int, str] = {}
+    for item in interfaces:
+        number, at, interface = item.partition("@")
+        if not (number.isdecimal() and at and interface):
+            raise UsageError(f"-i {item}: write PORT@INTERFACE, for example 1@veth0")
+        port = int(number)
+        if port > _MAX_PORT:
+            raise UsageError(f"-i {item}: v1model's ports go up to {_MAX_PORT}")
+        if port in ports:
+            raise UsageError(f"-i {item}: port {port} is {ports[port]} already")
+        ports[port] = interface
+    return ports
+
+
+def _links(items: Iterable[str], ports: Mapping[int, str]) -> dict[tuple[int, Direction], LinkProperties]:
+    links: dict[tuple[int, Direction], LinkProperties] = {}
+    for item in items:
+        try:
+            port, direction, given = link_option(item)
+            if port not in ports:
+                raise LinkError(f"port {port} has no interface: give it one with -i")
+            links[port, direction] = changed(links.get((port, direction), LinkProperties()), given)
+        except LinkError as error:
+            raise UsageError(f"--link {item}: {error}") from None
+    return links
+
+
+def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
+    given = {
+        "--grpc-server-cert": grpc.grpc_server_cert,
+        "--grpc-server-key": grpc.grpc_server_key,
+        "--grpc-server-cacert": grpc.grpc_server_cacert,
+        "--grpc-server-with-client-auth": grpc.grpc_server_with_client_auth,
+    }
+    folder: Path | None = grpc.grpc_mutual_tls
+    if folder is not None:
+        for name, value in {"--grpc-server-ssl": grpc.grpc_server_ssl, **given}.items():
+            if value:
+                raise UsageError(f"--grpc-mutual-tls stands for {name}, too: give only one of them")
+        return TlsFiles(folder / "server.crt", folder / "server.key", folder / "ca.crt")
+    if not grpc.grpc_server_ssl:
+        for name, value in given.items():
+            if value:
+                raise UsageError(f"{name} needs --grpc-server-ssl")
+        return None
+    needed = ["--grpc-server-cert", "--grpc-server-key"]
+    if grpc.grpc_server_with_client_auth:
+        needed.append("--grpc-server-cacert")
+    for name in needed:
+        if given[name] is None:
+            raise UsageError(f"--grpc-server-ssl needs {name} FILE")
+    return TlsFiles(
+        grpc.grpc_server_cert,
+        grpc.grpc_server_key,
+        grpc.grpc_server_cacert if grpc.grpc_server_with_client_auth else None,
+    )
+
+
+class _ArgumentParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message)
+
+
+def _switch_parser() -> _ArgumentParser:
+    parser = _ArgumentParser(
+        prog="python -m fanin.p4switch",
+        usage="%(prog)s [options] PROGRAM.json|--no-p4 [-- target options]",
+        description="A v1model switch with the command line of simple_switch_grpc.",
+        epilog=_target_parser().format_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "program", nargs="?", type=Path, metavar="PROGRAM.json", help="a program as BMv2 JSON"
+    )
+    parser.add_argument(
+        "--no-p4", action="store_true", help="start without a program: a controller will set one"
+    )
+    parser.add_argument(
+        *("-i", "--interface"),
+        action="append",
+        default=[],
+        metavar="PORT@INTERFACE",
+        help="attach an interface as a port; may be repeated",
+    )
+    parser.add_argument(
+        "--link",
+        action="append",
+        default=[],
+        metavar="PORT[:ingress]:NAME=VALUE,…",
+        help="emulate the link at a port, for packets that leave by it or that come in; may be repeated; names: "
+        + ", ".join(field.name for field in fields(LinkProperties)),
+    )
+    parser.add_argument(
+        "--device-id", type=int, default=0, metavar="N", help="P4Runtime device id; default 0"
+    )
+    parser.add_argument("--log-console", action="store_true", help="log to the standard output")
+    parser.add_argument("--log-file", type=Path, metavar="FILE", help="log to a file")
+    parser.add_argument("-L", "--log-level", choices=_LEVELS, default="info", help="default info")
+    parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
+    _add_unused(parser, _UNUSED)
+    return parser
+
+
+def _target_parser() -> _ArgumentParser:
+    parser = _ArgumentParser(prog="--", usage="target options:", add_help=False, allow_abbrev=False)
+    parser.add_argument(
+        "--grpc-server-addr",
+        default=_GRPC_ADDRESS,
+        metavar="HOST:PORT",
+        help=f"default {_GRPC_ADDRESS}; for other hosts, too: 0.0.0.0:9559, and then better with --grpc-mutual-tls",
+    )
+    parser.add_argument(
+        "--grpc-mutual-tls",
+        type=Path,
+        metavar="FOLDER",
+        help="serve over TLS only, with server.crt and server.key of FOLDER, to clients whom ca.crt there signed",
+    )
+    parser.add_argument("--grpc-server-ssl", action="store_true", help="serve over TLS only")
+    parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
+    parser.add_argument("--grpc-server-key", type=Path, metavar="FILE", help="its private key, PEM")
+    parser.add_argument(
+        "--grpc-server-cacert", type=Path, metavar="FILE", help="who may sign clients' certificates, PEM"
+    )
+    parser.add_argument(
+        "--grpc-server-with-client-auth", action="store_true", help="clients need a certificate, too"
+    )
+    parser.add_argument(
+        "--cpu-port", type=int, metavar="N", help="port for packet-in and -out; none by default"
+    )
+    parser.add_argument("--drop-port", type=int, default=_MAX_PORT, metavar="N", help=f"default {_MAX_PORT}")
+    parser.add_argument(
+        "--priority-queues",
+        type=int,
+        default=1,
+        metavar="N",
+        help="a port has a queue for each priority below N, the higher one served first, where a link is emulated",
+    )
+    _add_unused(parser, _UNUSED_TARGET)
+    return parser
+
+
+def _add_unused(parser: _ArgumentParser, names: Iterable[str]) -> None:
+    for name in names:
+        parser.add_argument(name, metavar="X", help="accepted, without effect")

@@ -1,0 +1,599 @@
+"""All-reduces in virtual time: the compiled program, the controller's plans and the workers of a live network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.controller.errors import ControllerError
+from fanin.controller.jobs.budget import SlotAllocation
+from fanin.controller.jobs.ledger import Identity, NumberSpace, UsedUpError
+from fanin.controller.plan import Plan, SwitchPlan, joined
+from fanin.controller.planner import OURS, Planner
+from fanin.controller.requirements import PROGRAM
+from fanin.controller.telemetry import Event, Reason
+from fanin.controller.tree import FIRST_UDP_PORT, Tree
+from fanin.controller.tree import Job as TreeJob
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import SECOND, HostModel, VirtualNetwork
+from fanin.simulator.compiled import virtual_network
+from fanin.simulator.hosts.split import SplitPort
+from fanin.simulator.hosts.stations import (
+    Nobody,
+    PeerPort,
+    Port,
+    SharedStation,
+    Summing,
+    SwitchPort,
+    Vector,
+    WorkerStation,
+)
+from fanin.simulator.job_spec import ClusterSpec, JobSpec
+from fanin.simulator.network import DEFAULT_HOST, Observer, Station
+from fanin.simulator.tables import install, remove
+from fanin.topologies.model import Host, Topology
+from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.job.retained_results import Kept
+from fanin.workers.protocol import MakeWorker, Worker
+from fanin.workers.tensor import Tensor
+from fanin.workers.wire import HEADERS
+
+_SESSIONS = 1 << 16  # of groups of hosts: more than there are jobs
+
+_LONGEST_FRAME = HEADERS + max(1038, HEADER_BYTES + PAYLOAD)
+
+
+def load_switch(program: Path = PROGRAM) -> Engine:
+    """The compiled program in a switch; `new_instance()` makes more of them at next to no cost."""
+    return Engine.load(compile_once(program).device_config())
+
+
+class Fabric:
+    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
+
+    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
+    are told. make_network: what it runs on, with the arguments of virtual_network(). priorities: links have a queue
+    for each. usable: of the topology, what is planned with. checksums: whether aggregation packets carry UDP checksums.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        switch: Engine,
+        *,
+        host: HostModel = DEFAULT_HOST,
+        seed: int = 0,
+        observer: Observer | None = None,
+        numbers: NumberSpace | None = None,
+        planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = virtual_network,
+        priorities: bool = False,
+    ) -> None:
+        self.topology = topology
+        self.jobs: list[Job] = []
+        self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
+        self.usable = topology
+        # Elsewhere they only cost time, and a link that corrupts a packet between hosts writes its checksum first.
+        self.checksums = any(link.properties.corruption for link in topology.links)
+        self._empty: set[str] = set()  # switches that nobody has programmed since they restarted
+        self._switch, self._seed = switch, seed
+        self._retired: list[Engine] = []
+        self._placed: dict[str, Station] = {}  # of jobs, by host
+        self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
+        self._numbers = numbers or NumberSpace()
+        self.planner = planner
+        self.install(planner.plan_forwarding(topology))
+        self.network = make_network(
+            topology,
+            self.engines,
+            {},
+            host=host,
+            seed=seed,
+            longest_frame=_LONGEST_FRAME,
+            observer=observer,
+            priorities=priorities,
+        )
+
+    def start(
+        self,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        *,
+        make_worker: MakeWorker = Worker,
+        in_place: bool = False,
+        place: SlotAllocation | None = None,
+    ) -> Job:
+        """One more job, on hosts that no other has at the time, in slots and on UDP ports of its own.
+
+        inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
+        place: where, if a budget is kept of the network (controller/jobs/budget.py).
+        """
+        udp_port = FIRST_UDP_PORT + sum(job.spec.trees for job in self.jobs)
+        first_slot = spec.first_slot
+        if first_slot is None:
+            first_slot = sum(job.spec.trees * job.spec.window for job in self.jobs)
+        if place:
+            udp_port, first_slot = place.job.udp_port, place.job.base
+        session = len(self.jobs)
+        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, session, in_place=in_place)
+        self.jobs.append(job)
+        job.begin(starts or [0.0] * len(job.members))
+        return job
+
+    def take_numbers(self, chunks: int) -> Identity:
+        """What the packets of a new lease carry.
+
+        Raises:
+            ControllerError: there are no such numbers, or none as long as leases are in force.
+        """
+        in_force = {granted.lease for job in self.jobs for granted in job.granted}
+        try:
+            return self._numbers.take(chunks, in_force)
+        except UsedUpError:
+            if in_force:
+                raise
+        self.empty_cells()
+        self._numbers.start_again()
+        return self._numbers.take(chunks)
+
+    def empty_cells(self) -> None:
+        """Push the program to all switches, none of which has anything of a lease."""
+        for name in self.engines:
+            self._push(name)
+            self._install_forwarding(name)
+
+    @property
+    def finished(self) -> bool:
+        """Whether every worker has all its sums."""
+        return all(station.finished for job in self.jobs for station in job.stations)
+
+    def run(self, limit: float) -> bool:
+        """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
+        return self._run_until_done([station for job in self.jobs for station in job.stations], limit)
+
+    def run_job(self, job: Job, limit: float) -> bool:
+        """Until every worker of `job` has all its sums: True. False: not by `limit` (seconds)."""
+        return self._run_until_done(job.stations, limit)
+
+    def _run_until_done(self, stations: Sequence[WorkerStation[Any]], limit: float) -> bool:
+        waiting = list(stations)
+
+        def done() -> bool:
+            while waiting and waiting[-1].finished:
+                waiting.pop()
+            return not waiting
+
+        return self.network.run(done, limit)
+
+    def host_bytes(self, hosts: Collection[str] | None = None) -> int:
+        """What these hosts have sent, and what has been sent to them, in frames; left out, all hosts."""
+        return self._at_hosts(self.network.links.counts.bytes, hosts)
+
+    def host_packets(self, hosts: Collection[str] | None = None) -> int:
+        """As host_bytes, in packets."""
+        return self._at_hosts(self.network.links.counts.packets, hosts)
+
+    def _at_hosts(self, counts: NDArray[np.int64], hosts: Collection[str] | None) -> int:
+        wanted = {host.name for host in self.topology.hosts} if hosts is None else set(hosts)
+        joined = zip(self.network.link_ends, counts.tolist(), strict=True)
+        return sum(count for ends, count in joined if wanted & set(ends))
+
+    def drops(self) -> Mapping[Reason, int]:
+        """Packets that switches dropped, by reason, over all switches."""
+        return {reason: self._count("ingress.drops", reason) for reason in Reason}
+
+    def events(self) -> Mapping[Event, int]:
+        """What aggregation did, over all switches."""
+        return {event: self._count("ingress.aggregation.events", event) for event in Event}
+
+    def _count(self, counter: str, index: int) -> int:
+        engines = [*self.engines.values(), *self._retired]
+        return sum(engine.counter(counter).read(index).packets for engine in engines)
+
+    def restart_switch(self, name: str, notice: float) -> None:
+        """A switch loses all its state. The controller notices after `notice` seconds and programs it.
+
+        The jobs that add up in it get a new lease, see Job. The others just go on.
+        """
+        self._push(name)
+        self.network.run(limit=self.network.now / SECOND + notice)
+        self._install_forwarding(name)
+        for job in self.jobs:
+            job.go_on_after(name)
+
+    def empty_switch(self, name: str) -> None:
+        """A switch loses all its state, and nobody programs it before refill_switch()."""
+        self._push(name)
+        self._empty.add(name)
+
+    def refill_switch(self, name: str) -> None:
+        """What was lost of its tables is installed again."""
+        if name in self._empty:
+            self._empty.remove(name)
+            self._install_forwarding(name)
+            for job in self.jobs:
+                job.reinstall(name)
+
+    def reroute(self, usable: Topology) -> None:
+        """From now on ordinary packets, and the trees of new leases, go by the links of this network."""
+        before, after = (self.planner.plan_forwarding(network) for network in (self.usable, usable))
+        self.usable = usable
+        changed = [name for name in self.engines if before.get(name) != after.get(name)]
+        self.remove({name: before[name] for name in changed if name in before})
+        self.install({name: after[name] for name in changed if name in after})
+
+    def _push(self, name: str) -> None:
+        """The program, upon which a switch has nothing in tables, registers and counters."""
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.new_instance(self._seed)
+        self.network.replace_switch(name, self.engines[name])
+
+    def lose_registers(self, name: str) -> None:
+        """A switch loses what its registers hold, and keeps its tables; nobody notices."""
+        self._retired.append(self.engines[name])
+        self.engines[name] = self._switch.new_instance(self._seed)
+        self._install_forwarding(name)
+        for job in self.jobs:
+            job.reinstall(name)
+        self.network.replace_switch(name, self.engines[name])
+
+    def left_behind(self) -> Iterator[str]:
+        """What switches hold besides forwarding: table entries and multicast groups of leases."""
+        for name, engine in self.engines.items():
+            bare = self._switch.new_instance(self._seed)
+            install(bare, self._forwarding(name).items)
+            for table in engine.program.tables:
+                there, expected = (
+                    {entry.key for entry in one.table(table).entries()} for one in (engine, bare)
+                )
+                if there != expected:
+                    yield f"{name} has {len(there)} entries in {table}, {len(expected)} without any lease"
+            groups = engine.multicast.all().keys() - bare.multicast.all().keys()
+            if groups:
+                yield f"{name} has multicast groups of no lease: {sorted(groups)}"
+
+    def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
+        """Let a job's station run on a host from `start` on (seconds), beside the one that add_beside() has put there.
+
+        Raises:
+            ValueError: that one was there before the job.
+        """
+        if host in self._beside and host not in self._placed:
+            raise ValueError(f"host {host} has flows already; start jobs before flows")
+        self._placed[host] = station
+        self.network.replace_station(host, self._station_at(host), start)
+
+    def vacate(self, host: str) -> None:
+        """The job's station on a host has ended; nobody takes its place."""
+        self._placed[host] = Nobody()
+        self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
+
+    def add_beside(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
+        """Let another station have the frames to UDP `ports` of a host from `start` on, beside a job's.
+
+        Raises:
+            ValueError: the host has one already.
+        """
+        if host in self._beside:
+            raise ValueError(f"host {host} has other flows already; give all flows of a host at once")
+        self._beside[host] = station, ports
+        self.network.replace_station(host, self._station_at(host), start)
+
+    def _station_at(self, host: str) -> Station:
+        if host not in self._beside:
+            return self._placed[host]
+        station, ports = self._beside[host]
+        return SharedStation(self._placed[host], station, ports) if host in self._placed else station
+
+    def _install_forwarding(self, name: str) -> None:
+        self.install({name: self._forwarding(name)})
+
+    def _forwarding(self, name: str) -> SwitchPlan:
+        return self.planner.plan_forwarding(self.usable).get(name, SwitchPlan(()))
+
+    def install(self, plan: Plan) -> None:
+        """Program switches, but for those that are to be refilled."""
+        for name, part in plan.items():
+            if name not in self._empty:
+                install(self.engines[name], part.items)
+
+    def remove(self, plan: Plan) -> None:
+        """Take it out again."""
+        for name, part in plan.items():
+            if name not in self._empty:
+                remove(self.engines[name], part.items)
+
+
+class Job:
+    """One job on a fabric; made by Fabric.start.
+
+    members: the hosts, by rank; ranks: what these were at the beginning. stations: on them, as of the newest lease.
+    left: of workers that have ended. leases: granted so far, each with the number of all-reduces that were done before.
+    granted: the newest, one for each tree; none: it has none, or it is withdrawn. trees: of these. contributions: that
+    switches add up for each chunk.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        spec: JobSpec,
+        inputs: Sequence[Sequence[Vector]],
+        make_worker: MakeWorker,
+        udp_port: int,
+        first_slot: int,
+        session: int,
+        *,
+        in_place: bool,
+    ) -> None:
+        self.spec = spec
+        self.members = spec.hosts or tuple(host.name for host in fabric.topology.ranked_hosts)
+        self.ranks: Sequence[int] = range(len(self.members))
+        self.stations: list[WorkerStation[Any]] = []
+        self.left: list[WorkerStation[Any]] = []
+        self.trees: tuple[Tree, ...] = ()
+        self.leases: list[int] = []
+        self.granted: tuple[TreeJob, ...] = ()
+        self.contributions = 0
+        self.by_ring: int | None = None
+        self._fabric = fabric
+        self._inputs = inputs
+        self._make_worker = make_worker
+        self._udp_port, self._first_slot = udp_port, first_slot
+        self._session = session  # of a group of hosts
+        self._in_place = in_place
+        self._plan: dict[str, SwitchPlan] = {}
+        self._between: Callable[[], None] = lambda: None
+        self._groups: list[tuple[int, Sequence[int], Algorithm]] = []
+
+    def begin(self, starts: Sequence[float]) -> None:
+        """From the first all-reduce on."""
+        self._place(starts, [()] * len(starts))
+
+    def go_on_after(self, restarted: str) -> None:
+        """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
+        again with the first all-reduce that some of them has not finished. Between hosts they just go on.
+        """
+        if restarted in self._plan:
+            del self._plan[restarted]
+            self.regrant()
+
+    def reinstall(self, name: str) -> None:
+        """What a switch is told of this job, once more."""
+        if name in self._plan:
+            self._fabric.install({name: self._plan[name]})
+
+    def regrant(self, between: Callable[[], None] = lambda: None, *, cut: bool = False) -> None:
+        """Withdraw the grant, make another, and start over with the first all-reduce that somebody has not finished.
+
+        between: happens after each switch is told. cut: a grant before it fails after half of the switches, and is
+        taken back.
+        """
+        self._withdraw(between)
+        if cut:
+            parts = list(self._next_plan().items())
+            for name, part in parts[: len(parts) // 2 + 1]:
+                self._fabric.install({name: part})
+                between()
+                self._fabric.remove({name: part})
+        self._between = between
+        done = min(len(station.outputs) for station in self.stations)
+        now = self._fabric.network.now / SECOND
+        self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
+
+    def revoke(self, between: Callable[[], None]) -> None:
+        """Its lease is withdrawn; `between` happens after each switch is told."""
+        self._withdraw(between)
+        self.granted = ()
+
+    def carry_on(self, outputs: Sequence[Sequence[Vector]], now: float) -> None:
+        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
+        self.by_ring = len(outputs[0])
+        recovery = self.spec.ring_recovery or self.spec.recovery
+        self.spec = replace(self.spec, algorithm="ring", recovery=recovery)
+        self._place([now] * len(self.stations), outputs)
+
+    def regroup(self, staying: Sequence[int], outputs: Sequence[Sequence[Vector]], now: float) -> None:
+        """These ranks go on alone, behind the sums `outputs` of each: with another lease, or without one by ring."""
+        self.revoke(lambda: None)
+        self.left += [station for rank, station in enumerate(self.stations) if rank not in staying]
+        self.stations = [self.stations[rank] for rank in staying]
+        self.members = tuple(self.members[rank] for rank in staying)
+        self.ranks = [self.ranks[rank] for rank in staying]
+        self._session += _SESSIONS  # what is on its way between hosts is for the group before
+        try:
+            self._place([now] * len(staying), outputs)
+        except ControllerError:
+            self.carry_on(outputs, now)
+
+    @property
+    def changed(self) -> bool:
+        """Whether not all of its all-reduces were done by all of its workers in the same way."""
+        return len(self._groups) > 1
+
+    def done_by(self, index: int) -> tuple[Sequence[int], Algorithm]:
+        """Which ranks of the beginning have done an all-reduce, and how."""
+        return next(group[1:] for group in reversed(self._groups) if group[0] <= index)
+
+    def end(self) -> None:
+        """Its workers have ended: its lease is withdrawn. May be called twice."""
+        self.revoke(lambda: None)
+
+    def _withdraw(self, between: Callable[[], None]) -> None:
+        for name in list(self._plan):
+            self._fabric.remove({name: self._plan.pop(name)})
+            between()
+
+    def _place(self, starts: Sequence[float], outputs: Sequence[Sequence[Vector]]) -> None:
+        port = self._switch_port if self.spec.algorithm == "in-network" else self._peer_port
+        if self.spec.algorithm == "in-network":
+            self._grant()
+            self.leases.append(len(outputs[0]))
+        self._groups.append((len(outputs[0]), self.ranks, self.spec.algorithm))
+        before = self.stations
+        self.stations = [
+            WorkerStation(
+                port(rank),
+                [vectors[self.ranks[rank]] for vectors in self._inputs],
+                starts[rank],
+                outputs[rank],
+                in_place=self._in_place,
+                pauses=self.spec.pauses[self.ranks[rank]] if self.spec.pauses else (),
+                per_step=self.spec.per_step,
+                kept=Kept(len(outputs[rank])) if self._keeps else None,
+                called=0 if self.spec.on_call else None,
+            )
+            for rank in range(len(self.members))
+        ]
+        for station, earlier, start in zip(self.stations, before, starts, strict=False):
+            station.go_on_from(earlier, start)
+        for member, station, start in zip(self.members, self.stations, starts, strict=True):
+            self._fabric.place(member, station, start)
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether an all-reduce may have to be done again, from arrays that nobody has written to."""
+        return self.spec.elastic or (self.spec.ring and bool(self.granted))
+
+    def _grant(self) -> None:
+        for name, part in self._next_plan().items():
+            self._fabric.install({name: part})
+            self._plan[name] = part
+            self._between()
+
+    def _next_plan(self) -> Plan:
+        """Of a grant that there has not been yet."""
+        self.granted = ()  # the one before is no longer in force
+        network, planner = self._fabric.usable, self._fabric.planner
+        for number in range(self.spec.trees):
+            wanted = TreeJob(
+                hosts=self.members,
+                udp_port=self._udp_port + number,
+                base=self._first_slot + number * self.spec.window,
+                slots=self.spec.window,
+                checksums=self._fabric.checksums,
+                **asdict(self._fabric.take_numbers(self.spec.chunks)),
+            )
+            self.granted += (wanted,)
+        self.trees = tuple(planner.aggregation_tree(network, wanted) for wanted in self.granted)
+        self.contributions = sum(len(part.children) for tree in self.trees for part in tree.aggregators)
+        plans = [planner.plan_aggregation(network, tree) for tree in self.trees]
+        return {
+            name: joined(plan[name] for plan in plans if name in plan)
+            for name in dict.fromkeys(chain(*plans))
+        }
+
+    def _switch_port(self, rank: int) -> Port[Summing]:
+        ports = [self._port_of(granted, rank) for granted in self.granted]
+        return ports[0] if len(ports) == 1 else SplitPort(ports)
+
+    def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort:
+        spec = self.spec
+        lease = granted.lease_of(self.members[rank], spec.values)
+        if spec.counted:  # too few of them: the rank is within what it counts
+            lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
+        worker = self._make_worker(lease, spec.recovery)
+        if spec.counted:
+            assert isinstance(worker, Worker)  # not of a user's own
+            _keep_quiet(worker)
+        return SwitchPort(
+            worker,
+            *self._host(rank),
+            granted.udp_port,
+            spec.priority,
+            checksums=granted.checksums,
+        )
+
+    def _peer_port(self, rank: int) -> PeerPort:
+        spec, topology = self.spec, self._fabric.topology
+        assert spec.algorithm != "in-network"
+        group = Group(
+            rank,
+            len(self.members),
+            spec.algorithm,
+            spec.transport,
+            spec.shards,
+            spec.window,
+            spec.window_per,
+            session=self._session,
+            flows=spec.flows,
+            calls=spec.calls,
+            make_control=spec.congestion_control(topology, self.members[rank]),
+        )
+        peers = [topology.host(name).ip for name in self.members]
+        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, spec.priority)
+
+    def _host(self, rank: int) -> tuple[Host, str]:
+        """And its gateway's MAC address."""
+        host = self._fabric.topology.host(self.members[rank])
+        return host, self._fabric.topology.switch(host.leaf).mac
+
+
+def _keep_quiet(worker: Worker) -> None:
+    """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
+    make = worker._make_tensor
+
+    def quiet(elements: int, call: str) -> Tensor:
+        tensor = make(elements, call)
+        tensor.agreement.digits[:] = 0
+        return tensor
+
+    setattr(worker, "_make_tensor", quiet)  # noqa: B010
+
+
+class Cluster(Fabric):
+    """A fabric with one job; see Fabric.start."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        switch: Engine,
+        inputs: Sequence[Sequence[Vector]],
+        starts: Sequence[float] | None = None,
+        make_worker: MakeWorker = Worker,
+        observer: Observer | None = None,
+        *,
+        in_place: bool = False,
+        planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = virtual_network,
+    ) -> None:
+        super().__init__(
+            spec.topology,
+            switch,
+            host=spec.host,
+            seed=spec.seed,
+            observer=observer,
+            planner=planner,
+            make_network=make_network,
+            priorities=spec.priorities,
+        )
+        self.spec = spec
+        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+
+    def run(self, limit: float) -> bool:
+        """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
+        return self.run_job(self._job, limit)
+
+    @property
+    def job(self) -> Job:
+        """Its only one at the beginning."""
+        return self._job
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The hosts, by rank."""
+        return self._job.members
+
+    @property
+    def stations(self) -> list[WorkerStation[Any]]:
+        """On the hosts, by rank."""
+        return self._job.stations

@@ -1,0 +1,457 @@
+"""Workers on hosts in virtual time: their datagrams as Ethernet frames, and one all-reduce after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from ipaddress import IPv4Address
+from operator import itemgetter
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.simulator.compiled import StationInC
+from fanin.simulator.corruption import complete_checksums
+from fanin.simulator.network import Station
+from fanin.simulator.queues import PRECEDENCE
+from fanin.simulator.segments import segments
+from fanin.topologies.model import Host
+from fanin.workers import wire
+from fanin.workers.collective import Participant, Statistics
+from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from fanin.workers.host_based.algorithm import HostBasedWorker, Outgoing
+from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
+from fanin.workers.job.retained_results import Kept
+from fanin.workers.protocol import Worker
+from fanin.workers.wire import HEADERS
+
+Vector = NDArray[np.float32]
+Frames = NDArray[np.uint8]  # [m, length]
+SwitchWorker = Participant[NDArray[np.uint8]]
+
+BURST = 8  # packets that a stream sends before the next one has its turn
+_TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
+
+
+class Summing(Protocol):
+    """What a station does all-reduces with: a Participant, or several at once; see there."""
+
+    @property
+    def statistics(self) -> Statistics: ...  # noqa: D102
+    @property
+    def finished(self) -> bool: ...  # noqa: D102
+    def start(self, x: Vector, now: float, out: Vector | None = None) -> None: ...  # noqa: D102
+    def deadline(self) -> float | None: ...  # noqa: D102
+    def finish(self) -> Vector: ...  # noqa: D102
+
+
+_P_co = TypeVar("_P_co", bound=Summing, covariant=True)
+
+
+class Port(Protocol[_P_co]):
+    """What stands between a participant and the frames of its host."""
+
+    @property
+    def participant(self) -> _P_co:
+        """Whose datagrams go in and out."""
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """Where C is that does the same; None: nowhere."""
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """Take frames [m, length] of one length; how many were not for the participant."""
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """Batches of frames [m, length]."""
+
+
+class WorkerStation(Generic[_P_co]):
+    """A Station: the participant at `port` does all-reduces of `inputs` ([elements] each) one after the other.
+
+    start: when it begins, in seconds. pauses: before each all-reduce, counted from the end of its step's first
+    (`per_step` all-reduces are a step); none: it begins as soon as it can. outputs: the sums so far.
+    kept: for a job that carries on by ring where it loses its lease. began, ended: when it began and finished each.
+    not_ours: frames that came and were for somebody else. called: how many all-reduces it may have begun; None: all.
+    """
+
+    def __init__(
+        self,
+        port: Port[_P_co],
+        inputs: Sequence[Vector],
+        start: float = 0.0,
+        outputs: Sequence[Vector] = (),
+        *,
+        in_place: bool = False,
+        pauses: Sequence[float] = (),
+        per_step: int = 1,
+        kept: Kept | None = None,
+        called: int | None = None,
+    ) -> None:
+        self.worker = port.participant
+        self.called = called
+        self.outputs = list(outputs)
+        self.began: list[float] = []
+        self.ended: list[float] = []
+        self.not_ours = 0
+        self.kept = kept
+        self._sent_again_before = 0
+        self._port = port
+        self._inputs = inputs
+        self._start = start
+        self._in_place = in_place
+        self._pauses = pauses or [0.0] * len(inputs)
+        self._per_step = per_step
+        self._step_began = start
+        self._running = False
+        self._working = False  # the participant has begun with something
+
+    def go_on_from(self, earlier: WorkerStation[Any], now: float) -> None:
+        """Behind another station of the same worker that has stopped: whatever it lacks of `outputs`, it was sent."""
+        done = len(self.outputs)
+        self.began, self.ended = earlier.began[: done + 1], earlier.ended[:done]
+        self.ended += [now] * (done - len(self.ended))
+        self._sent_again_before = earlier.retransmissions
+        if done:
+            self._step_began = self.ended[(done - 1) // self._per_step * self._per_step]
+        if done == len(self.began) and not self.finished:  # between two
+            self._start = max(self._start, self._step_began + self._pauses[done])
+
+    @property
+    def retransmissions(self) -> int:
+        """Packets sent again."""
+        return self._sent_again_before + self.worker.statistics.retransmissions
+
+    @property
+    def finished(self) -> bool:
+        """Whether all sums are there."""
+        return len(self.outputs) == len(self._inputs)
+
+    @property
+    def _idle(self) -> bool:
+        """Whether it runs none and there is none to begin, now or at a time that it knows."""
+        return not self._running and (self.finished or len(self.outputs) == self.called)
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        for part in segments(lengths):
+            self.not_ours += self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self.taken(now)
+
+    def taken(self, now: float) -> None:
+        """See CompiledStation."""
+        if self._running and self.worker.finished:
+            self._end(now)
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """See CompiledStation."""
+        return self._port.compiled
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        while not (self._running or self._idle) and now >= self._start:
+            x = self._inputs[len(self.outputs)]
+            if len(self.began) == len(self.outputs):
+                self.began.append(now)
+            self._working = True
+            out = x if self._in_place else None
+            self.worker.start(x, now, out if self.kept is None else self.kept.buffer(x.size))
+            self._running = True
+            if self.worker.finished:  # an empty one
+                self._end(now)
+        return self._port.frames_to_send(now)
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        deadline = self.worker.deadline() if self._working else None  # others may still need what it has
+        if self._running or self._idle:
+            return deadline
+        return self._start if deadline is None else min(self._start, deadline)
+
+    def _end(self, now: float) -> None:
+        result = self.worker.finish()
+        if self.kept is not None:
+            self.kept.finish()
+            x = self._inputs[len(self.outputs)]
+            kept, result = result, x if self._in_place else np.empty_like(x)
+            result[:] = kept
+        self.outputs.append(result)
+        self.ended.append(now)
+        self._running = False
+        if (len(self.outputs) - 1) % self._per_step == 0:
+            self._step_began = now
+        if not self.finished:
+            self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
+
+
+class SwitchPort:
+    """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable.
+
+    priority: of its packets, and so of the results that switches make of them. checksums: whether its packets carry
+    a UDP checksum, as the lease's switches require it then.
+    """
+
+    def __init__(
+        self,
+        worker: SwitchWorker,
+        host: Host,
+        gateway_mac: str,
+        udp_port: int,
+        priority: int = 0,
+        *,
+        checksums: bool = False,
+    ) -> None:
+        self.participant = worker
+        self._checksums = checksums
+        self.udp_port = udp_port
+        ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
+        self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn, priority)
+        self._filter = FrameFilter(host.ip, udp_port, host.gateway)
+        self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """See Port."""
+        worker = self.participant
+        if not isinstance(worker, Worker) or worker.turn is None or self._checksums:
+            return None
+        headers = {size: self._flow.header(size) for size in wire.VALUES}
+        return StationInC(*worker.turn, headers, _TYPE, _PROTOCOL, self._ends)
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """See Port."""
+        ours, marked = self._filter(frames)
+        if len(ours):
+            if marked is not None and isinstance(self.participant, Worker):
+                self.participant.count_marks(int(np.count_nonzero(marked)))
+            self.participant.receive(ours[:, HEADERS:], now)
+        return len(frames) - len(ours)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Port."""
+        batches = [self._flow.frames(batch) for batch in self.participant.datagrams_to_send(now)]
+        if self._checksums:
+            for frames in batches:
+                complete_checksums(frames, np.full(len(frames), frames.shape[1]))
+        return batches
+
+
+class PeerPort:
+    """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable.
+
+    first_port: UDP's, of all peers alike.
+    """
+
+    def __init__(
+        self,
+        worker: HostBasedWorker,
+        host: Host,
+        gateway_mac: str,
+        peers: Sequence[IPv4Address],
+        priority: int = 0,
+        first_port: int = FIRST_PEER_PORT,
+    ) -> None:
+        self.participant = worker
+        self._first_port = first_port
+        self._host = host
+        self._gateway_mac = gateway_mac
+        self._peers = peers
+        self._priority = priority
+        self.compiled = None  # see Port
+        self._flows: dict[tuple[int, int], Flow] = {}
+        self._filter = FrameFilter(host.ip)
+
+    def receive(self, frames: Frames, now: float) -> int:
+        """See Port."""
+        ours, marked = self._filter(frames)
+        if len(ours):
+            self.participant.receive(ours[:, HEADERS:], now, marked)
+        return len(frames) - len(ours)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Port."""
+        outgoing = self.participant.datagrams_to_send(now)
+        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in _in_turn(outgoing)]
+
+    def _flow(self, peer: int, flow: int) -> Flow:
+        if (peer, flow) not in self._flows:
+            group = self.participant.group
+            own, other = group.port(peer, flow), group.port(group.rank, flow)
+            self._flows[peer, flow] = Flow(
+                self._host,
+                self._gateway_mac,
+                self._peers[peer],
+                self._first_port + own,
+                self._first_port + other,
+                ECN_CAPABLE,
+                self._priority,
+            )
+        return self._flows[peer, flow]
+
+
+def _in_turn(outgoing: list[Outgoing]) -> list[Outgoing]:
+    """Return datagrams in the order in which a network card sends them.
+
+    Acknowledgements go first. Then each stream sends a burst in turn, as queue pairs do: otherwise the packets of the
+    last stream would wait until those of all others have left.
+    """
+    answers, turns, sent = [], list[tuple[int, Outgoing]](), Counter[tuple[int, int]]()
+    for one in outgoing:
+        if one.datagrams[0, 0] != DATA:
+            answers.append(one)
+            continue
+        stream, first = (one.peer, one.flow), 0
+        while first < len(one.datagrams):
+            turn, before = divmod(sent[stream], BURST)
+            burst = one.datagrams[first : first + BURST - before]
+            turns.append((turn, one._replace(datagrams=burst)))
+            sent[stream] += len(burst)
+            first += len(burst)
+    if len(sent) < 2:
+        return outgoing
+    return answers + [one for _, one in sorted(turns, key=itemgetter(0))]
+
+
+class SharedStation:
+    """A Station of two: `other` has all frames to its UDP `ports`, `job` the rest."""
+
+    def __init__(self, job: Station, other: Station, ports: Collection[int]) -> None:
+        self._job, self._other = job, other
+        self._ports = np.array(sorted(ports))
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        ports = frames[:, 36].astype(np.int64) << 8 | frames[:, 37]
+        others = np.isin(ports, self._ports) & (lengths >= HEADERS)
+        for station, which in ((self._job, ~others), (self._other, others)):
+            if which.any():
+                station.receive(frames[which], lengths[which], now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        return [*self._job.frames_to_send(now), *self._other.frames_to_send(now)]
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        deadlines = (self._job.deadline(), self._other.deadline())
+        return min((one for one in deadlines if one is not None), default=None)
+
+
+class Nobody:
+    """A Station that does nothing: what runs there has ended."""
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+
+    def frames_to_send(self, now: float) -> list[Frames]:  # noqa: ARG002
+        """See Station."""
+        return []
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        return None
+
+
+class FrameFilter:
+    """Frames of UDP over IPv4 for this address, with right checksums.
+
+    Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.
+    """
+
+    def __init__(
+        self, address: IPv4Address, udp_port: int | None = None, peer: IPv4Address | None = None
+    ) -> None:
+        # Ethernet's type, IPv4's protocol and destination, UDP's destination port.
+        places, expected = [12, 13, 23, 30, 31, 32, 33], _TYPE + _PROTOCOL + address.packed
+        if udp_port is not None and peer is not None:
+            places = [*places, *range(26, 30), *range(34, 38)]
+            expected += peer.packed + 2 * udp_port.to_bytes(2, "big")
+        self._places = np.array(places)
+        self._expected = np.frombuffer(expected, np.uint8)
+        self._seen: dict[
+            bytes, bool
+        ] = {}  # headers of batches that were ours; whether with a congestion mark
+
+    def __call__(self, frames: Frames) -> tuple[Frames, NDArray[np.bool_] | None]:
+        """Those of `frames` that are, and which of them bear a congestion mark; None: none does."""
+        # Most come from one sender, with the same headers as many before.
+        headers = frames[:, 12:HEADERS]
+        alike = len(frames) == 1 or bool((headers == headers[0]).all())
+        first = headers[0].tobytes()
+        alike = alike and first.endswith(b"\0\0")  # no UDP checksum: nothing else has to be looked at
+        if alike and (marked := self._seen.get(first)) is not None:
+            return frames, np.ones(len(frames), np.bool_) if marked else None
+        ours = frames[self._ours(frames)]
+        if not len(ours):
+            return ours, None
+        marks = ours[:, 15] & ECN_CONGESTED == ECN_CONGESTED
+        if alike:
+            self._seen[first] = bool(marks[0])
+        return ours, marks if marks.any() else None
+
+    def _ours(self, frames: Frames) -> NDArray[np.bool_]:
+        if frames.shape[1] < HEADERS:
+            return np.zeros(len(frames), np.bool_)
+        right = _word_sums(frames[:, 14:34]) % 0xFFFF == 0
+        if frames[:, 40:HEADERS].any():
+            total = _word_sums(frames[:, 26:]) + _word_sums(frames[:, 38:40]) + 17  # with the pseudo-header
+            right &= (total % 0xFFFF == 0) | ~frames[:, 40:HEADERS].any(axis=1)
+        return np.asarray((frames[:, self._places] == self._expected).all(axis=1) & right)
+
+
+class Flow:
+    """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768): a link that
+    corrupts a frame writes it first (simulator/corruption.py). priority: as class selector (RFC 2474).
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        gateway_mac: str,
+        destination: IPv4Address,
+        source_port: int,
+        destination_port: int,
+        ecn: int = 0,
+        priority: int = 0,
+    ) -> None:
+        self._ethernet = _mac(gateway_mac) + _mac(host.mac) + b"\x08\x00"
+        self._addresses = host.ip.packed + destination.packed
+        self._ports = source_port.to_bytes(2, "big") + destination_port.to_bytes(2, "big")
+        self._tos = priority << PRECEDENCE | ecn
+        self._made: dict[int, NDArray[np.uint8]] = {}
+
+    def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
+        """The datagrams [m, size] in frames [m, HEADERS + size]."""
+        count, size = datagrams.shape
+        frames = np.empty((count, HEADERS + size), np.uint8)
+        frames[:, :HEADERS] = self.header(size)
+        frames[:, HEADERS:] = datagrams
+        return frames
+
+    def header(self, size: int) -> NDArray[np.uint8]:
+        """What stands before a datagram of `size` bytes, [HEADERS]."""
+        if size not in self._made:
+            self._made[size] = self._make(size)
+        return self._made[size]
+
+    def _make(self, size: int) -> NDArray[np.uint8]:
+        length = (28 + size).to_bytes(2, "big")
+        ip = bytearray(bytes([0x45, self._tos]) + length + b"\x00\x00\x40\x00\x40\x11\x00\x00")
+        ip += self._addresses
+        words = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
+        words = (words & 0xFFFF) + (words >> 16)
+        ip[10:12] = (0xFFFF - words).to_bytes(2, "big")
+        udp = self._ports + (8 + size).to_bytes(2, "big") + b"\x00\x00"
+        return np.frombuffer(self._ethernet + bytes(ip) + udp, np.uint8)
+
+
+def _word_sums(rows: Frames) -> NDArray[np.int64]:
+    """Of the 16-bit words in each row; an odd last byte is a word's first."""
+    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
+
+
+def _mac(text: str) -> bytes:
+    return bytes.fromhex(text.replace(":", ""))

@@ -1,0 +1,192 @@
+"""A process that is the controller of a network that is up, or waits to become it.
+
+Messages are pickled, each behind its length: both ends are this program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fanin.controller.tree import Tree
+from fanin.testbed.preloaded import Process, ended, start
+from fanin.topologies.model import Topology
+
+_LENGTH = struct.Struct("=I")
+_ANSWER_SECONDS = 120.0  # longer than a controller waits for all that a switch may be asked for
+_LEAVE_SECONDS = 5.0
+BEAT_SECONDS = 1.0  # between two signs of life, which are None in the place of an answer;
+_SILENT_SECONDS = 10.0  # after so long without one, a process does not run
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a controller needs. p4info: serialized. log: see fanin.testbed.monitoring.logs.
+
+    in_force: None: the switches have no program yet. standby: it is a backup with this election id, until it gets
+    another setup.
+    """
+
+    topology: Topology
+    p4info: bytes
+    device_config: bytes
+    ledger: Path
+    patience: float
+    planner: Path | None
+    log: Path | None = None
+    in_force: tuple[Tree, ...] | None = None
+    election_id: int = 0
+    standby: bool = False
+
+
+class ControllerSubprocess:
+    """The process; patience: stretches its time limits. Use `start`."""
+
+    def __init__(
+        self,
+        process: Process,
+        asked: asyncio.StreamWriter,
+        answers: asyncio.StreamReader,
+        pipe: asyncio.BaseTransport,
+        patience: float,
+    ) -> None:
+        self._process = process
+        self._asked = asked
+        self._answers = answers
+        self._pipe = pipe
+        self._patience = patience
+        self._silence: float | None = None
+        self._ended_for = ""
+
+    @classmethod
+    async def start(cls, patience: float) -> ControllerSubprocess:
+        """One that waits for its setup.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        starting = asyncio.ensure_future(cls._start(patience))
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # A thread cannot be stopped, and nobody else would end what it starts.
+            with suppress(OSError):
+                await (await starting).kill()
+            raise
+
+    @classmethod
+    async def _start(cls, patience: float) -> ControllerSubprocess:
+        process = await asyncio.to_thread(
+            start,
+            (sys.executable, "-P", "-m", "fanin.testbed.control.controller_main"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
+        )
+        loop, answers = asyncio.get_running_loop(), asyncio.StreamReader()
+        pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(answers), process.stdout)
+        transport, protocol = await loop.connect_write_pipe(
+            lambda: asyncio.StreamReaderProtocol(asyncio.StreamReader()), process.stdin
+        )
+        return cls(process, asyncio.StreamWriter(transport, protocol, None, loop), answers, pipe, patience)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    def end_if_silent(self) -> None:
+        """From now on, whoever asks it; it has answered once, and gives signs of life."""
+        self._silence = _SILENT_SECONDS * self._patience
+
+    async def ask(self, message: object) -> Any:
+        """Its answer to a setup or a call.
+
+        Raises:
+            ControllerError: is its answer. TimeoutError: it has none. OSError, IncompleteReadError: it has ended.
+        """
+        self._asked.write(packed(message))
+        async with asyncio.timeout(_ANSWER_SECONDS * self._patience) as in_all:
+            try:
+                done, answer = await self._answer()
+            except TimeoutError:
+                if in_all.expired():
+                    raise
+                self._ended_for = f"has given no sign of life for {self._silence:g} s, and was ended"
+                await self.kill()
+                raise asyncio.IncompleteReadError(b"", None) from None
+        if not done:
+            raise answer
+        return answer
+
+    async def _answer(self) -> Any:
+        async with asyncio.timeout(self._silence):
+            await self._asked.drain()
+        message = None
+        while message is None:
+            async with asyncio.timeout(self._silence):
+                message = await read(self._answers)
+        return message
+
+    async def ended(self) -> None:
+        """Wait until it has."""
+        await ended(self._process)
+
+    async def how_it_ended(self) -> str:
+        """It has, or is made to."""
+        if self._ended_for:
+            return self._ended_for
+        try:
+            async with asyncio.timeout(1.0):
+                status = await ended(self._process)
+        except TimeoutError:
+            await self.kill()
+            return f"has not answered for {_ANSWER_SECONDS * self._patience:g} s, and was ended"
+        self._hang_up()
+        how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
+        return f"has ended with {how}"
+
+    async def kill(self) -> None:
+        """It ends at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        await ended(self._process)
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if not self._asked.is_closing():
+            self._asked.transport.abort()  # also of what it has not read
+        self._pipe.close()
+
+    async def close(self) -> None:
+        """It leaves the switches, and ends."""
+        self._asked.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_SECONDS * self._patience):
+                await ended(self._process)
+        await self.kill()
+
+
+def packed(message: object) -> bytes:
+    """As `read` takes it."""
+    content = pickle.dumps(message)
+    return _LENGTH.pack(len(content)) + content
+
+
+async def read(source: asyncio.StreamReader) -> Any:
+    """A message.
+
+    Raises:
+        IncompleteReadError: the other end has gone.
+    """
+    (length,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
+    return pickle.loads(await source.readexactly(length))

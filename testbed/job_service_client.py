@@ -1,0 +1,82 @@
+"""What `fanin jobs`, `fanin top` and `fanin why` ask the job service of a network that is up, over gRPC."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from fanin.controller.job_service import jobs_pb2 as pb
+from fanin.controller.job_service.addresses import address_of
+from fanin.controller.job_service.messages import document_of
+from fanin.testbed.running import JOB_SERVICE_GRPC
+from fanin.testbed.runs import Run
+from fanin.topologies.errors import NetworkError
+
+_ANSWER_SECONDS = 300.0  # the job service may wait for its controller, and that for switches
+
+
+class JobServiceClient:
+    """Of the network of `run`; what it answers are documents, as jobs.proto has the messages.
+
+    Raises:
+        NetworkError: from each method: there is no service, it does not answer, or it refuses.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def list(self) -> list[dict[str, Any]]:
+        """The jobs whose workers have all joined."""
+        return [document_of(job) for job in self._call("List", pb.ListRequest(), pb.ListResponse).jobs]
+
+    def revoke(self, job: str) -> None:
+        """Take a job's lease, or its place in the queue, away."""
+        self._call("Revoke", pb.RevokeRequest(job=job), pb.RevokeResponse)
+
+    def absent(self, job: str, host: str) -> None:
+        """Have a job with min_workers begin without the worker on `host`, which will not join."""
+        self._call("Absent", pb.AbsentRequest(job=job, host=host), pb.AbsentResponse)
+
+    def look(self) -> dict[str, Any]:
+        """All of the network at one moment: Snapshot of testbed/monitoring/snapshot.py."""
+        answer: dict[str, Any] = document_of(self._call("Look", pb.LookRequest(), pb.LookResponse))
+        return answer
+
+    def cells(self, job: str) -> dict[str, Any]:
+        """What each switch of the job holds in its slots: Cells of testbed/monitoring/snapshot.py, by switch."""
+        answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
+        return {switch: document_of(cells) for switch, cells in answer.switches.items()}
+
+    def _call(self, method: str, request: Any, response: Any) -> Any:
+        path, process = Path(self._run.folder, JOB_SERVICE_GRPC), self._run.supervisor
+        if not path.exists():
+            raise NetworkError(
+                f"no job service answers on the network of process {process}: only one of `fanin up` has one"
+            )
+        with (
+            address_of(path) as address,
+            grpc.insecure_channel(f"unix:{address}", [("grpc.max_receive_message_length", -1)]) as channel,
+        ):
+            call: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
+                f"/{pb.DESCRIPTOR.services_by_name['Jobs'].full_name}/{method}",
+                request_serializer=lambda message: message.SerializeToString(),
+                response_deserializer=response.FromString,
+            )
+            try:
+                return call(request, timeout=_ANSWER_SECONDS)
+            except grpc.RpcError as error:
+                raise NetworkError(self._why(error)) from None
+
+    def _why(self, error: Any) -> str:
+        process = self._run.supervisor
+        match error.code():
+            case grpc.StatusCode.FAILED_PRECONDITION:
+                return str(error.details())
+            case grpc.StatusCode.DEADLINE_EXCEEDED:
+                return f"the job service of process {process} has not answered for {_ANSWER_SECONDS:g} s"
+            case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
+                return f"the network of process {process} has just ended ({error.details()})"
+            case code:
+                return f"the job service of process {process} cannot answer: {code.name}: {error.details()}"

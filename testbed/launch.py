@@ -1,0 +1,295 @@
+"""A process on each of several hosts, as mpirun and torchrun start them: told its rank, and ended with the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+from fanin.testbed import time_slices
+from fanin.testbed.running import JOB_SERVICE, RunningNetwork
+from fanin.topologies.model import Endpoint
+from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
+
+_FIRST_MASTER_PORT = 29500  # as torchrun has it
+_GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
+_LOOK_SECONDS = 0.5  # between looks at whether the network is still there
+_DRAIN_SECONDS = 1.0  # for the output of what has left its process group, and goes on
+_LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
+
+# One thread a rank, as torchrun has it: linear algebra on all cores in each would only make them wait for one another.
+_DEFAULTS = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "RES_OPTIONS": "timeout:1 attempts:1",  # no name server is there, and PyTorch asks for its peers' names
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """What to start: `argv` on each of `hosts` (by rank) of a network that is up.
+
+    job: its name on the network. slots: how many it asks for; None: as many as suit the network. output: a folder for
+    rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
+    min_workers: the others go on as long as so many are left; None: none does when one has failed. restarts: how often
+    a rank that has failed is started again.
+    """
+
+    network: RunningNetwork
+    hosts: Sequence[str]
+    argv: Sequence[str]
+    job: str
+    slots: int | None = None
+    output: Path | None = None
+    min_workers: int | None = None
+    restarts: int = 0
+
+    def environment(self) -> dict[str, str]:
+        """What all ranks are told alike, in the variables of torchrun and our own."""
+        return {
+            **_DEFAULTS,
+            **os.environ,
+            "PYTHONUNBUFFERED": "1",
+            "WORLD_SIZE": str(len(self.hosts)),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": self.network.hosts[self.hosts[0]].ip,
+            "MASTER_PORT": str(_free_port(self.network, self.hosts[0])),
+            SERVICE: str(self.network.run.folder / JOB_SERVICE),
+            JOB: self.job,
+            **({} if self.slots is None else {SLOTS: str(self.slots)}),
+            **({} if self.min_workers is None else {MIN_WORKERS: str(self.min_workers)}),
+        }
+
+
+async def run(
+    launch: Launch,
+    check: Callable[[], None],
+    report: Callable[[str], None],
+    absent: Callable[[str], None] = lambda _: None,
+) -> int:
+    """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
+
+    Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
+    started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
+    raises. `report` receives which rank ended how, `absent` the host of one without which the others go on. A signal's
+    number plus 128 is the exit status of what it has killed.
+    """
+    time_slices.shorten()  # as all processes of the network have them, which this one is not in
+    environment = launch.environment()
+    if launch.output is not None:
+        launch.output.mkdir(parents=True, exist_ok=True)
+    ranks: list[_Rank] = []
+    unread = asyncio.get_running_loop().create_future()
+    with ThreadPoolExecutor(len(launch.hosts)) as waiting:
+
+        def start(number: int) -> None:
+            again = any(rank.number == number for rank in ranks)
+            ranks.append(_Rank(launch, number, environment, waiting, unread, again))
+
+        try:
+            for number in range(len(launch.hosts)):
+                start(number)
+            return await _failure(launch, ranks, start, check, report, absent, unread)
+        finally:
+            try:
+                await _end(ranks, report)
+            finally:
+                for rank in ranks:  # a second Ctrl-C does not wait
+                    rank.send(signal.SIGKILL)
+
+
+async def _failure(
+    launch: Launch,
+    ranks: Sequence[_Rank],
+    start: Callable[[int], None],
+    check: Callable[[], None],
+    report: Callable[[str], None],
+    absent: Callable[[str], None],
+    unread: asyncio.Future[None],
+) -> int:
+    spare = 0 if launch.min_workers is None else len(ranks) - launch.min_workers
+    restarts = dict.fromkeys(range(len(ranks)), 0)
+    while running := [rank for rank in ranks if not rank.ended]:
+        tasks = [task for rank in running for task in rank.tasks if not task.done()]
+        waited = [*tasks, unread]
+        done, _ = await asyncio.wait(waited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()  # a disk may be full
+        if unread.done():
+            raise BrokenPipeError
+        check()
+        for rank in running:
+            if rank.ended and (status := rank.end.result()):
+                rank.told = True
+                failed = f"{rank} failed: {_how(status)}"
+                if restarts[rank.number] < launch.restarts:
+                    restarts[rank.number] += 1
+                    report(f"{failed}; it is started again ({restarts[rank.number]} of {launch.restarts})")
+                    start(rank.number)
+                    continue
+                if spare > 0:
+                    spare -= 1
+                    report(f"{failed}; the others go on")
+                    await asyncio.to_thread(absent, rank.host)  # it may not have joined yet
+                    continue
+                report(failed)
+                return status if status > 0 else 128 - status
+    return 0
+
+
+async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
+    """End those that have not, and pass on the last that they say."""
+    before = [rank for rank in ranks if not rank.ended]
+    for rank in before:
+        rank.send(signal.SIGTERM)
+    if ends := [rank.end for rank in before]:
+        _, late = await asyncio.wait(ends, timeout=_GRACE_SECONDS)
+        for rank in before:
+            if rank.end in late:
+                rank.send(signal.SIGKILL)
+        await asyncio.wait(ends)
+    if relays := [relay for rank in ranks for relay in rank.relays]:
+        _, open_still = await asyncio.wait(relays, timeout=_DRAIN_SECONDS)
+        for relay in open_still:
+            relay.cancel()
+    for rank in ranks:
+        if rank in before or (rank.end.result() and not rank.told):
+            report(f"{rank} ended with the others: {_how(rank.end.result())}")
+
+
+class _Rank:
+    """A process and what it says. end: how it ended, as Popen.returncode has it."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        number: int,
+        environment: Mapping[str, str],
+        waiting: ThreadPoolExecutor,
+        unread: asyncio.Future[None],
+        again: bool,
+    ) -> None:
+        self.number = number
+        self.host = launch.hosts[number]
+        self.told = False
+        self._lock = threading.Lock()
+        self._reaped = False
+        with contextlib.ExitStack() as files:
+            out: int | IO[bytes] = subprocess.PIPE
+            err: int | IO[bytes] = subprocess.PIPE
+            if launch.output is not None:
+                mode = "ab" if again else "wb"
+                out = files.enter_context((launch.output / f"rank-{number}.out").open(mode))
+                err = files.enter_context((launch.output / f"rank-{number}.err").open(mode))
+            self._process = subprocess.Popen(
+                # Should the launcher be killed, so are they.
+                launch.network.inside(["setpriv", "--pdeathsig", "KILL", "--", *launch.argv], self.host),
+                stdin=None if number == 0 else subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={
+                    **environment,
+                    "RANK": str(number),
+                    HOST: self.host,
+                    # PyTorch's Gloo would look for a name of this machine's, and find an address elsewhere.
+                    "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,
+                },
+                start_new_session=True,  # a terminal's Ctrl-C is for the launcher, which ends all
+            )
+        self.end = asyncio.get_running_loop().run_in_executor(waiting, self._wait)
+        pipes = ((self._process.stdout, sys.stdout.buffer), (self._process.stderr, sys.stderr.buffer))
+        self.relays = [
+            asyncio.create_task(_relay(pipe, f"[{number}] ".encode(), to, unread))
+            for pipe, to in pipes
+            if pipe
+        ]
+
+    def _wait(self) -> int:
+        os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        self.send(signal.SIGKILL)
+        with self._lock:
+            self._reaped = True
+            return self._process.wait()
+
+    @property
+    def tasks(self) -> list[asyncio.Future[Any]]:
+        """Its end, and what passes its output on."""
+        return [self.end, *self.relays]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has."""
+        return self.end.done()
+
+    def send(self, number: signal.Signals) -> None:
+        """To it, unless it has ended, and to what it has started."""
+        with self._lock, contextlib.suppress(ProcessLookupError):
+            if not self._reaped:  # before that, no other group can have its number
+                os.killpg(self._process.pid, number)
+
+    def __str__(self) -> str:
+        return f"rank {self.number} on {self.host}"
+
+
+async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
+    """Pass on whole lines, so that those of several ranks do not mix.
+
+    Once nobody reads them, which `unread` is told, they are lost: to a closed pipe a process would answer with a word
+    of its own before it is ended.
+    """
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), pipe
+    )
+    try:
+        rest = b""
+        while data := await reader.read(_LONGEST_LINE):
+            *lines, rest = (rest + data).split(b"\n")
+            if len(rest) >= _LONGEST_LINE:
+                lines.append(rest)
+                rest = b""
+            _write(lines, prefix, to, unread)
+        _write([rest] if rest else [], prefix, to, unread)
+    finally:
+        transport.close()
+
+
+def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
+    if unread.done():
+        return
+    try:
+        to.write(b"".join(prefix + line + b"\n" for line in lines))
+        to.flush()
+    except BrokenPipeError:
+        unread.set_result(None)
+        # What is in its buffer would go to the closed pipe when Python ends, which would say so and exit with 120.
+        with Path(os.devnull).open("wb") as nowhere:
+            os.dup2(nowhere.fileno(), to.fileno())
+
+
+def _how(status: int) -> str:
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _free_port(network: RunningNetwork, host: str) -> int:
+    """The first TCP port from torchrun's on that nobody uses on `host`."""
+    tables = subprocess.run(
+        network.inside(["cat", "/proc/net/tcp", "/proc/net/tcp6"], host),
+        capture_output=True,
+        text=True,
+        check=False,  # a kernel without IPv6 has no tcp6
+    )
+    lines = (line.split() for line in tables.stdout.splitlines())
+    used = {int(words[1].rpartition(":")[2], 16) for words in lines if words[0].endswith(":")}
+    return next(port for port in range(_FIRST_MASTER_PORT, 1 << 16) if port not in used)

@@ -1,0 +1,148 @@
+"""How busy processors and links were while all-reduces ran."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fanin.controller.connection import Count
+from fanin.controller.telemetry import SwitchCounts
+from fanin.topologies.model import Topology
+
+_TICKS = os.sysconf("SC_CLK_TCK")  # of a second, in which the kernel counts
+_SHORTEST = 0.1  # seconds: ten ticks; of less the counts say little
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """Seconds: of the clock, busy of all cores that we may use, and of each thread of ours."""
+
+    now: float
+    busy: float
+    threads: Mapping[int, float]
+
+
+class Processors:
+    """How busy this machine's were between `begin` and `end`, of this process and all that it has started."""
+
+    def __init__(self) -> None:
+        self._cores = os.sched_getaffinity(0)
+        self._begin: _Reading | None = None
+        self._end: _Reading | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether `begin` was called."""
+        return self._begin is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether `end` was called."""
+        return self._end is not None
+
+    def begin(self) -> None:
+        """What is to be measured begins."""
+        self._begin = self._read()
+
+    def end(self) -> None:
+        """It has ended."""
+        self._end = self._read()
+
+    @property
+    def utilization(self) -> float | None:
+        """The largest of three shares; None: it was too short to tell.
+
+        Of the time of the cores that we may use, the part in which they were busy, with whatever it was; of the cores
+        that a quota leaves us, the part that our processes took; of one core, what the busiest of our threads took.
+        """
+        if self._begin is None or self._end is None:
+            return None
+        seconds = self._end.now - self._begin.now
+        if seconds < _SHORTEST:
+            return None
+        before, after = self._begin.threads, self._end.threads
+        ours = [used - before.get(thread, 0.0) for thread, used in after.items()]
+        allowed = min(float(len(self._cores)), quota())
+        shares = (
+            (self._end.busy - self._begin.busy) / len(self._cores),
+            sum(ours) / allowed,
+            max(ours, default=0.0),
+        )
+        return min(1.0, max(shares) / seconds)
+
+    def _read(self) -> _Reading:
+        return _Reading(time.monotonic(), _busy(self._cores), dict(_threads(os.getpid())))
+
+
+def _busy(cores: set[int]) -> float:
+    """Seconds for which `cores` have not been idle: /proc/stat (proc_stat(5)), steal included, which others have."""
+    ticks = 0
+    for line in Path("/proc/stat").read_text().splitlines():
+        name, *fields = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cores:
+            user, nice, system, _idle, _iowait, irq, softirq, steal = map(int, fields[:8])
+            ticks += user + nice + system + irq + softirq + steal
+    return ticks / _TICKS
+
+
+def _threads(root: int) -> Iterator[tuple[int, float]]:
+    """Of each thread of process `root` and of all that it has started: its id, and the seconds that it has computed."""
+    children: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # of one that has just ended
+            children.setdefault(int(_fields(stat)[1]), []).append(int(stat.parent.name))
+    family = [root]
+    for pid in family:
+        family += children.get(pid, ())
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+            with contextlib.suppress(OSError):
+                used = _fields(stat)[11:13]
+                yield int(stat.parent.name), sum(map(int, used)) / _TICKS
+
+
+def _fields(stat: Path) -> list[str]:
+    """Behind the command's name, which is in brackets and may have anything in it (proc_pid_stat(5))."""
+    return stat.read_text().rpartition(")")[2].split()
+
+
+def quota() -> float:
+    """How many cores' time the control groups of this process allow it (cpu.max of version 2); inf: all cores'."""
+    found = float("inf")
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            if line.startswith("0::/"):
+                group = _CGROUPS / line[4:]
+                for folder in (group, *group.parents):
+                    found = min(found, _quota_of(folder))
+    return found
+
+
+def _quota_of(folder: Path) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        most, period = (folder / "cpu.max").read_text().split()
+        return int(most) / int(period)  # "max" is not a number
+    return float("inf")
+
+
+def link_utilization(topology: Topology, counts: Mapping[str, SwitchCounts], seconds: float) -> float | None:
+    """The share of `seconds` for which the busiest link's rate was used, in its busier direction, by what was counted.
+
+    None: no link has a rate.
+    """
+    shares = []
+    for link in topology.links:
+        rate, overhead = link.rate_bits_per_second, link.properties.overhead or 0
+        for end in (link.a, link.b):
+            if rate is not None and end.node in counts:
+                port = counts[end.node].ports[end.port]
+                shares += [_bits(way, overhead) / rate / seconds for way in (port.received, port.sent)]
+    return min(1.0, max(shares)) if shares else None
+
+
+def _bits(count: Count, overhead: int) -> int:
+    return 8 * (count.bytes + overhead * count.packets)

@@ -1,0 +1,199 @@
+"""Metrics of a network that is up, as Prometheus scrapes them; names as its conventions have them (docs/inside.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from http.client import parse_headers
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from fanin.controller.admission import Admit, accepting
+from fanin.controller.telemetry import Event, Reason
+from fanin.testbed.monitoring.inspector import Inspector
+from fanin.testbed.monitoring.snapshot import JobView, Snapshot
+from fanin.testbed.monitoring.waiting import waited_for
+
+REQUEST_SECONDS = 10.0
+_LOOK_SECONDS = 10.0  # switches that do not answer are given 2
+_MAX_REQUEST_BYTES = 1 << 14
+
+_logger = logging.getLogger(__name__)
+
+Sample = tuple[Sequence[str], float]
+
+
+def metrics_of(look: Snapshot) -> Iterator[Metric]:
+    """All of a look. What is not known has no sample."""
+    yield from _of_switches(look)
+    yield from _of_links(look)
+    yield from _of_jobs(look)
+
+
+def _of_switches(look: Snapshot) -> Iterator[Metric]:
+    switches = look.switches.items()
+    known = [(name, view) for name, view in switches if not view.error]
+    up = [([name], float(not view.error)) for name, view in switches]
+    yield _gauge("fanin_switch_up", "Whether the switch tells what it has counted.", ["switch"], up)
+    slots = [([name], view.slots) for name, view in switches]
+    yield _gauge("fanin_switch_slots_in_use", "Slots of jobs with a lease.", ["switch"], slots)
+    received = [([name], view.received) for name, view in known]
+    yield _counter("fanin_switch_received_packets", "Packets received at all ports.", ["switch"], received)
+    sent = [([name], view.sent) for name, view in known]
+    yield _counter("fanin_switch_sent_packets", "Packets sent at all ports.", ["switch"], sent)
+    drops = [([name, r.name], view.drops.get(r.name, 0)) for name, view in known for r in Reason if r]
+    yield _counter("fanin_switch_dropped_packets", "Packets dropped.", ["switch", "reason"], drops)
+    events = [([name, e.name], view.events.get(e.name, 0)) for name, view in known for e in Event]
+    help_text = "What aggregation did with packets."
+    yield _counter("fanin_switch_aggregation_events", help_text, ["switch", "event"], events)
+
+
+def _of_links(look: Snapshot) -> Iterator[Metric]:
+    ends = ["sender", "receiver"]
+
+    def known(values: Iterable[float | None]) -> list[Sample]:
+        pairs = zip(look.links, values, strict=True)
+        return [([link.sender, link.receiver], value) for link, value in pairs if value is not None]
+
+    links = look.links
+    yield _gauge("fanin_link_up", "Whether both ends are up.", ends, known(link.up for link in links))
+    capacity = known(None if link.rate is None else link.rate / 8 for link in links)
+    yield _gauge("fanin_link_capacity_bytes_per_second", "Rate of the link.", ends, capacity)
+    waiting = known(link.queue_bytes for link in links)
+    yield _gauge("fanin_link_queue_bytes", "Bytes that wait to be sent.", ends, waiting)
+    size = known(link.bytes for link in links)
+    yield _counter("fanin_link_bytes", "Bytes of Ethernet frames.", ends, size)
+    yield _counter("fanin_link_packets", "Packets.", ends, known(link.packets for link in links))
+    lost = known(link.lost for link in links)
+    yield _counter("fanin_link_lost_packets", "Packets lost, or without room in the queue.", ends, lost)
+
+
+def _of_jobs(look: Snapshot) -> Iterator[Metric]:
+    forming = len(look.forming)
+    yield _gauge("fanin_jobs_forming", "Jobs that wait for workers to join.", [], [([], forming)])
+    leases = sum(job.lease is not None for job in look.jobs)
+    yield _gauge("fanin_leases", "Leases in force of the network's jobs.", [], [([], leases)])
+    jobs = list({job.name: job for job in look.jobs}.values())  # one that ends may have a name like the next
+    states = [([job.name, job.state], 1) for job in jobs]
+    yield _gauge("fanin_job_state", "1: the job is in this state.", ["job", "state"], states)
+    slots = [([job.name], job.window) for job in jobs]
+    yield _gauge("fanin_job_slots", "Slots of the job at each of its switches.", ["job"], slots)
+    since = [([job.name], job.since) for job in jobs]
+    yield _gauge("fanin_job_start_time_seconds", "When all its workers had joined.", ["job"], since)
+    yield from _of_workers(jobs, look.at)
+
+
+def _of_workers(jobs: Sequence[JobView], now: float) -> Iterator[Metric]:
+    names = ["job", "host"]
+    workers = [([job.name, worker.host], worker) for job in jobs for worker in job.workers]
+    missing = {(job.name, worker.host) for job in jobs for worker in waited_for(job, now)}
+    waited = [(labels, float(tuple(labels) in missing)) for labels, _ in workers]
+    yield _gauge("fanin_worker_waited_for", "Whether other workers wait for it.", names, waited)
+    heard = [(labels, worker.heard) for labels, worker in workers if worker.heard is not None]
+    yield _gauge("fanin_worker_last_report_timestamp_seconds", "When it reported last.", names, heard)
+    reports = [(labels, worker.report) for labels, worker in workers if worker.report is not None]
+    waits = [(labels, 0.0 if r.waiting is None else r.waiting.silent) for labels, r in reports]
+    help_text = "For how long nothing new had come to it in an all-reduce."
+    yield _gauge("fanin_worker_waiting_seconds", help_text, names, waits)
+    rtts = [(labels, r.smoothed_rtt) for labels, r in reports if r.smoothed_rtt is not None]
+    yield _gauge("fanin_worker_rtt_seconds", "Smoothed round-trip time.", names, rtts)
+    for name, help_text, counted in (
+        ("all_reduces", "All-reduces finished.", "all_reduces"),
+        ("received_bytes", "Payload of UDP received.", "bytes_received"),
+        ("sent_bytes", "Payload of UDP sent.", "bytes_sent"),
+        ("retransmissions", "Packets sent again.", "retransmissions"),
+    ):
+        samples = [(labels, float(getattr(r, counted))) for labels, r in reports]
+        yield _counter(f"fanin_worker_{name}", help_text, names, samples)
+
+
+def _gauge(name: str, help_text: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
+    family = GaugeMetricFamily(name, help_text, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+def _counter(name: str, help_text: str, labels: Sequence[str], samples: Iterable[Sample]) -> Metric:
+    family = CounterMetricFamily(name, help_text, labels=labels)
+    for values, value in samples:
+        family.add_metric(values, value)
+    return family
+
+
+class _Taken(Collector):
+    """A look that has been taken."""
+
+    def __init__(self, look: Snapshot) -> None:
+        self._look = look
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics."""
+        return metrics_of(self._look)
+
+
+@asynccontextmanager
+async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterator[None]:
+    """Inside, GET /metrics on `listener` is answered, and the processor time of this process is among the metrics.
+
+    A client has REQUEST_SECONDS to ask, and as long again to read each part of the answer.
+    """
+
+    async def serve(connection: socket.socket, admit: Admit) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection, limit=_MAX_REQUEST_BYTES)
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if admit():
+                writer.write(await _answer(head, inspector))
+                async with asyncio.timeout(REQUEST_SECONDS):
+                    await writer.drain()
+                    writer.write_eof()
+                    while await reader.read(_MAX_REQUEST_BYTES):  # until the client has all of it and closes
+                        pass
+        except (
+            OSError,
+            asyncio.IncompleteReadError,
+            asyncio.LimitOverrunError,
+        ):  # it asks nothing, or reads nothing
+            pass
+        finally:
+            writer.transport.abort()
+
+    async with accepting(listener, serve):
+        yield
+
+
+async def _answer(head: bytes, inspector: Inspector) -> bytes:
+    """The response to a request, by the WSGI application of prometheus_client."""
+    request, _, fields = head.partition(b"\r\n")
+    method, _, target = request.decode("latin-1").partition(" ")
+    path, _, query = target.rpartition(" ")[0].partition("?")
+    headers = parse_headers(io.BytesIO(fields))
+    environ: dict[str, Any] = {"REQUEST_METHOD": method, "PATH_INFO": path, "QUERY_STRING": query}
+    for name in ("Accept", "Accept-Encoding"):
+        if name in headers:
+            environ[f"HTTP_{name.upper().replace('-', '_')}"] = headers[name]
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    response: list[str] = []
+
+    def start(status: str, told: Sequence[tuple[str, str]], *_: object) -> None:
+        response.extend([f"HTTP/1.0 {status}", *(f"{name}: {value}" for name, value in told), "", ""])
+
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            registry.register(_Taken(await inspector.look()))
+        body = b"".join(make_wsgi_app(registry)(environ, start))
+    except Exception as error:  # the next scrape may find what this one does not
+        _logger.warning("metrics cannot be served: %r", error)
+        response[:] = ["HTTP/1.0 500 Internal Server Error", "", ""]
+        body = b"the network cannot be looked into; fanin up's log says why\n"
+    return "\r\n".join(response).encode("latin-1") + body

@@ -1,0 +1,140 @@
+"""Jobs of those who join a network that is up: a lease for each, slots and ports of its own, and how to use them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from fanin.controller.jobs.budget import Budget, SlotAllocation
+from fanin.controller.jobs.lifecycle import JobRequest
+from fanin.controller.planner import Planner
+from fanin.controller.tree import Tree
+from fanin.topologies.model import Topology
+from fanin.workers import Recovery
+from fanin.workers.recovery import Pace
+
+_FIRST_TCP_PORT = 28500  # below torchrun's, and those that the kernel gives to connections
+
+
+class Granted(Protocol):
+    """A lease."""
+
+    @property
+    def tree(self) -> Tree:
+        """Of the job that has it."""
+
+    async def withdraw(self) -> None:
+        """See controller.Grant."""
+
+
+class Leases(Protocol):
+    """What grants them: a controller, or one in a process of its own."""
+
+    planner: Planner
+
+    async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
+        """See controller.Controller."""
+
+
+class NetworkJobs:
+    """The jobs on a network whose workers send at `pace`, each with slots that no other job has."""
+
+    def __init__(self, controller: Leases, topology: Topology, pace: Pace) -> None:
+        self.controller = controller
+        self.topology = topology
+        self.pace = pace
+        self.budget = Budget(topology, controller.planner)
+        self._numbers: set[int] = set()
+
+    def reroute(self, usable: Topology) -> None:
+        """From now on jobs get trees of this network's links."""
+        self.budget.network = usable
+
+    def open(self, request: JobRequest) -> NetworkJob:
+        """A job that has no lease yet."""
+        number = next(number for number in range(len(self._numbers) + 1) if number not in self._numbers)
+        self._numbers.add(number)
+        return NetworkJob(self, request, number)
+
+    def close(self, number: int) -> None:
+        """Another job may have it."""
+        self._numbers.remove(number)
+
+
+class NetworkJob:
+    """One of them. Until it is closed no other has its `number`, nor, once it is granted, its UDP port."""
+
+    def __init__(self, jobs: NetworkJobs, request: JobRequest, number: int) -> None:
+        self._jobs = jobs
+        self._request = request
+        self._number = number
+        self._place: SlotAllocation | None = None
+        self.granted: Granted | None = None
+
+    async def grant(self) -> None:
+        """With as many slots as it asks for, or as suit the network's pace.
+
+        Raises:
+            NoRoomError: others have them. ControllerError: it cannot be placed, or a switch refuses.
+        """
+        jobs, hosts = self._jobs, self._request.hosts
+        slots = jobs.pace.window if self._request.slots is None else self._request.slots
+        place = jobs.budget.take(hosts, slots)
+        try:
+            self.granted = await jobs.controller.grant(hosts, place.job.udp_port, place.job.base, slots)
+        except BaseException:
+            jobs.budget.give_back(place)
+            raise
+        self._place = place
+
+    def assignment(self, name: str) -> Mapping[str, Any]:
+        """The rank of the worker on the host `name`, where each rank listens for others, and its InNetworkConfig."""
+        topology, hosts = self._jobs.topology, self._request.hosts
+        port = _FIRST_TCP_PORT + self._number
+        addresses = [(str(topology.host(each).ip), port) for each in hosts]
+        return {"rank": hosts.index(name), "addresses": addresses, "config": self._config(name)}
+
+    def _config(self, name: str) -> Mapping[str, Any] | None:
+        if self.granted is None:
+            return None
+        job, pace = self.granted.tree.job, self._jobs.pace
+        host = self._jobs.topology.host(name)
+        recovery = Recovery(initial_rto=pace.initial_rto, min_rto=pace.min_rto, granularity=pace.granularity)
+        return {
+            "lease": asdict(job.lease_of(name)),
+            "local": (str(host.ip), job.udp_port),
+            "remote": (str(host.gateway), job.udp_port),
+            "segments": pace.segments,
+            "offload": pace.offload,
+            "recovery": asdict(recovery),
+        }
+
+    def lease(self) -> Mapping[str, Any]:
+        """Its number, slots, UDP port and switches, the root last, as a tree, too; null where there is none."""
+        if self.granted is None:
+            return {"lease": None, "slots": None, "udp_port": None, "switches": [], "tree": []}
+        tree = self.granted.tree
+        job = tree.job
+        return {
+            "lease": job.lease,
+            "slots": [job.base, job.base + job.slots - 1],
+            "udp_port": job.udp_port,
+            "switches": [part.switch for part in tree.aggregators],
+            "tree": [asdict(part) for part in tree.aggregators],
+        }
+
+    async def withdraw(self) -> None:
+        """Its slots are free then. After an error, whoever gets them next has the controller try again."""
+        if self.granted is None:
+            return
+        assert self._place is not None
+        granted, self.granted = self.granted, None
+        self._jobs.budget.give_back_slots(self._place)
+        await granted.withdraw()
+
+    def close(self) -> None:
+        """Its ports are free."""
+        if self._place is not None:
+            self._jobs.budget.give_back(self._place)
+        self._jobs.close(self._number)

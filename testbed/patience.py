@@ -1,0 +1,158 @@
+"""How long a process is waited for before it counts as stuck.
+
+One that starts is waited for as long as it computes. What follows has limits in seconds of an ordinary machine, all
+stretched by one factor: as much as starting took longer here, times FANIN_PATIENCE.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fanin.topologies.errors import NetworkError
+
+VARIABLE = "FANIN_PATIENCE"
+
+# Seconds in which an ordinary machine starts a network's switches.
+_ORDINARY_START = 3.0
+_MAX_FACTOR = 20.0
+
+# Of a process that starts: seconds in which it may compute next to nothing, and which part of them that is; seconds of
+# processor time, after which it is in an endless loop; seconds in all (on an emulated machine whose host was busy,
+# workers were not up after 900 s, having got 42 to 67 s of processor time).
+_IDLE = 30.0
+_NEXT_TO_NOTHING = 0.01
+_COMPUTING = 900.0
+_START = 7200.0
+
+_RESTARTS, _RESTARTS_WITHIN = 3, 60.0  # times, in so many seconds
+
+_LOOK_SECONDS = 1.0  # between looks at how much a process has computed
+
+
+def setting() -> float:
+    """FANIN_PATIENCE, by which every limit is multiplied.
+
+    Raises:
+        NetworkError: it is not a positive number.
+    """
+    text = os.environ.get(VARIABLE, "1")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < float("inf"):
+        raise NetworkError(f"{VARIABLE} is {text!r}; set it to a positive number, such as 3, or unset it")
+    return factor
+
+
+def proved(start: float) -> float:
+    """The factor for a machine on which the switches were up after `start` seconds.
+
+    Raises:
+        NetworkError: see setting.
+    """
+    return setting() * min(max(start / _ORDINARY_START, 1.0), _MAX_FACTOR)
+
+
+class Restarts:
+    """Of something that is started again when it ends: 3 times within 60 s."""
+
+    def __init__(self) -> None:
+        self._lately: list[float] = []
+
+    def count(self, how: str) -> None:
+        """It has ended, in the way that `how` says, and is to be started again.
+
+        Raises:
+            NetworkError: too often.
+        """
+        now = time.monotonic()
+        self._lately = [each for each in self._lately if now - each < _RESTARTS_WITHIN]
+        if len(self._lately) == _RESTARTS:
+            raise NetworkError(
+                f"{how}\nit was started again {_RESTARTS} times within {_RESTARTS_WITHIN:g} s, and has ended each time"
+            )
+        self._lately.append(now)
+
+
+class Starting:
+    """The start of a process, begun at `now` (seconds of any clock).
+
+    Raises:
+        NetworkError: see setting.
+    """
+
+    def __init__(self, now: float) -> None:
+        factor = setting()
+        self._idle = _IDLE * factor
+        self._computing = _COMPUTING * factor
+        self._end = now + _START * factor
+        self._moved = now
+        self._computed = 0.0
+
+    def stuck(self, now: float, computed: float) -> bool:
+        """Whether it is not worth waiting for any longer, having used so many seconds of processor time by `now`."""
+        if computed - self._computed >= self._idle * _NEXT_TO_NOTHING:
+            self._moved, self._computed = now, computed
+        return computed >= self._computing or now >= min(self._moved + self._idle, self._end)
+
+
+def await_process(process: int, output: int | None = None) -> bool:
+    """Wait until a child process has ended or, given its `output`, until there is something to read.
+
+    Args:
+        process: The id of a child that nobody has waited for yet.
+        output: A file descriptor; its end of file counts as something to read.
+
+    Returns:
+        Whether there is something to read; False if the process has ended.
+
+    Raises:
+        NetworkError: The process is stuck: it neither answers nor computes, as one that was stopped.
+    """
+    starting, handle = Starting(time.monotonic()), os.pidfd_open(process)
+    try:
+        waiting = select.poll()
+        waiting.register(handle, select.POLLIN)
+        if output is not None:
+            waiting.register(output, select.POLLIN)
+        while True:
+            if ready := [file for file, _ in waiting.poll(_LOOK_SECONDS * 1000)]:
+                return output in ready
+            (computed,) = computed_seconds([process])
+            if starting.stuck(time.monotonic(), computed):
+                raise NetworkError(
+                    f"process {process} does not answer ({computed:.0f} s of processor time so far; {VARIABLE} "
+                    "stretches time limits)"
+                )
+    finally:
+        os.close(handle)
+
+
+def computed_seconds(processes: Sequence[int]) -> list[float]:
+    """Processor time so far of each of `processes` together with all that it has started; 0 of one that is gone."""
+    children: dict[int, list[int]] = {}
+    ticks: dict[int, int] = {}
+    for pid, parent, used in _processes():
+        children.setdefault(parent, []).append(pid)
+        ticks[pid] = used
+    families = [[process] for process in processes]
+    for family in families:
+        for member in family:
+            family += children.get(member, ())
+    ticks_per_second = os.sysconf("SC_CLK_TCK")
+    return [sum(ticks.get(member, 0) for member in family) / ticks_per_second for family in families]
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Of every process: its id, its parent's, and clock ticks used by it and by children that it has waited for."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # The command's name, in brackets, may have anything in it (proc_pid_stat(5)).
+            fields = stat.read_text().rpartition(")")[2].split()
+            yield int(stat.parent.name), int(fields[1]), sum(map(int, fields[11:15]))

@@ -1,0 +1,321 @@
+"""Fresh namespaces for a whole command: whatever happens to it, nothing of its networks is left behind."""
+
+import contextlib
+import os
+import resource
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from fanin.native.cache import CacheError, cache_directory
+from fanin.native.trust import replaceable
+from fanin.testbed import libc, runs, time_slices
+from fanin.testbed.patience import setting
+from fanin.topologies.errors import NetworkError
+
+_NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
+_ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the former has ended
+END_SECONDS = 60.0  # in which a command has to end once it is asked to
+_LONGEST_WAIT = 3600.0  # seconds, of sigtimedwait
+# What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
+_SYSCTLS = (
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
+    ("kernel.unprivileged_userns_clone", "0", "1"),
+    ("user.max_user_namespaces", "0", "10000"),
+)
+# Mininet's mnexec closes every number up to the limit for each host; where the hard limit is 2**30, that takes minutes.
+_MOST_DESCRIPTORS = 1 << 16
+
+_inside = False
+
+
+class SandboxError(RuntimeError):
+    """Namespaces are unavailable here: the message says why and what to type."""
+
+
+def stop_signals() -> set[signal.Signals]:
+    """What asks a command to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has it ignored."""
+    found = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    return {
+        number for number in found if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT
+    }
+
+
+def inside() -> bool:
+    """Whether this process is the first of a sandbox, as it is after `enter`."""
+    return _inside
+
+
+def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
+    """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
+
+    Returns inside only: there this process goes on, forked, as process 1, which is root and has its own /proc, /sys
+    and /run, a loopback interface that is up, short time slices, and a high limit of open files, as all that it starts.
+    The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the
+    inner one. When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
+
+    listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
+    that are returned.
+
+    Raises:
+        SandboxError: no namespaces for this user on this machine, a port is taken, there is no folder for the run, or
+            another user could replace the cache.
+    """
+    global _inside
+    listeners = [_listener(each) for each in listen]
+    if _inside:
+        return listeners
+    _check_cache()
+    try:
+        time_limit = END_SECONDS * setting()
+        run = runs.create()
+    except (runs.RunError, NetworkError) as error:
+        raise SandboxError(str(error)) from None
+    reader, writer = os.pipe()
+    # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
+    stopping = stop_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
+    try:
+        child = _fork_inside(run)
+    except SandboxError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+        run.remove()
+        raise
+    if child:
+        os.close(reader)
+        for listener in listeners:
+            listener.close()
+        _supervise(child, run, writer, time_limit)
+    os.close(writer)
+    os.environ[runs.VARIABLE] = str(run.folder)
+    _raise_descriptor_limit()
+    time_slices.shorten()
+    threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
+    for number in stopping:  # process 1 would not get them with the default action
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _exit_on_signal)
+    _inside = True
+    # The thread has inherited the mask: the terminal's signals, too, go to the main one.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+    return listeners
+
+
+def check() -> None:
+    """Check that there are namespaces for this user on this machine.
+
+    Raises:
+        SandboxError: there are none.
+    """
+    child = _fork_inside()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _raise_descriptor_limit() -> None:
+    """Allow this process, and what it starts, as many open files as the hard limit has, or _MOST_DESCRIPTORS."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(hard, _MOST_DESCRIPTORS) if hard != resource.RLIM_INFINITY else _MOST_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _check_cache() -> None:
+    """Examine the folders above the cache, since the owners of most of them are unknown inside a user namespace.
+
+    Raises:
+        SandboxError: Another user could replace the cache.
+    """
+    with contextlib.suppress(CacheError, OSError):  # reported by whatever needs the cache
+        cache = cache_directory()
+        if how := replaceable(cache):
+            raise SandboxError(
+                f"{cache}: others may replace it: {how}; set XDG_CACHE_HOME to a folder of yours"
+            )
+
+
+def _listener(address: tuple[str, int]) -> socket.socket:
+    try:
+        return socket.create_server(address)
+    except OSError as error:
+        raise SandboxError(
+            f"cannot listen on {address[0]}:{address[1]}: {os.strerror(error.errno or 0)}"
+        ) from None
+
+
+def _fork_inside(run: runs.Run | None = None) -> int:
+    """Return 0 in process 1 of fresh namespaces; outside, the id of the child that ends when and as that process does.
+
+    The two are not one, since only what the child forks is in its new namespace of processes.
+
+    Args:
+        run: Is told of process 1. The child removes it should this process be killed, which removes it otherwise.
+
+    Raises:
+        SandboxError: there are no such namespaces.
+    """
+    if shutil.which("ip") is None:
+        raise SandboxError("the command ip is not installed; install the package iproute2")
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()  # what waits there is not to be printed twice
+    reader, writer = os.pipe()
+    parent = os.getpid()
+    child = os.fork()
+    if child:
+        os.close(writer)
+        with os.fdopen(reader) as told:
+            refusal = told.read()
+        if not refusal:
+            return child
+        os.waitpid(child, 0)
+        raise SandboxError(_explained(refusal))
+    os.close(reader)
+    try:
+        _unshare()
+        _end_with_parent()
+        if os.getppid() != parent:
+            os._exit(1)
+        first = os.fork()
+        if first == 0:
+            _end_with_parent()
+            if run is not None:
+                run.set_first()
+            _set_up()
+    except BaseException as error:  # Ctrl-C, too: what has called this goes on outside only
+        refused = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
+        os.write(writer, refused.encode())
+        os._exit(1)
+    os.close(writer)
+    if first:
+        _end_as(first, run, parent)
+    return 0
+
+
+def _explained(refusal: str) -> str:
+    """Why there are no namespaces, and what to type."""
+    if os.geteuid() == 0:
+        return f"no namespaces ({refusal}): a container needs --privileged, or run outside of it"
+    fix = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
+    for name, forbids, allows in _SYSCTLS:
+        value = Path("/proc/sys", *name.split("."))
+        if value.exists() and value.read_text().strip() == forbids:
+            fix += f"\nor allow user namespaces:\n  sudo sysctl -w {name}={allows}"
+    return f"no user namespaces here ({refusal}); {fix}"
+
+
+def _unshare() -> None:
+    """New namespaces for this process, which has one thread; that of processes, for its children."""
+    new = libc.NEW_NETWORK | libc.NEW_MOUNTS | libc.NEW_PROCESSES
+    user, group = os.geteuid(), os.getegid()
+    if user == 0:
+        libc.call("unshare", new)
+    else:
+        libc.call("unshare", new | libc.NEW_USER)
+        for name, line in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+            Path("/proc/self", name).write_text(line)
+    _mount("none", "/", None, _RECURSIVE | _PRIVATE)
+
+
+def _set_up() -> None:
+    # /sys/class/net shows the namespace it was mounted in; ip netns and iptables write below /run.
+    _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+    _mount("sysfs", "/sys", "sysfs", _NOSUID | _NODEV | _NOEXEC)
+    _mount("tmpfs", "/run", "tmpfs", _NOSUID | _NODEV)
+    done = subprocess.run(["ip", "link", "set", "lo", "up"], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise OSError(0, done.stderr.strip(), "ip link set lo up")
+    # No router solicitations, no listener reports: the only packets are those of the experiment.
+    for scope in ("all", "default"):
+        switch = Path("/proc/sys/net/ipv6/conf", scope, "disable_ipv6")
+        if switch.exists():
+            switch.write_text("1")
+
+
+def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
+    """End when and as process 1 does. Once the supervisor has been killed, end process 1, and remove what it left."""
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, _ORPHANED})
+    _end_with_parent(_ORPHANED)
+    while not (ended := os.waitpid(first, os.WNOHANG))[0]:
+        if os.getppid() != parent:
+            os.kill(first, signal.SIGKILL)
+            os.waitpid(first, 0)
+            if run is not None:
+                run.remove()
+            os._exit(1)
+        signal.sigwaitinfo({signal.SIGCHLD, _ORPHANED})
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status < 0:  # as that one was, so that the supervisor can say so
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if status != -signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+
+
+def _end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    libc.call("prctl", libc.PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
+    texts = [None if text is None else text.encode() for text in (source, target, kind)]
+    libc.call("mount", *texts, flags, None, of=f"mount {target}")
+
+
+def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoReturn:
+    """Pass on the signals for the processes inside, and exit as `child` does; kill it if it does not end in time.
+
+    Args:
+        child: The process that ends as process 1 does.
+        run: Is removed at the end.
+        pipe: Where process 1 reads the signals.
+        time_limit: Seconds between a signal to stop and SIGKILL.
+    """
+    stopping = stop_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+    kill_at, why = float("inf"), ""
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        left = min(kill_at - time.monotonic(), _LONGEST_WAIT)
+        info = signal.sigtimedwait(stopping | {signal.SIGCHLD}, max(left, 0.0))
+        if info is None:
+            if time.monotonic() >= kill_at:
+                why = f"it did not end within {time_limit:g} s of being asked to, and was killed"
+                os.kill(child, signal.SIGKILL)
+                kill_at = float("inf")
+        elif info.si_signo in stopping:
+            kill_at = min(kill_at, time.monotonic() + time_limit)
+            # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of
+            # one that is closed, the kernel tells the leader of the session only, which may be this process.
+            if info.si_code <= 0 or info.si_signo == signal.SIGHUP:
+                with contextlib.suppress(BrokenPipeError):
+                    os.write(pipe, bytes([info.si_signo]))
+    run.remove()
+    status = os.waitstatus_to_exitcode(ended[1])
+    if status < 0:
+        why = why or f"its main process was killed by {signal.Signals(-status).name}"
+        with contextlib.suppress(OSError):  # a terminal that was closed
+            print(f"fanin: {why}; nothing is left behind", file=sys.stderr, flush=True)
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _obey(pipe: int) -> None:
+    """Delivers the signals that the supervisor passes on; ends everything when it is gone."""
+    main = threading.main_thread().ident
+    assert main is not None
+    while received := os.read(pipe, 1):
+        signal.pthread_kill(main, received[0])  # a blocking call there is to notice
+    os._exit(128 + signal.SIGKILL)
+
+
+def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # a second one would end what cleans up
+    raise SystemExit(128 + number)

@@ -1,0 +1,105 @@
+"""The program with a defect in it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from fanin.controller.requirements import PROGRAM
+from fanin.p4compiler import compile_once
+from fanin.p4switch.engine.engine import Engine
+
+
+def load_mutant(name: str, folder: Path) -> Engine:
+    """The program with this defect. folder: the same each time, so that a mutant is found compiled."""
+    file, old, new = PROGRAM_MUTANTS[name]
+    folder /= name.replace(" ", "-")
+    folder.mkdir(exist_ok=True)
+    texts = {source.name: source.read_text() for source in PROGRAM.parent.iterdir()}
+    texts[file], count = re.subn(old, new, texts[file])
+    assert count, f"{old} is not in {file}"
+    for its, text in texts.items():
+        writing = folder / f"{its}.{os.getpid()}"  # whole, whenever another process compiles it
+        writing.write_text(text)
+        writing.replace(folder / its)
+    # Without the folder in it the program is the same in each repository, and its C is compiled once.
+    config = compile_once(folder / PROGRAM.name).device_config()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("P4SWITCH_CFLAGS", "-O1")  # half the time to compile
+        return Engine.load(config.replace(f"{folder}/".encode(), b""))
+
+
+# The file, what is there, and what takes its place.
+PROGRAM_MUTANTS = {
+    # As in SwitchML: whatever comes for a slot and version is taken for a part of the chunk that is there.
+    "no chunk tag": (
+        "aggregation.p4",
+        r"read_cell\(\);",
+        "read_cell(); if (stored_chunk > hdr.switchml.chunk) { hdr.switchml.chunk = stored_chunk; }",
+    ),
+    "a chunk tag of 16 bits": (
+        "aggregation.p4",
+        r"stored_chunk (<|>|!=) hdr\.switchml\.chunk",
+        r"stored_chunk[15:0] \1 hdr.switchml.chunk[15:0]",
+    ),
+    "calls not told apart": ("aggregation.p4", r"stored_call != hdr\.call\.call", "false"),
+    "calls told apart by seven bits": (
+        "aggregation.p4",
+        r"stored_call != hdr\.call\.call",
+        "stored_call[31:25] != hdr.call.call[31:25]",
+    ),
+    "admission without the chunk range": (
+        "aggregation.p4",
+        r"hdr\.switchml\.chunk < job_first_chunk \|\| hdr\.switchml\.chunk > job_last_chunk",
+        "false",
+    ),
+    "old chunks let through": ("aggregation.p4", r"stored_chunk > hdr\.switchml\.chunk", "false"),
+    "no re-serve": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+serve_result\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "partial sum not sent up again": (
+        "aggregation.p4",
+        r"load_cell\(\);\s+send_up\(\);",
+        "meta.reason = REASON_DUPLICATE;",
+    ),
+    "saturation ignored": ("values.p4", r"\|\+\|", "+"),
+    "a negative overflow wraps": (
+        "values.p4",
+        r"values\.v##i = \(int<32>\)stored \|\+\| values\.v##i;",
+        "values.v##i = values.v##i < 0 ? (int<32>)(stored + (bit<32>)values.v##i) : (int<32>)stored |+| values.v##i;",
+    ),
+    "an earlier saturation forgotten": (
+        "aggregation.p4",
+        r"hdr\.switchml\.saturated \| stored_saturated",
+        "hdr.switchml.saturated",
+    ),
+    "not quantizable forgotten": (
+        "aggregation.p4",
+        r"hdr\.exponents\.not_quantizable \| stored_not_quantizable",
+        "hdr.exponents.not_quantizable",
+    ),
+    "the packet decides whether it needs a checksum": (
+        "aggregation.p4",
+        r"if \(meta\.checksummed == 1 && hdr\.udp\.checksum == 0\)",
+        "meta.checksummed = (bit<1>)(hdr.udp.checksum != 0); if (false)",
+    ),
+    "UDP checksum not verified": ("parser.p4", r"hdr\.udp\.checksum != 0, \{", "false, {"),
+    "retransmissions added again": ("aggregation.p4", r"\(seen & sender_bit\) == 0", "true"),
+    "added to a stored result": (
+        "aggregation.p4",
+        r"else if \(done == 1\)",
+        "else if (done == 1 && (seen & sender_bit) != 0)",
+    ),
+    # Where chunks begin with 1: what is of chunk 0 is older than all of them.
+    "incomplete chunks kept": (
+        "aggregation.p4",
+        r"read_cell\(\);",
+        "read_cell(); if (from_parent == 0 && stored_lease == hdr.switchml.lease && "
+        "stored_chunk < hdr.switchml.chunk && done == 0) { hdr.switchml.chunk = 0; }",
+    ),
+}

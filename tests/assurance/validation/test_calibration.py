@@ -1,0 +1,44 @@
+"""Alpha and beta are found from times, predict sizes held out, and the document shows what was found."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from fanin.assurance.validation.calibration import FITTED, HELD_OUT, WORKERS, Fit, calibrate
+from fanin.experiments.models.closed_forms import between_hosts
+from fanin.p4switch.engine.engine import Engine
+from fanin.workers.collective import Algorithm, HostBasedAlgorithm
+from tests.sizes import sized
+
+ALGORITHMS = get_args(Algorithm)[: sized(2, None)]
+DOCUMENT = Path(__file__).parents[3] / "docs" / "validation.md"
+
+
+@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+def test_times_of_a_closed_form_give_back_its_latency_and_bandwidth(algorithm: HostBasedAlgorithm) -> None:
+    times = [
+        (size, between_hosts(algorithm, WORKERS, size, lambda *_: 6e-6, 11e9))
+        for size in FITTED  # ring has sizes on both sides of its maximum
+    ]
+    fit = Fit.through(algorithm, times)
+    assert (fit.alpha, 1 / fit.beta) == pytest.approx((6e-6, 11e9), rel=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+def test_algorithms_predict_sizes_held_out_and_the_document_shows_each_error(switch: Engine) -> None:
+    sizes = len(FITTED + HELD_OUT)
+    found = list(islice(calibrate(switch), sizes * len(ALGORITHMS)))
+    assert {one.algorithm for one in found} == set(ALGORITHMS)
+    held_out = [one for one in found if one.held_out]
+    assert len(held_out) == len(HELD_OUT) * len(ALGORITHMS)
+    assert all(one.agrees for one in held_out)
+    rows = [f"| {' | '.join(one.cells)} |" for one in found]
+    shown = DOCUMENT.read_text().splitlines()
+    told = [line for line in shown if "| fitted |" in line or "| held out |" in line]
+    assert told[: len(rows)] == rows
+    assert len(told) == sizes * len(get_args(Algorithm))

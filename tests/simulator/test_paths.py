@@ -1,0 +1,61 @@
+"""Whatever path packets between hosts take, sums are right, and the loop in C has the history of numpy's."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from fanin.controller.plan import PathChoice
+from fanin.controller.planner import planner_of
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.compiled import CompiledNetwork
+from fanin.simulator.fabric import Cluster
+from fanin.simulator.history import History
+from fanin.simulator.job_spec import ClusterSpec
+from fanin.simulator.network import VirtualNetwork
+from fanin.topologies.shapes import leaf_spine
+from fanin.workers.collective import Transport
+from fanin.workers.host_based.summation import float32_sum
+
+pytestmark = pytest.mark.slow
+
+TOPOLOGY = leaf_spine(2, 2, 2, rate=10**10)
+ACROSS = ("h1", "h3", "h2", "h4")  # each sends to the other rack
+
+
+@pytest.mark.parametrize("flows", [1, 3])
+@pytest.mark.parametrize("transport", get_args(Transport))
+@pytest.mark.parametrize("paths", get_args(PathChoice))
+def test_sums_and_histories_are_the_same(
+    switch: Engine, paths: PathChoice, transport: Transport, flows: int
+) -> None:
+    spec = ClusterSpec(TOPOLOGY, hosts=ACROSS, algorithm="ring", transport=transport, flows=flows)
+    draw = np.random.default_rng(0)
+    inputs = [draw.standard_normal(40_000, dtype=np.float32) for _ in ACROSS]
+    expected = float32_sum("ring", inputs).tobytes()
+
+    def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
+        history = History()
+        cluster = Cluster(
+            spec,
+            switch,
+            [inputs],
+            observer=history,
+            planner=planner_of(None, paths),
+            make_network=make_network,
+        )
+        assert cluster.run(limit=10.0)
+        assert all(station.outputs[0].tobytes() == expected for station in cluster.stations)
+        return cluster, history.digest
+
+    cluster, digest = run(CompiledNetwork)
+    assert run(VirtualNetwork)[1] == digest
+    sent = dict(zip(cluster.network.link_ends, cluster.network.links.counts.bytes.tolist(), strict=True))
+    first, second = sent["leaf1", "spine1"], sent["leaf1", "spine2"]
+    if paths == "single":
+        assert first
+        assert not second
+    elif paths in ("spray", "adaptive"):
+        assert min(first, second) > 0.9 * max(first, second)

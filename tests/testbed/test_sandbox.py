@@ -1,0 +1,270 @@
+"""Fresh namespaces around a command."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fanin.testbed import runs
+from fanin.testbed.patience import setting
+from tests.testbed.conftest import as_myself
+
+Command = Callable[[str], list[str]]
+Run = Callable[[str], subprocess.CompletedProcess[str]]
+
+ENTER = "from fanin.testbed.sandbox import enter, inside; enter()\n"
+NETWORK = """
+from in_sandbox import *
+
+class Announcing(Tiny):
+    def command(self, switch, ports, links):
+        print("building", flush=True)
+        return super().command(switch, ports, links)
+
+topology = leaf_spine(spines=1, leaves=2, hosts_per_leaf=2, rate=1_000_000)
+try:
+    with MininetNetwork(topology, Announcing(topology), LOGS) as network:
+        worker = network.host_popen("h1", ["sleep", "1000"])
+        print("up", flush=True)
+        worker.wait()
+finally:
+    print("cleaned", left(), flush=True)
+"""
+
+
+@pytest.mark.live
+def test_the_command_goes_on_as_root_and_first_process_of_empty_namespaces(run: Run) -> None:
+    done = run(
+        ENTER + "import os, pathlib\n"
+        "print(inside(), os.getpid(), os.getuid())\n"
+        "print([p.name for p in pathlib.Path('/sys/class/net').iterdir()], os.listdir('/run'))\n"
+        "print([p for p in os.listdir('/proc') if p.isdigit()])\n"
+        "import socket; print(socket.create_server(('127.0.0.1', 9559)).getsockname())\n"
+    )
+    assert done.stdout.splitlines() == ["True 1 0", "['lo'] []", "['1']", "('127.0.0.1', 9559)"], done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("status", [0, 7])
+def test_the_exit_status_is_that_of_the_command(run: Run, status: int) -> None:
+    done = run(f"{ENTER}import sys; sys.exit({status})")
+    assert (done.returncode, done.stderr) == (status, "")
+
+
+@pytest.mark.live
+def test_a_sandbox_may_be_entered_in_a_sandbox_and_twice(run: Run) -> None:
+    done = run(
+        f"{ENTER}enter()\n"
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', '''{ENTER}print(1)'''])"
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+@pytest.mark.live
+def test_a_command_can_be_reached_from_outside_where_it_asks_to_be(
+    command: Command, environment: dict[str, str]
+) -> None:
+    listens = (
+        "from fanin.testbed.sandbox import enter\n"
+        "listeners = enter([('127.0.0.1', 0), ('127.0.0.1', 0)])\n"
+        "for listener in listeners:\n"
+        "    print(listener.getsockname()[1], flush=True)\n"
+        "    print(listener.accept()[0].recv(100), flush=True)\n"
+    )
+    with subprocess.Popen(command(listens), stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        for said in (b"from outside", b"again"):
+            port = int(process.stdout.readline())
+            with socket.create_connection(("127.0.0.1", port)) as client:
+                client.sendall(said)
+            assert process.stdout.readline() == f"{said!r}\n"
+        process.communicate(timeout=60 * setting())
+    assert process.returncode == 0
+
+
+@pytest.mark.live
+def test_a_port_that_is_taken_is_named(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run(f"from fanin.testbed.sandbox import enter; enter([('127.0.0.1', {port})])")
+    assert done.stderr.endswith(f"cannot listen on 127.0.0.1:{port}: Address already in use\n")
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("moment", ["building", "up"])
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_a_signal_at_any_moment_leaves_nothing(
+    command: Command, environment: dict[str, str], moment: str, sent: signal.Signals
+) -> None:
+    harness = Path(__file__).with_name("killed.py")
+    killed = [sys.executable, str(harness), str(int(sent)), moment, *command(NETWORK)]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)  # as /tmp: nobody may replace what belongs to others
+        done = subprocess.run(
+            killed,
+            capture_output=True,
+            text=True,
+            timeout=60 * setting(),
+            env={**environment, "TMPDIR": folder},
+            check=True,
+        )
+        assert not list(Path(folder).glob("fanin-run-*"))
+    report = json.loads(done.stdout.splitlines()[-1])
+    assert report["status"] == 128 + sent or report["status"] == -sent
+    assert report["left"] == []
+    if sent != signal.SIGKILL:
+        assert "cleaned" in report["output"]
+    if sent != signal.SIGKILL and moment == "up":
+        assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
+
+
+STUCK = f"""{ENTER}
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.live
+def test_a_command_that_does_not_end_in_time_is_killed_which_is_said(
+    command: Command, environment: dict[str, str]
+) -> None:
+    more = {"FANIN_PATIENCE": "0.01"}
+    with subprocess.Popen(
+        command(STUCK), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | more
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        process.terminate()
+        _, errors = process.communicate(timeout=60 * setting())
+    assert process.returncode == 128 + signal.SIGKILL
+    assert errors == (
+        "fanin: it did not end within 0.6 s of being asked to, and was killed; nothing is left behind\n"
+    )
+
+
+@pytest.mark.live
+def test_the_signal_that_ends_the_main_process_is_named(run: Run) -> None:
+    # From its own namespace it gets no signal that it does not handle, but by a fault.
+    done = run(ENTER + "import ctypes; ctypes.string_at(0)")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert done.stderr.endswith("fanin: its main process was killed by SIGSEGV; nothing is left behind\n"), (
+        done.stderr
+    )
+
+
+@pytest.mark.live
+def test_what_was_done_before_is_not_done_again(run: Run) -> None:
+    done = run(
+        "from tempfile import NamedTemporaryFile\n"
+        "print('once')\n"
+        "file = NamedTemporaryFile()\n" + ENTER + "import pathlib\n"
+        "print(pathlib.Path(file.name).exists())\n"
+    )
+    assert done.stdout.splitlines() == ["once", "True"], done.stderr
+
+
+@pytest.mark.live
+def test_processes_inside_are_known_outside_as_well(environment: dict[str, str]) -> None:
+    script = (
+        ENTER + "import subprocess\n"
+        "from fanin.testbed import runs\n"
+        "with subprocess.Popen(['cat'], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:\n"
+        "    other.stdin.write(b'now it runs\\n')\n"
+        "    other.stdin.flush()\n"
+        "    other.stdout.readline()\n"
+        "    print(runs.scratch(), other.pid, flush=True)\n"
+        "    input()\n"
+    )
+    with subprocess.Popen(
+        as_myself(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            assert process.stdout is not None
+            folder, other = process.stdout.readline().split()
+            found = runs.Run(Path(folder)).process_ids
+            assert found.keys() == {1, int(other)}
+            assert runs.command_line(found[1]) == runs.command_line(process.pid)
+            assert runs.command_line(found[int(other)]) == ("cat",)
+            process.communicate("\n")
+        finally:
+            process.kill()
+    assert process.returncode == 0
+    assert not Path(folder).exists()
+
+
+@pytest.mark.live
+def test_as_many_files_may_be_open_as_the_hard_limit_allows(run: Run) -> None:
+    done = run(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 300))\n" + ENTER + "import subprocess, sys\n"
+        "print(resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)\n"
+        "subprocess.run([sys.executable, '-c', 'import os; print(os.sysconf(4))'])\n"
+    )
+    assert done.stdout.splitlines() == ["(300, 300)", "300"], done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cache_that_another_user_could_replace_is_refused_on_the_way_in(
+    run: Run, environment: dict[str, str]
+) -> None:
+    """Inside a user namespace its owner would be unknown."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chown(folder, 12345, 12345)
+        Path(folder).chmod(0o755)
+        environment["XDG_CACHE_HOME"] = folder
+        done = run(ENTER)
+    assert f"{folder}/fanin: others may replace it: " in done.stderr
+    assert "belongs to user " in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("user", "fix"), [(0, "a container needs --privileged"), (1000, "sudo ")])
+def test_where_namespaces_are_forbidden_it_says_what_to_type(
+    environment: dict[str, str], user: int, fix: str
+) -> None:
+    forbidden = (
+        "import os\n"
+        "from fanin.testbed import sandbox\n"
+        "def refused(name, *_arguments, **_options):\n"
+        "    raise PermissionError(1, 'Operation not permitted', name)\n"
+        "sandbox.libc.call = refused\n"
+        f"os.geteuid = lambda: {user}\n"
+        "sandbox.enter()\n"
+    )
+    done = subprocess.run(as_myself(forbidden), capture_output=True, text=True, env=environment, check=False)
+    assert "(unshare: Operation not permitted)" in done.stderr
+    assert fix in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("what", ["check", "enter"])
+def test_who_is_interrupted_on_the_way_in_goes_on_outside_only(
+    environment: dict[str, str], what: str
+) -> None:
+    interrupted = (
+        "from fanin.testbed import sandbox\n"
+        "def interrupted():\n"
+        "    raise KeyboardInterrupt\n"
+        "sandbox._set_up = interrupted\n"
+        "try:\n"
+        f"    sandbox.{what}()\n"
+        "finally:\n"
+        "    print(sandbox.inside())\n"
+    )
+    done = subprocess.run(
+        as_myself(interrupted), capture_output=True, text=True, env=environment, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "False\n")
+    assert "(KeyboardInterrupt())" in done.stderr

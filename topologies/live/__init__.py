@@ -1,1 +1,0 @@
-"""Networks of this machine: namespaces, switches and hosts as processes, and who finds them."""

@@ -1,0 +1,47 @@
+"""All-reduce by any participant on a UDP socket to the switch: what udp.py does for ours, without its haste."""
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.workers.collective import Closing, Participant, Statistics
+from fanin.workers.udp import UdpSocket
+
+_LONGEST_WAIT = 1.0  # seconds, of a participant that has no deadline
+
+
+class ParticipantAllReduce(Closing):
+    """A Collective of a participant whose batches [m, size] go to the switch. It closes the socket."""
+
+    def __init__(self, participant: Participant[NDArray[np.uint8]], socket: UdpSocket) -> None:
+        self.participant = participant
+        self.socket = socket
+
+    @property
+    def statistics(self) -> Statistics:
+        """Totals so far."""
+        return self.participant.statistics
+
+    def all_reduce(
+        self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Sum of `x` over all workers; see Collective.
+
+        Raises:
+            CollectiveError: as the participant does.
+        """
+        participant = self.participant
+        participant.start(x, time.monotonic(), out)
+        while not participant.finished:
+            for batch in participant.datagrams_to_send(time.monotonic()):
+                self.socket.send(batch)
+            deadline, now = participant.deadline(), time.monotonic()
+            left = _LONGEST_WAIT if deadline is None else max(0.0, deadline - now)
+            for batch in self.socket.receive(left):
+                participant.receive(batch, time.monotonic())
+        return participant.finish()
+
+    def close(self) -> None:
+        """Release the port."""
+        self.socket.close()
