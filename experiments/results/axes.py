@@ -34,6 +34,8 @@ _LABELS = {
     "violations": "elements of sums outside their bound",
     "max_abs_error": "largest error of a sum",
     "queue_bytes": "queue of a link",
+    "sampled_bytes": "bytes in the queue",
+    "sampled_seconds": "time since the run began",
     "ecn_bytes": "queue from which on packets are marked",
     "wait_seconds": "time that a worker waits for its sum",
     "lateness": "lateness of a worker, mean",

@@ -14,10 +14,14 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from fanin.experiments.results.measured import Row
-from fanin.experiments.results.usage import Usage, read_usage, write_usage
+from fanin.experiments.results.usage import QUEUES, Usage, read_usage, write_usage
 from fanin.native.text import printable
 
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
+
+
+# What a row has of a queue: the nodes that send and receive, the link's name, and when how much was in the queue.
+QUEUE_COLUMNS = ("near", "far", "link", "sampled_seconds", "sampled_bytes")
 
 
 class ResultsError(ValueError):
@@ -163,6 +167,35 @@ def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:
     except (OSError, pa.ArrowInvalid, TypeError, KeyError, AttributeError) as error:
         raise ResultsError(f"{folder}: links.parquet or workers.parquet cannot be read: {error}") from None
     return [(row, usage.get(row.get("key", ""))) for row in rows]
+
+
+def read_queues(path: Path) -> list[Row]:
+    """Return a row for each queue that was sampled: that of its point, and what QUEUE_COLUMNS are.
+
+    Raises:
+        ResultsError: there are none.
+    """
+    rows, folder = read_rows(path), path if path.is_dir() else path.parent
+    if not (folder / QUEUES).exists():
+        raise ResultsError(
+            f"{folder}: has no {QUEUES}; run the scenario again with --set 'queue_samples=10 us'"
+        )
+    try:
+        columns = parquet.read_table(folder / QUEUES).to_pydict()
+        samples: dict[tuple[str, str, str], tuple[list[float], list[int]]] = {}
+        names = ("key", "near", "far", "seconds", "bytes")
+        for key, near, far, seconds, size in zip(*(columns[name] for name in names), strict=True):
+            times, sizes = samples.setdefault((key, near, far), ([], []))
+            times.append(seconds)
+            sizes.append(size)
+    except (OSError, pa.ArrowInvalid, TypeError, KeyError) as error:
+        raise ResultsError(f"{folder / QUEUES}: cannot be read: {error}") from None
+    points = {row["key"]: row for row in rows if "key" in row}
+    return [
+        points[key] | dict(zip(QUEUE_COLUMNS, (near, far, f"{near} → {far}", *found), strict=True))
+        for (key, near, far), found in samples.items()
+        if key in points
+    ]
 
 
 def _text(path: Path) -> str:

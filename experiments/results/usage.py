@@ -81,7 +81,11 @@ class WorkerUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSample:
-    """The bytes on the wire in the queue of the link from `near` to `far`, `seconds` after the run began."""
+    """The bytes on the wire in the queue of the link from `near` to `far`, `seconds` after the run began.
+
+    A queue has a sample whenever it is not empty, and one of 0 bytes when it is found empty again. So each sample
+    holds until the next one of its queue, and before the first one the queue is empty.
+    """
 
     near: str
     far: str

@@ -47,6 +47,7 @@ class QueueSampler:
         """Begin to sample every `interval` seconds. None: never."""
         self._network = network
         self._found: list[QueueSample] = []
+        self._filled: set[int] = set()
         if interval is not None:
             self._interval = max(round(interval * SECOND), 1)
             self._due = 0
@@ -54,7 +55,7 @@ class QueueSampler:
 
     @property
     def samples(self) -> tuple[QueueSample, ...]:
-        """Return the samples of queues that were not empty, in the order of time."""
+        """Return the samples in the order of time: of queues that were not empty, or had become so since the last."""
         return tuple(self._found)
 
     def _sample(self, until: int) -> None:
@@ -63,12 +64,13 @@ class QueueSampler:
         while self._due <= until:
             time = max(self._due, network.now)
             depths = network.links.queue_depths(time)
-            filled = depths.nonzero()[0].tolist()
-            for link in filled:
+            filled = set(depths.nonzero()[0].tolist())
+            for link in sorted(filled | self._filled):
                 near, far = network.link_ends[link]
                 self._found.append(
                     QueueSample(near=near, far=far, seconds=time / SECOND, bytes=int(depths[link]))
                 )
+            self._filled = filled
             if len(self._found) > MOST_SAMPLES:
                 raise UnfinishedError(
                     f"queue_samples: more than {MOST_SAMPLES:,} samples after {time / SECOND:g} s of virtual time; "

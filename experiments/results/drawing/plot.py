@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.patches import Patch
+from matplotlib.text import Text
 from matplotlib.ticker import (
     FixedLocator,
     FuncFormatter,
@@ -132,15 +133,16 @@ def _draw(figure: Figure, axes: Axes, lines: Sequence[Series], plot: Plot) -> No
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     else:
         notes = _draw_places(axes, lines, plot, xs, factor)
-        axes.set_ylabel(_folded(figure, label))
+        axes.set_ylabel(label)
         if "y" in plot.log:
             _set_log_y(axes)
         else:
             axes.set_ylim(bottom=0)
-    axes.set_title(plot.title or "")
+    title = axes.set_title(plot.title or "")
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     _draw_legend(figure, axes, plot, notes)
+    _fold_texts(figure, axes, title)
 
 
 def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -> None:
@@ -166,10 +168,38 @@ def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -
     figure.legend(**looks, title=title, loc="outside lower center", ncols=max(1, min(columns, len(handles))))
 
 
-def _folded(figure: Figure, label: str) -> str:
-    """In two lines, if it is longer than the y axis."""
-    room = 0.75 * figure.get_figheight() * 72 / (_LETTER * _points(plt.rcParams["axes.labelsize"]))
-    return label if len(label) <= room else label.replace(", ", ",\n", 1)
+def _fold_texts(figure: Figure, axes: Axes, title: Text) -> None:
+    """Fold the title and the labels of the axes where they would not fit into the figure."""
+    figure.draw_without_rendering()  # gives everything its place
+    _fold(title, figure.bbox.x1 - axes.bbox.x0)
+    _fold(axes.xaxis.label, _centred_room(axes.bbox.intervalx, (0.0, figure.bbox.x1)))
+    figure.draw_without_rendering()
+    below = max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0)
+    _fold(axes.yaxis.label, _centred_room(axes.bbox.intervaly, (below, figure.bbox.y1)))
+
+
+def _centred_room(axis: Sequence[float], edges: tuple[float, float]) -> float:
+    """Return how long a text in the middle of an axis can be between two edges; all in pixels."""
+    middle = sum(axis) / 2
+    return 2 * min(middle - edges[0], edges[1] - middle)
+
+
+def _fold(text: Text, room: float) -> None:
+    """Break a text into as few lines, of about the same length, as fit into `room` pixels."""
+    words, count = text.get_text(), 1
+    while _length(text) > room and count < len(words.split()):
+        count += 1
+        widths = range(1, len(words) + 1)
+        folded = (
+            textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False) for width in widths
+        )
+        text.set_text("\n".join(next(lines for lines in folded if len(lines) <= count)))
+
+
+def _length(text: Text) -> float:
+    """Return the length of a text's longest line, in pixels; of a label that stands upright its height."""
+    box = text.get_window_extent()
+    return float(box.height if text.get_rotation() else box.width)
 
 
 def _points(size: str | float) -> float:
@@ -222,7 +252,8 @@ def _draw_lines(
             median,
             color=looks.colour,
             linestyle=looks.dashes,
-            marker=looks.marker,
+            marker="" if line.steps else looks.marker,
+            drawstyle="steps-post" if line.steps else "default",
             label=_name(line, plot),
         )
         hollow = np.array(line.by_processors, np.bool_)

@@ -37,7 +37,8 @@ class Series:
 
     group: what the rows have in the columns `plot.by`. samples: of times and goodput those of every repetition, of
     other columns one of each row. closed_form: at each x; NaN: not known. failed: each x at which a run failed.
-    by_processors: at each x, whether processors and not links set the time of a run (limit.py).
+    by_processors: at each x, whether processors and not links set the time of a run (limit.py). steps: whether a value
+    holds until the next x.
     """
 
     group: tuple[Hashable, ...]
@@ -50,6 +51,7 @@ class Series:
     closed_form: Sequence[float]
     failed: Sequence[Any]
     by_processors: Sequence[bool]
+    steps: bool = False
 
 
 def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]:
@@ -89,9 +91,47 @@ def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
     if not any(line.x for line in found):
         raise PlotError(f"no row has {' and '.join(dict.fromkeys((plot.x, plot.measured)))}")
     words = {x for line in found for x in (*line.x, *line.failed) if isinstance(x, str)}
+    return _ordered(found, plot, words)
+
+
+def _ordered(found: Sequence[Series], plot: Plot, words: Iterable[str] = ()) -> list[Series]:
     _require_lines(plot, [line.label for line in found], words)
     places = {label: place for place, label in enumerate(plot.order)}
     return sorted(found, key=lambda line: places.get(line.label, len(places)))
+
+
+def queue_series(rows: Sequence[Row], plot: Plot) -> list[Series]:
+    """Return the depth of each queue over time, the deepest queue first after those of `plot.order`.
+
+    Args:
+        rows: Of queues, as read_queues() returns them.
+        plot: Its x and y are sampled_seconds and sampled_bytes; `by` tells the queues apart.
+
+    Raises:
+        PlotError: no such column, or no such line.
+    """
+    for name in plot.columns:
+        require(name, columns_of(rows))
+    found = []
+    for row in sorted(rows, key=lambda row: -max(row[plot.measured])):
+        group = tuple(row.get(name) for name in plot.by)
+        depths = [0.0, *map(float, row[plot.measured])]
+        found.append(
+            Series(
+                group=group,
+                label=_label(plot, group),
+                x=[0.0, *row[plot.x]],
+                samples=(),
+                median=depths,
+                low=depths,
+                high=depths,
+                closed_form=(),
+                failed=(),
+                by_processors=[False] * len(depths),
+                steps=True,
+            )
+        )
+    return _ordered(found, plot)
 
 
 def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -> Series:
@@ -100,8 +140,7 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
     xs = [x for x, rows in good.items() if rows]
     if all(isinstance(x, int | float) for x in xs):
         xs.sort()
-    named = [value_label(*pair) for pair in zip(plot.by, group, strict=True) if pair[1] is not None]
-    label = ", ".join(named)
+    label = _label(plot, group)
     samples = [[value for row in good[x] for value in values_of(row, plot.measured)] for x in xs]
     bounds = [
         spread(values, plot.spread, f"{label} at {plot.x}={x}".removeprefix(" at "))
@@ -120,6 +159,10 @@ def _one(group: tuple[Hashable, ...], at: Mapping[Any, list[Row]], plot: Plot) -
         failed=failed,
         by_processors=[any(row.get("limited_by") == "processors" for row in good[x]) for x in xs],
     )
+
+
+def _label(plot: Plot, group: Sequence[Hashable]) -> str:
+    return ", ".join(value_label(*pair) for pair in zip(plot.by, group, strict=True) if pair[1] is not None)
 
 
 def every_repetition(column: str) -> bool:

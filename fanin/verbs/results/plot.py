@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,10 +15,15 @@ from fanin.output import say
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+    from fanin.experiments.results.drawing.series import Series
+    from fanin.experiments.scenario.tables.figure import Plot
+
+_MOST_QUEUES: Final = 8  # that a figure shows
+
 
 def plot(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
-    x: Annotated[str, typer.Option(help="the column across")],
+    x: Annotated[str | None, typer.Option(help="the column across")] = None,
     y: Annotated[
         str | None, typer.Option(help="the column up; cdf has none", show_default="median_seconds")
     ] = None,
@@ -58,12 +63,19 @@ def plot(
         str | None,
         typer.Option(metavar="WIDTHxHEIGHT", help="inches, as 3.4x2.4", show_default="the style's"),
     ] = None,
+    queues: Annotated[
+        bool,
+        typer.Option("--queues", help="instead of columns: the queues sampled by queue_samples, over time"),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help=".png, .svg or .pdf", show_default="Y-X.png in RESULTS"),
     ] = None,
 ) -> None:
-    """Draw a column of results over another: medians, and how far repetitions are from one another."""
+    """Draw a column of results over another: medians, and how far repetitions are from one another.
+
+    With --queues: how many bytes each link's queue holds, over time.
+    """
     # Not above: it takes a second, for which --help and a wrong option should not wait.
     from pydantic import ValidationError
 
@@ -72,6 +84,13 @@ def plot(
     from fanin.experiments.results.files import ResultsError, read_rows
     from fanin.experiments.scenario.tables.figure import Plot
 
+    if queues:
+        columns = {"--x": x, "--y": y, "--kind": kind != "lines", "--by": by, "--spread": spread}
+        if wrong := [option for option, given in (columns | {"--closed-form": closed_form}).items() if given]:
+            raise failure("plot", f"--queues: has a line for each queue over time; leave {wrong[0]} out", 2)
+        x, y = "sampled_seconds", "sampled_bytes"
+    elif x is None:
+        raise failure("plot", "--x: missing; name a column of the results, or draw their --queues", 2)
     said: dict[str, Any] = {
         "kind": kind,
         "x": x,
@@ -88,23 +107,42 @@ def plot(
     }
     if spread is not None:
         said["spread"] = spread
+    names: list[str] = []
     try:
         wanted = Plot.model_validate(said)
-        rows = select(read_rows(results), wanted.where)
-        folder = results if results.is_dir() else results.parent
-        path = output or folder / (
-            "-".join(dict.fromkeys((wanted.measured, "cdf" if kind == "cdf" else x))) + ".png"
-        )
-        draw(series(rows, wanted), wanted, path)
+        if queues:
+            lines, wanted = _queue_lines(results, wanted)
+            name = "queues.png"
+        else:
+            rows = select(read_rows(results), wanted.where)
+            lines, names = series(rows, wanted), mixed(rows, wanted)
+            name = "-".join(dict.fromkeys((wanted.measured, "cdf" if kind == "cdf" else x))) + ".png"
+        path = output or (results if results.is_dir() else results.parent) / name
+        draw(lines, wanted, path)
     except ValidationError as error:
         raise failure("plot", _explained(error, ",".join(log)), 2) from None
     except PlotError as error:
         raise failure("plot", f"{results}: {error}", 2) from None
     except ResultsError as error:
         raise failure("plot", error, 2) from None
-    if names := mixed(rows, wanted):
+    if names:
         complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")
     say(path)
+
+
+def _queue_lines(results: Path, wanted: Plot) -> tuple[list[Series], Plot]:
+    """Return a line for each of the deepest queues, and the figure that tells them apart."""
+    from fanin.experiments.results.drawing.series import queue_series, select, varied
+    from fanin.experiments.results.files import read_queues
+
+    rows = select(read_queues(results), wanted.where)
+    wanted = wanted.model_copy(update={"by": ("link", *varied(rows))})
+    lines = queue_series(rows, wanted)
+    if len(lines) > _MOST_QUEUES:
+        complain(
+            "plot", f"shows the {_MOST_QUEUES} deepest of {len(lines)} queues; for others, --where near=NODE"
+        )
+    return lines[:_MOST_QUEUES], wanted
 
 
 def _words(text: str) -> tuple[str, ...]:

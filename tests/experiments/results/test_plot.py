@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 from pydantic import ValidationError
 
+from fanin.experiments.results.axes import scale
 from fanin.experiments.results.drawing.plot import draw
-from fanin.experiments.results.drawing.series import PlotError, mixed, select, series, spread
+from fanin.experiments.results.drawing.series import PlotError, mixed, queue_series, select, series, spread
+from fanin.experiments.results.files import QUEUE_COLUMNS
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.styles import Style
 from fanin.experiments.scenario.tables.figure import Plot
@@ -173,6 +178,44 @@ def test_goodput_is_that_of_each_repetition_and_of_the_closed_form() -> None:
     assert line.closed_form == pytest.approx([32 * 1000 / 0.0005] * 2)
 
 
+# -- queues over time ---------------------------------------------------------------------------------------------
+
+
+def queue(link: str, depths: list[int]) -> Row:
+    near, _, far = link.partition(" → ")
+    sampled = dict(zip(QUEUE_COLUMNS, (near, far, link, [1e-6, 2e-6, 3e-6], depths), strict=True))
+    return row("ring", 2, 0.002) | sampled
+
+
+QUEUES = Plot(x="sampled_seconds", y="sampled_bytes", by=("link",))
+
+
+def test_a_queue_is_empty_at_first_and_holds_each_sample_until_the_next() -> None:
+    deep, shallow = queue_series(
+        [queue("h1 → leaf1", [100, 50, 0]), queue("leaf1 → h2", [0, 700, 0])], QUEUES
+    )
+    assert (deep.label, shallow.label) == ("leaf1 → h2", "h1 → leaf1")
+    assert deep.x == [0, 1e-6, 2e-6, 3e-6]
+    assert deep.median == [0, 0, 700, 0]
+    assert deep.steps
+    with pytest.raises(PlotError, match="order: there is no line 'h1'; there are"):
+        queue_series([queue("h1 → leaf1", [1, 1, 0])], QUEUES.model_copy(update={"order": ("h1",)}))
+
+
+def test_a_queue_is_drawn_in_steps_without_markers(tmp_path: Path) -> None:
+    path = tmp_path / "figure.svg"
+    draw(queue_series([queue("leaf1 → h2", [700, 300, 0])], QUEUES), QUEUES, path)
+    text = path.read_text()
+    assert ">leaf1 → h2</text>" in text
+    assert ">time since the run began (µs)</text>" in text
+    assert ">bytes in the queue (B)</text>" in text
+    (line,) = re.findall(r'<path d="([^"]*)" clip-path[^>]*stroke: #0072b2', text)
+    # Each step is a line across and one up or down: from 0, over 700 and 300, to 0.
+    points = [tuple(map(float, point)) for point in re.findall(r"[ML] ([\d.]+) ([\d.]+)", line)]
+    assert len(points) == 7
+    assert all(before[0] == after[0] or before[1] == after[1] for before, after in pairwise(points))
+
+
 # -- what is drawn -----------------------------------------------------------------------------------------------
 
 
@@ -283,6 +326,49 @@ def test_a_figure_has_the_size_of_its_style(
     box = re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", (tmp_path / "figure.pdf").read_bytes())
     assert box is not None
     assert tuple(float(side) / 72 for side in box.groups()) == pytest.approx(inches)
+
+
+@pytest.mark.parametrize("style", ["page", "column", "slide"])
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        ("workers", "wait_seconds"),
+        ("workers", "fault_recovery_seconds"),
+        ("fault_recovery_seconds", "exposed_seconds"),
+    ],
+)
+def test_long_labels_and_titles_are_folded_and_not_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, style: Style, x: str, y: str
+) -> None:
+    found: set[str] = set()
+
+    def measure(figure: Figure, _path: Path) -> None:
+        nonlocal found
+        figure.draw_without_rendering()
+        (axes,) = figure.axes
+        width, height = figure.bbox.width, figure.bbox.height
+        bold = [
+            text for text in axes.findobj(Text) if isinstance(text, Text) and text.get_fontweight() == "bold"
+        ]
+        for text in (axes.xaxis.label, axes.yaxis.label, *bold):
+            box = text.get_window_extent()
+            inside = box.x0 >= 0 and box.y0 >= 0 and box.x1 <= width and box.y1 <= height
+            assert inside, f"{text.get_text()!r} at {box} of {width:g} x {height:g}"
+            assert not any(box.overlaps(legend.get_window_extent()) for legend in figure.legends)
+            found |= {text.get_text().replace("\n", " ")} - {""}
+
+    monkeypatch.setattr("fanin.experiments.results.drawing.plot.save", measure)
+    title = "What each of many workers waits for, with in-network aggregation"
+    plot = Plot(x=x, y=y, by=("algorithm", "seed"), style=style, title=title)
+    rows = [
+        row(algorithm, workers, 0.002, seed=seed, wait_seconds=0.2, exposed_seconds=0.1)
+        | {"fault_recovery_seconds": 0.05 * workers}
+        for algorithm in ("in-network", "ring", "halving-doubling")
+        for workers in (2, 8)
+        for seed in (1, 2)
+    ]
+    draw(series(rows, plot), plot, tmp_path / "figure.png")
+    assert found == {title, scale(x, [0.4])[1], scale(y, [0.4])[1]}
 
 
 def test_of_many_columns_an_error_names_families_and_close_matches() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -46,6 +47,19 @@ def test_samples_keep_what_links_count(switch: Engine, changes: dict[str, Any]) 
         assert longest[name] <= link.longest_queue
         whole = link.mean_queue * link.seconds
         assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * interval)
+
+
+def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> None:
+    found = run_virtual(_point(queue_samples="2 us"), switch).usage
+    assert found is not None
+    depths: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for sample in found.queues:
+        depths[sample.near, sample.far].append(sample.bytes)
+    assert len(depths) > 4
+    for link in depths.values():
+        assert link[0] > 0
+        assert link[-1] == 0
+        assert (0, 0) not in pairwise(link)
 
 
 def test_sampling_changes_nothing_else(switch: Engine) -> None:

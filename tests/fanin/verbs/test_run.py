@@ -238,6 +238,36 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: is x, y or x,y"
 
 
+def test_queues_are_drawn_over_time(scenario: str, tmp_path: Path) -> None:
+    folder, figure = tmp_path / "results", tmp_path / "figure.svg"
+    changes = ("--set", "seed=1,2", "--set", "queue_samples=1 us", "--results", folder)
+    assert invoke("run", scenario, *changes)[0] == 0
+    status, output = invoke("plot", folder, "--queues", "-o", figure)
+    assert (status, output.startswith("fanin plot: shows the 8 deepest of 16 queues; for others")) == (
+        0,
+        True,
+    )
+    chosen = ("--where", "near=leaf1", "--where", "far=h2", "--where", "seed=1")
+    assert invoke("plot", folder, "--queues", *chosen) == (0, str(folder / "queues.png"))
+    assert invoke("plot", folder / "results.json", "--queues", *chosen, "-o", figure) == (0, str(figure))
+    assert {">leaf1 → h2, in-network</text>", ">leaf1 → h2, ring, selective-repeat</text>"} <= set(
+        re.findall(r">leaf1[^<]*</text>", figure.read_text())
+    )
+    assert (
+        "near=leaf2: no row has it; there are h1, h2, leaf1"
+        in invoke("plot", folder, "--queues", "--where", "near=leaf2")[1]
+    )
+    assert invoke("plot", folder, "--queues", "--by", "seed")[0] == 2
+    assert invoke("plot", folder)[1].startswith("fanin plot: --x: missing")
+    (folder / "queues.parquet").write_text("nothing")
+    assert "queues.parquet: cannot be read" in invoke("plot", folder, "--queues")[1]
+    (folder / "queues.parquet").unlink()
+    assert invoke("plot", folder, "--queues") == (
+        2,
+        f"fanin plot: {folder}: has no queues.parquet; run the scenario again with --set 'queue_samples=10 us'",
+    )
+
+
 def test_plot_takes_what_a_scenario_says_of_its_figure(scenario: str, tmp_path: Path) -> None:
     folder, figure = tmp_path / "results", tmp_path / "figure.svg"
     assert invoke("run", scenario, "--set", "repetitions=6", "--results", folder)[0] == 0
@@ -264,7 +294,7 @@ def test_plot_takes_what_a_scenario_says_of_its_figure(scenario: str, tmp_path: 
 
 
 def test_every_key_of_a_figure_is_an_option_of_plot() -> None:
-    assert set(Plot.model_fields) == set(signature(plot).parameters) - {"results", "output"}
+    assert set(Plot.model_fields) == set(signature(plot).parameters) - {"results", "output", "queues"}
 
 
 @pytest.mark.parametrize(
