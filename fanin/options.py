@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,10 +32,15 @@ def probability(text: str) -> float:
         raise typer.BadParameter(f"{text}: {_why(error)}") from None
 
 
-def vector_sizes(text: str) -> list[int]:
-    """What --sizes takes, `64 kB,1000 elements`, in bytes."""
+def several(texts: Sequence[str]) -> list[str]:
+    """Return the values of an option that takes some with commas between them, and may be given several times."""
+    return [value.strip() for text in texts for value in text.split(",")]
+
+
+def vector_sizes(texts: Sequence[str]) -> list[int]:
+    """Return what --sizes takes, `64 kB,1000 elements`, in bytes."""
     found = []
-    for size in text.split(","):
+    for size in several(texts):
         try:
             found.append(TypeAdapter[int](VectorSize).validate_python(size))
         except ValidationError as error:

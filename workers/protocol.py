@@ -187,16 +187,23 @@ class Worker:
             TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
             CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
         """
-        try:
-            buffers = Buffers(*collective.flat(x, out))
-        except (TypeError, ValueError):
-            self._state.progress.calls += 1  # see begin()
-            raise
-        self.begin(buffers, now, call)
+        self.begin(self.checked(x, out), now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
+    def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers:
+        """Return what begin() and sum() take of a call's arrays.
+
+        Raises:
+            TypeError, ValueError: see flat() (collective.py). The call has its number: see begin().
+        """
+        try:
+            return Buffers(*collective.flat(x, out))
+        except (TypeError, ValueError):
+            self._state.progress.calls += 1
+            raise
+
     def begin(self, buffers: Buffers, now: float, call: str) -> None:
-        """As start(), of what is flat, and has been checked (collective.py)."""
+        """As start(), of what checked() has returned."""
         lease, progress = self.lease, self._state.progress
         # A call that is refused has its number all the same: what follows it here must not meet what others still do.
         progress.calls += 1

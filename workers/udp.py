@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers import wire
-from fanin.workers.collective import Closing, StallError, flat
+from fanin.workers.collective import Closing, StallError
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.engines.engine import (
@@ -376,10 +376,11 @@ class InNetworkAllReduce(Closing):
         """Sum of `x` over all workers; see Collective, and for `call` Worker.start().
 
         Raises:
-            ValueError: an element cannot be quantized; nothing was sent.
+            TypeError, ValueError: see Collective. Nothing was sent, but the call has its number: if the others make it,
+                the sum that this worker begins next fails at all.
             StallError, SaturationError, LeaseExhaustedError: see protocol.py.
         """
-        buffers = Buffers(*flat(x, out))
+        buffers = self.worker.checked(x, out)
         self.sum(buffers, call)
         buffers.out[self.unsummed] = np.nan
         return buffers.out.reshape(x.shape) if out is None else out

@@ -20,8 +20,9 @@ Dtype = Literal["fp32", "bf16", "fp16", "fp8"]
 _BYTES: dict[Dtype, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
-def _parts(value: Any) -> Any:
-    return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else value
+def _listed(value: Any) -> Any:
+    """Return a single word as a list of it."""
+    return [value] if isinstance(value, str) else value
 
 
 class Job(Table):
@@ -41,14 +42,14 @@ class Job(Table):
     flops: Annotated[Flops, Field(gt=0, le=10**20)] = 989 * 10**12
     utilization: Annotated[Probability, Field(gt=0)] = 0.4
     gpus: Annotated[
-        tuple[Annotated[Count, Field(gt=0, le=10**6)], ...], BeforeValidator(_parts), Field(min_length=1)
+        tuple[Annotated[Count, Field(gt=0, le=10**6)], ...], BeforeValidator(_listed), Field(min_length=1)
     ] = CLUSTERS
     gpus_per_server: Annotated[int, Field(ge=1)] = 8
     nics: Annotated[int | None, Field(ge=1)] = None
     rate: Annotated[Rate, Field(gt=0, le=10**18)] = 400 * 10**9
     latency: Seconds = 10e-6
     overlap: Probability = 0.0
-    algorithm: Annotated[tuple[Algorithm, ...], BeforeValidator(_parts)] = ("in-network", "ring")
+    algorithm: Annotated[tuple[Algorithm, ...], BeforeValidator(_listed)] = ("in-network", "ring")
     price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PRICE
 
     @property

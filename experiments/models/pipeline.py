@@ -1,4 +1,4 @@
-"""A pipeline of stages in closed form: in which order each computes its micro-batches, and how long it idles.
+"""A pipeline of stages: in which order each computes its micro-batches.
 
 GPipe: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019. 1F1B, one
 forward, one backward: Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, here with
@@ -57,8 +57,3 @@ def _pass(direction: Direction, number: int, stage: int, stages: int, chunks: in
     first, last = (stage, chunk) == (0, 0), (stage, chunk) == (stages - 1, chunks - 1)
     received, sent = (not first, not last) if direction == "forward" else (not last, not first)
     return Pass(direction, turn * stages + within, chunk, received, sent)
-
-
-def bubble_share(stages: int, micro_batches: int, chunks: int = 1) -> float:
-    """The share of a step in which a stage idles if all take the same time and nothing has to be sent."""
-    return (stages - 1) / (chunks * micro_batches + stages - 1)

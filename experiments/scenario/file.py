@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
+from fanin.experiments.names import instead, nearest
 from fanin.experiments.scenario.settings import (
     FILES,
     KEYS,
@@ -32,6 +32,7 @@ from fanin.topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # a line of an error
+_ALL_KEYS = "described in docs/scenarios.md"
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
 
 
@@ -188,8 +189,7 @@ def _change(document: dict[str, Any], change: str) -> None:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
-        there = [*KEYS, *_COMPUTE]
-        raise ScenarioError(f"--set {name}: not known{_nearest(name, there)}; keys are {', '.join(there)}")
+        raise ScenarioError(f"--set {name}: not known{instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}")
     found = _values(values)
     _set(document, path, found[0] if path == _COMPUTE and len(found) == 1 else found)
 
@@ -281,12 +281,11 @@ def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
                 yield f"{place}: missing; add it"
             case "extra_forbidden":
                 *above, name = one["loc"]
-                there = _keys(table, above)
-                yield f"{place}: not known{_nearest(str(name), there)}; keys are {', '.join(there)}"
+                yield f"{place}: not known{instead(str(name), _keys(table, above), 'keys', _ALL_KEYS)}"
             case "literal_error":
                 allowed = one["ctx"]["expected"]
                 words = re.findall(r"[\w-]+", allowed)
-                yield f"{place}: is {value!r}, must be {allowed}{_nearest(str(value), words)}"
+                yield f"{place}: is {value!r}, must be {allowed}{nearest(str(value), words)}"
             case "value_error" if isinstance(value, dict):  # of a table: its lines may begin with a key
                 for line in str(one["ctx"]["error"]).splitlines():
                     joint = "." if _BEGINS_WITH_KEY.match(line) else ": "
@@ -306,8 +305,3 @@ def _keys(table: type[BaseModel], path: Sequence[int | str]) -> list[str]:
             table = inner
     names = list(table.model_fields)
     return [*Frame.model_fields, *names] if table is Settings else names
-
-
-def _nearest(name: str, there: Sequence[str]) -> str:
-    close = get_close_matches(name, there, 1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fanin.cli_errors import failing, failure
-from fanin.options import vector_sizes
+from fanin.options import several, vector_sizes
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.units import BYTES, TIMES, quantity_text
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from fanin.assurance.bench.virtual import Point
 
 _LARGEST_SIZE = 10**9  # bytes
+
+Sizes = Annotated[
+    list[str], typer.Option(help="sizes of the vectors; may be given several times", metavar="SIZE,…")
+]
 
 bench = typer.Typer(
     help="Measure how fast things are on this machine.", no_args_is_help=True, add_completion=False
@@ -122,32 +127,37 @@ def switch(
     console.print(f"{write(outcomes, skipped, load, results)}", highlight=False, soft_wrap=True)
 
 
-def _workers(text: str) -> list[int]:
+def _workers(texts: Sequence[str]) -> list[int]:
     """`4,8`: even numbers, so that they spread over two leaves."""
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"{text} is not a list of numbers, as 4,8") from None
-    if any(count < 2 or count % 2 or count > 64 for count in counts):
-        raise typer.BadParameter(f"{text}: numbers of workers are even, from 2 to 64")
+    counts = []
+    for text in several(texts):
+        try:
+            counts.append(int(text))
+        except ValueError:
+            raise typer.BadParameter(f"{text!r} is not a number, as 8", param_hint="--workers") from None
+        if not 2 <= counts[-1] <= 64 or counts[-1] % 2:
+            raise typer.BadParameter(
+                f"{text}: numbers of workers are even, from 2 to 64", param_hint="--workers"
+            )
     return counts
 
 
-def _sizes(text: str) -> list[int]:
+def _sizes(texts: Sequence[str]) -> list[int]:
     """In bytes, the smallest first."""
-    sizes = sorted(vector_sizes(text))
+    sizes = sorted(vector_sizes(texts))
     if sizes[-1] > _LARGEST_SIZE:
         raise typer.BadParameter(
-            f"{text}: sizes are up to {quantity_text(_LARGEST_SIZE, BYTES)}", param_hint="--sizes"
+            f"{quantity_text(sizes[-1], BYTES)}: sizes are up to {quantity_text(_LARGEST_SIZE, BYTES)}",
+            param_hint="--sizes",
         )
     return sizes
 
 
-def _beside(text: str) -> list[str]:
+def _beside(texts: Sequence[str]) -> list[str]:
     """Kinds of other work, each once."""
     from fanin.assurance.bench.neighbour import KINDS
 
-    kinds = list(dict.fromkeys(text.split(",")))
+    kinds = list(dict.fromkeys(several(texts)))
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--beside")
     return kinds
@@ -155,10 +165,10 @@ def _beside(text: str) -> list[str]:
 
 @bench.command("allreduce")
 def allreduce(
-    workers: Annotated[str, typer.Option(help="numbers of workers", metavar="N,…")] = "4,8",
-    sizes: Annotated[
-        str, typer.Option(help="sizes of the vectors", metavar="SIZE,…")
-    ] = "1 KiB,16 KiB,64 KiB,256 KiB,1 MB,10 MB,100 MB",
+    workers: Annotated[
+        list[str], typer.Option(help="numbers of workers; may be given several times", metavar="N,…")
+    ] = ["4", "8"],  # noqa: B006 - typer's way
+    sizes: Sizes = ["1 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MB", "10 MB", "100 MB"],  # noqa: B006
     gloo_python: Annotated[
         Path | None,
         typer.Option(
@@ -170,13 +180,13 @@ def allreduce(
         typer.Option("--plain-frames", help="each network with plain frames in place of superframes, too"),
     ] = False,
     beside: Annotated[
-        str,
+        list[str],
         typer.Option(
             help="what else keeps a core busy, in turns: nothing, loop, bound-loop (held to a core), cache-walk "
-            "(over half of the largest cache)",
+            "(over half of the largest cache); may be given several times",
             metavar="KIND,…",
         ),
-    ] = "nothing",
+    ] = ["nothing"],  # noqa: B006
     results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
         "results/bench"
     ),
@@ -204,7 +214,7 @@ def allreduce(
             heading = network
             console.print(f"{network}: ms, × in-network's, Gb/s in-network", style="bold")
         console.print(
-            _row(case) + (f", beside {KINDS[case.beside]}" if beside != NOTHING else ""), highlight=False
+            _row(case) + (f", beside {KINDS[case.beside]}" if kinds != [NOTHING] else ""), highlight=False
         )
         console.print(_where(case), highlight=False, style="dim")
 
@@ -253,7 +263,7 @@ def _where(case: Case) -> str:
 @bench.command("calls")
 def calls(
     workers: Annotated[int, typer.Option(min=2, help="number of workers, below one switch")] = 4,
-    sizes: Annotated[str, typer.Option(help="sizes of the vectors", metavar="SIZE,…")] = "1 KiB,64 KiB,10 MB",
+    sizes: Sizes = ["1 KiB", "64 KiB", "10 MB"],  # noqa: B006
     torch_python: Annotated[
         Path | None,
         typer.Option(

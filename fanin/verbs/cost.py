@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failure
+from fanin.options import several
 from fanin.output import say
 from fanin.topologies.units import BYTES, TIMES, percent_text, quantity_text
 
@@ -46,7 +47,9 @@ def cost(
         str | None,
         typer.Option(metavar="SHARE", help="what the step comes to of that", show_default="40%"),
     ] = None,
-    gpus: Annotated[str, typer.Option(metavar="COUNT,…", help="of the cluster; several")] = "256,1024,4096",
+    gpus: Annotated[
+        list[str], typer.Option(metavar="COUNT,…", help="of the cluster; may be given several times")
+    ] = ["256", "1024", "4096"],  # noqa: B006 - typer's way
     gpus_per_server: Annotated[int, typer.Option(help="which add up among themselves first")] = 8,
     nics: Annotated[
         int | None, typer.Option(help="of a server", show_default="one for each of its GPUs")
@@ -62,12 +65,12 @@ def cost(
         str, typer.Option(metavar="SHARE", help="of the compute time, in which gradients are sent already")
     ] = "0%",
     algorithm: Annotated[
-        str,
+        list[str],
         typer.Option(
             metavar="NAME,…",
-            help="in-network, ring, halving-doubling, double-binary-tree, parameter-server",
+            help="in-network, ring, halving-doubling, double-binary-tree, parameter-server; may be given several times",
         ),
-    ] = "in-network,ring",
+    ] = ["in-network", "ring"],  # noqa: B006
     price: Annotated[float | None, typer.Option(help="of a GPU for an hour, in $", show_default="30")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each row")] = False,
 ) -> None:
@@ -89,13 +92,13 @@ def cost(
         "tokens": tokens,
         "flops": flops,
         "utilization": utilization,
-        "gpus": gpus,
+        "gpus": several(gpus),
         "gpus_per_server": gpus_per_server,
         "nics": nics,
         "rate": rate,
         "latency": latency,
         "overlap": overlap,
-        "algorithm": algorithm,
+        "algorithm": several(algorithm),
         "price": price,
     }
     try:

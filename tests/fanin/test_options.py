@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from fanin.cli import VERBS, load
+import pytest
+from typer.testing import CliRunner
+
+from fanin.cli import VERBS, app, load
 
 # Verbs that look into a network that is up or change it: which one is meant, where there are several.
 ON_A_NETWORK = {
@@ -45,3 +50,30 @@ def test_a_value_has_one_option_in_all_verbs() -> None:
 def test_which_network_is_meant_is_said_alike() -> None:
     assert {verb for verb, option in options() if "--network" in option.opts} == ON_A_NETWORK
     assert not [verb for verb, option in options() if "--run" in option.opts]
+
+
+def test_an_option_with_several_values_may_be_given_several_times() -> None:
+    """Not only its last one counts."""
+    several = {(verb, option.name) for verb, option in options() if "," in (option.metavar or "")}
+    assert {("bench", "sizes"), ("cost", "gpus"), ("plot", "by"), ("run", "changes")} <= several
+    assert several == {(verb, option.name) for verb, option in options() if option.multiple} & several
+
+
+def test_a_benchmark_has_the_values_of_all_its_options(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[Any] = []
+
+    def bench(workers: list[int], sizes: list[int], *_: object, beside: list[str], **__: object) -> list[Any]:
+        asked.extend((workers, sizes, beside))
+        return []
+
+    monkeypatch.setattr("fanin.verbs.bench.enter", lambda: None)
+    monkeypatch.setattr("fanin.assurance.bench.allreduce.bench", bench)
+    options = (
+        "--workers 8 --workers 2,4 --sizes '1 KiB' --sizes '1 MB, 64 KiB' --beside loop --beside nothing"
+    )
+    argv = ["bench", "allreduce", *shlex.split(options), "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, argv)
+    assert done.exit_code == 0, done.output
+    assert asked == [[8, 2, 4], [1024, 65536, 1_000_000], ["loop", "nothing"]]

@@ -119,13 +119,14 @@ class JobLease:
 class Grants:
     """In place of a controller. granted: the hosts of each lease. refuses: it grants nothing.
 
-    revoke: has the job service revoke a job's lease.
+    revoke: has the job service revoke a job's lease. jobs: what it tells of its jobs to those who ask.
     """
 
     switch: Switch
     refuses: bool = False
     granted: list[tuple[str, ...]] = field(default_factory=list)
     revoke: Callable[[str], None] = field(init=False)
+    jobs: Callable[[], Sequence[Mapping[str, Any]]] = field(init=False)
 
     def open(self, request: JobRequest) -> JobLease:
         return JobLease(self, request)
@@ -255,6 +256,7 @@ def network(
                 grants.revoke = lambda name: asyncio.run_coroutine_threadsafe(
                     service.jobs.revoke(name), loop
                 ).result(PATIENCE)
+                grants.jobs = service.jobs.documents
                 ready.set()
                 await ending.wait()
 

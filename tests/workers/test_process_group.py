@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -438,6 +440,59 @@ def test_a_gradient_that_cannot_be_summed_fails_the_backward_pass(hook: Any) -> 
 
     with job(N) as (comms, _):
         everywhere(comms, do)
+
+
+def gloo(store: Any, rank: int) -> Any:
+    """Return a group of PyTorch's own backend, of ranks in threads."""
+    backend = dist.ProcessGroupGloo(store, rank, N, timedelta(seconds=20))
+    group = dist.ProcessGroup(store, rank, N)
+    group._set_default_backend(dist.ProcessGroup.BackendType.GLOO)
+    group._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.GLOO, backend)
+    return group
+
+
+def train_scaled(model: Any, rank: int, group: Any) -> tuple[list[float], Any]:
+    """Train with a GradScaler; return its scale and all parameters after each step [steps, parameters].
+
+    In step 2 a gradient overflows at rank 1 only, and in step 4 one is NaN at rank 0 only.
+    """
+    x, y = (each.chunk(N)[rank] for each in batch())
+    parallel = DistributedDataParallel(model, process_group=group)
+    optimizer = torch.optim.SGD(parallel.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=2)
+    scales, parameters = [], []
+    for step in range(7):
+        wrong = {(2, 1): 1e38, (4, 0): torch.nan}.get((step, rank), 1.0)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(parallel(x), y)
+        scaler.scale(loss * wrong).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+        parameters.append(nn.utils.parameters_to_vector(parallel.parameters()).detach())
+    return scales, torch.stack(parameters)
+
+
+def test_a_step_that_overflows_at_one_rank_is_skipped_at_all_as_with_gloo() -> None:
+    models = [network() for _ in range(2 * N)]
+    store = dist.HashStore()
+    with ThreadPoolExecutor(N) as pool:
+        expected = list(pool.map(lambda rank: train_scaled(models[rank], rank, gloo(store, rank)), range(N)))
+
+    def do(comm: Communicator) -> tuple[list[float], Any]:
+        found = train_scaled(models[N + comm.rank], comm.rank, ProcessGroup(comm))
+        assert comm._place.statistics.all_reduces >= 7  # in the network
+        return found
+
+    with job(N, non_finite="propagate") as (comms, _):
+        found = everywhere(comms, do)
+    for (scales, parameters), (scales_of_gloo, parameters_of_gloo) in zip(found, expected, strict=True):
+        assert [scale / 2.0**16 for scale in scales] == [1, 2, 1, 1, 0.5, 0.5, 1]
+        assert scales == scales_of_gloo
+        torch.testing.assert_close(parameters, parameters_of_gloo, atol=1e-6, rtol=1e-5)
+        assert torch.equal(parameters, found[0][1])
+        skipped = (parameters[1:] == parameters[:-1]).all(1).tolist()
+        assert skipped == [False, True, False, True, False, False]
 
 
 HOOKS: dict[str, tuple[Callable[[ProcessGroup], Any], Any, float | None]] = {

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from fanin.workers.engines.engine import Engine
 from fanin.workers.engines.native import NativeEngine
 from fanin.workers.engines.reference import NumpyEngine
 from fanin.workers.lease import Lease
-from fanin.workers.protocol import LeaseExhaustedError, SaturationError, Worker
+from fanin.workers.protocol import LeaseExhaustedError, MismatchError, SaturationError, Worker
 from fanin.workers.recovery import Recovery
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig, UdpSocket
 from tests.workers.faulty_network import exact_sum
@@ -453,6 +454,39 @@ def test_what_cannot_be_quantized_is_refused_after_vectors_like_it_and_the_next_
         np.testing.assert_array_equal(collective.worker.error_bound(), before)
         np.testing.assert_array_equal(collective.all_reduce(x), x)
         assert collective.statistics.all_reduces == 2
+
+
+@pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("seen", [0, 1])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"x": np.ones(100)},
+        {"x": np.ones(100, np.float32), "out": np.empty(99, np.float32)},
+        {"x": np.full(100, np.nan, np.float32)},
+    ],
+    ids=["another type", "a place of another shape", "NaN"],
+)
+def test_what_follows_a_call_that_is_refused_is_not_added_to_it(wrong: Any, seen: int) -> None:
+    """It was: 210 came for 30, without an error, where a script caught the TypeError and went on."""
+    workers = [free_address(), free_address()]
+
+    def run(rank: int) -> None:
+        lease = Lease(id=5, rank=rank, workers=2, window=WINDOW)
+        recovery = Recovery(initial_rto=0.2, min_rto=0.05, give_up=1.0)
+        with InNetworkAllReduce(
+            InNetworkConfig(lease, workers[rank], SWITCH, recovery=recovery)
+        ) as collective:
+            for _ in range(seen):
+                collective.all_reduce(np.ones(100, np.float32))
+            if rank == 1:
+                with pytest.raises((TypeError, ValueError)):
+                    collective.all_reduce(**wrong)
+            with pytest.raises(StallError if seen else MismatchError):
+                collective.all_reduce(np.full(100, [10, 200][rank], np.float32))
+
+    with switch(workers), ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, range(2)))
 
 
 @pytest.mark.usefixtures("passes")

@@ -275,10 +275,15 @@ class TcpAllReduce(TcpGroup):
     Every worker gets the same sum in every run (see summation.py).
     """
 
+    def __init__(self, config: TcpConfig) -> None:
+        super().__init__(config, number=lambda: self._calls)
+        self._calls = 0
+
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Sum of `x` over all workers; see Collective, and for errors TcpGroup.run()."""
+        self._calls += 1  # of a call that is refused, too: see TcpGroup
         config = self.config
         exchange = Exchange(config.call, x, out, config.rank, self._workers)
         array = exchange.array

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
+from fanin.experiments.names import instead
 from fanin.experiments.results.axes import number, value_label, value_text
 from fanin.experiments.results.files import columns_of
 from fanin.experiments.results.measured import Row
@@ -21,9 +21,6 @@ from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
-_FEW = 20  # columns that an error names
-_FAMILY = 4  # columns, at least, with the same first word
-_MOST_HINTS = 3
 _PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # of what a scenario says, in its settings
 
 
@@ -293,18 +290,9 @@ def require(name: str, there: Sequence[str]) -> None:
         PlotError: these are the columns that they have, and it is not among them.
     """
     if name not in there:
-        close = get_close_matches(name, there, _MOST_HINTS)
-        hint = "; did you mean " + " or ".join(f"{one!r}?" for one in close) if close else ""
-        raise PlotError(f"{name}: no such column{hint}; there are {_families(there)}")
-
-
-def _families(columns: Sequence[str]) -> str:
-    """Return the columns by the first word of their names, families alone where there are many."""
-    if len(columns) <= _FEW:
-        return ", ".join(columns)
-    counts = Counter(name.partition("_")[0] for name in columns)
-    families = [f"{word}_… ({count})" for word, count in counts.most_common() if count >= _FAMILY]
-    return f"{len(columns)}, the first line of results.csv; among them {', '.join(families)}"
+        raise PlotError(
+            f"{name}: no such column{instead(name, there, 'columns', 'listed in the first line of results.csv')}"
+        )
 
 
 def _require_lines(plot: Plot, labels: Sequence[str], words: Iterable[str]) -> None:

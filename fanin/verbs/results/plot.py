@@ -10,6 +10,7 @@ import typer
 
 from fanin.cli_errors import complain, failure
 from fanin.experiments.scenario.styles import Kind, Spread, Style
+from fanin.options import several
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ def plot(
         "kind": kind,
         "x": x,
         "y": y or (None if kind == "cdf" else "median_seconds"),
-        "by": _words(",".join(by)),
-        "where": {name: _words(values) for name, values in _pairs("where", where).items()},
-        "log": _words(",".join(log)),
+        "by": several(by),
+        "where": {name: several([values]) for name, values in _pairs("where", where).items()},
+        "log": several(log),
         "closed_form": closed_form,
         "order": order,
         "labels": _pairs("labels", labels),
@@ -143,10 +144,6 @@ def _queue_lines(results: Path, wanted: Plot) -> tuple[list[Series], Plot]:
             "plot", f"shows the {_MOST_QUEUES} deepest of {len(lines)} queues; for others, --where near=NODE"
         )
     return lines[:_MOST_QUEUES], wanted
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word for word in text.split(",") if word)
 
 
 def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 
 def allreduce(
     sizes: Annotated[
-        str, typer.Option(help="sizes of the vectors, as in scenarios", metavar="SIZE,…")
-    ] = "64 kB,1 MB,4 MB",
+        list[str],
+        typer.Option(
+            help="sizes of the vectors, as in scenarios; may be given several times", metavar="SIZE,…"
+        ),
+    ] = ["64 kB", "1 MB", "4 MB"],  # noqa: B006 - typer's way
     repetitions: Annotated[int, typer.Option(min=1, help="how often each, after once to warm up")] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each size")] = False,
     supervisor: Network = None,

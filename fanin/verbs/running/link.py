@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from fanin.cli_errors import failing, failure
-from fanin.options import Network
+from fanin.options import Network, several
 from fanin.output import say
 from fanin.testbed.running import RunningNetwork, find_network
 from fanin.topologies.errors import NetworkError
@@ -86,7 +86,7 @@ def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
     given: dict[str, str | None] = {}
     if clear:
         given |= dict.fromkeys(SWITCH_PROPERTIES)
-    for item in ",".join(changes).split(","):
+    for item in several(changes):
         name, equals, value = item.partition("=")
         if item and not equals:
             raise _refused(f"--set {item}: write NAME=VALUE, for example loss=1%")

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fanin.experiments.models.pipeline import Pass, bubble_share, passes
+from fanin.experiments.models.pipeline import Pass, passes
 from fanin.experiments.scenario.tables.parallelism import Schedule
+from tests.experiments.pipeline import bubble_share
 
 SCHEDULES = st.sampled_from(["1f1b", "gpipe"])
 STAGES, MICRO_BATCHES = st.integers(1, 8), st.integers(1, 12)

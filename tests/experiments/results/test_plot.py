@@ -377,5 +377,7 @@ def test_of_many_columns_an_error_names_families_and_close_matches() -> None:
         series(wide, Plot(x="workers", y="traffic_p77_second"))
     text = str(error.value)
     assert "did you mean 'traffic_p77_seconds'" in text
-    assert "there are 205, the first line of results.csv; among them traffic_… (200)" in text
+    assert (
+        "there are 205 columns, listed in the first line of results.csv; among them traffic_… (200)" in text
+    )
     assert len(text) < 300

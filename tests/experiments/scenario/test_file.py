@@ -247,7 +247,12 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("los=1", "--set los: not known; did you mean 'loss'?; keys are world, "),
+        ("los=1", f"--set los: not known; did you mean 'loss'?; there are {len(KEYS) + 1} keys, "),
+        ("trafic_fn=1", "--set trafic_fn: not known; did you mean 'traffic_fan'"),
+        (
+            "nothing=1",
+            f"there are {len(KEYS) + 1} keys, described in docs/scenarios.md; among them congestion_… (14), ",
+        ),
         ("loss", "--set loss: write KEY=VALUE"),
         ("loss=0,2", "links.loss: is 2"),
         ("links=3", "--set links: not known"),

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fanin.experiments.models.pipeline import bubble_share
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.workers.host_based.exchange import Exchange
+from tests.experiments.pipeline import bubble_share
 from tests.experiments.virtual.cut_models import cuts, point, run
 from tests.sizes import sized
 

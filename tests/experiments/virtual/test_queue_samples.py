@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual import usage
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import compiled
+from tests.experiments.virtual.cut_models import point
 
 INCAST = {
     "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},
@@ -23,20 +26,47 @@ INCAST = {
 }
 
 
+INTERVAL = 2e-6  # seconds
+
+
 def _point(**changes: Any) -> Settings:
     return Settings.model_validate(INCAST | changes).settled
 
 
-@pytest.mark.parametrize("changes", [{}, {"priority": 1}])
-def test_samples_keep_what_links_count(switch: Engine, changes: dict[str, Any]) -> None:
-    interval = 2e-6
-    found = run_virtual(_point(queue_samples=interval, **changes), switch).usage
+def _usage(settings: Settings, switch: Engine) -> Usage:
+    found = run_virtual(settings, switch).usage
     assert found is not None
+    return found
+
+
+@pytest.fixture(params=["C", "numpy"])
+def _loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs the event loop."""
+    if request.param == "numpy":
+        monkeypatch.setattr(compiled, "library", lambda: None)
+    elif compiled.library() is None:
+        pytest.skip("no C compiler")
+
+
+POINTS = {
+    "one queue": _point(queue_samples=INTERVAL),
+    "by priority": _point(queue_samples=INTERVAL, priority=1),
+    "a model that is cut": point(
+        {"tensor": 2, "pipeline": 2, "micro_batches": 4, "forward": "20 us", "backward": "40 us"},
+        queue_samples=INTERVAL,
+    ),
+}
+
+
+@pytest.mark.usefixtures("_loop")
+@pytest.mark.parametrize("name", POINTS)
+def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
+    found = _usage(POINTS[name], switch)
     areas: dict[tuple[str, str], float] = defaultdict(float)
     longest: dict[tuple[str, str], int] = defaultdict(int)
     for sample in found.queues:
         link = sample.near, sample.far
-        areas[link] += sample.bytes * interval
+        areas[link] += sample.bytes * INTERVAL
         longest[link] = max(longest[link], sample.bytes)
     assert max(longest.values()) > 0
     for link in found.links:
@@ -46,11 +76,21 @@ def test_samples_keep_what_links_count(switch: Engine, changes: dict[str, Any]) 
         name = link.near, link.far
         assert longest[name] <= link.longest_queue
         whole = link.mean_queue * link.seconds
-        assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * interval)
+        assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * INTERVAL)
+
+
+@pytest.mark.parametrize("name", POINTS)
+def test_both_loops_take_the_same_samples(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if compiled.library() is None:
+        pytest.skip("no C compiler")
+    by_c = _usage(POINTS[name], switch)
+    assert by_c.queues
+    monkeypatch.setattr(compiled, "library", lambda: None)
+    assert _usage(POINTS[name], switch).queues == by_c.queues
 
 
 def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> None:
-    found = run_virtual(_point(queue_samples="2 us"), switch).usage
+    found = run_virtual(_point(queue_samples=INTERVAL), switch).usage
     assert found is not None
     depths: dict[tuple[str, str], list[int]] = defaultdict(list)
     for sample in found.queues:
@@ -62,8 +102,13 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> Non
         assert (0, 0) not in pairwise(link)
 
 
-def test_sampling_changes_nothing_else(switch: Engine) -> None:
-    without, sampled = (run_virtual(_point(queue_samples=one), switch) for one in (None, "2 us"))
+@pytest.mark.usefixtures("_loop")
+@pytest.mark.parametrize("name", POINTS)
+def test_sampling_changes_nothing_else(switch: Engine, name: str) -> None:
+    settings = POINTS[name]
+    without, sampled = (
+        run_virtual(settings.model_copy(update={"queue_samples": one}), switch) for one in (None, INTERVAL)
+    )
     assert without.usage is not None
     assert sampled.usage is not None
     assert not without.usage.queues
@@ -72,12 +117,14 @@ def test_sampling_changes_nothing_else(switch: Engine) -> None:
     assert (without.usage.links, without.usage.workers) == (sampled.usage.links, sampled.usage.workers)
 
 
-def test_too_many_samples_are_refused(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_loop")
+@pytest.mark.parametrize("name", POINTS)
+def test_too_many_samples_are_refused(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_SAMPLES", 10)
     with pytest.raises(
         UnfinishedError, match=r"queue_samples: more than 10 samples .* set a longer interval"
     ):
-        run_virtual(_point(queue_samples="1 us"), switch)
+        run_virtual(POINTS[name], switch)
 
 
 @pytest.mark.parametrize(

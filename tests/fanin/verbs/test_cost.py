@@ -48,6 +48,26 @@ def test_json_has_the_same_numbers() -> None:
     assert rows[0]["dollars_per_day"] == pytest.approx(645_120)
 
 
+def test_clusters_and_algorithms_come_in_one_option_or_in_several() -> None:
+    options = (
+        "--json",
+        "--gpus",
+        "256",
+        "--gpus",
+        "512, 1024",
+        "--algorithm",
+        "ring",
+        "--algorithm",
+        "in-network",
+    )
+    done = CliRunner().invoke(app, [*GPT, *options])
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    algorithms = ("ring", "in-network")
+    assert [(row["gpus"], row["algorithm"]) for row in rows] == [
+        (gpus, algorithm) for gpus in (256, 512, 1024) for algorithm in algorithms
+    ]
+
+
 def test_wrong_options_are_named_all_of_them() -> None:
     status, output = invoke(*GPT, "--dtype", "fp64", "--rate", "400", "--gpus", "12")
     assert status == 2

@@ -158,6 +158,19 @@ def test_a_stranger_at_the_door_is_not_taken_for_the_peer() -> None:
                 group.result()
 
 
+def test_what_follows_a_call_that_is_refused_is_not_added_to_it() -> None:
+    def do(group: TcpAllReduce) -> None:
+        if group.config.rank == 1:
+            with pytest.raises(TypeError):
+                group.all_reduce(np.ones(10))  # type: ignore[arg-type]
+        with pytest.raises(
+            CollectiveError, match=rf"rank . is in call \d, and this rank in call \d|{HUNG_UP}"
+        ):
+            group.all_reduce(np.ones(10, np.float32))
+
+    on_every_rank(2, do)
+
+
 def test_a_rank_outside_the_addresses_is_refused() -> None:
     with pytest.raises(ValueError, match="rank must be from 0 to 0, one for each address, not 1"):
         TcpConfig(1, (("127.0.0.1", 1),))

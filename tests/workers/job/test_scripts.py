@@ -1,9 +1,10 @@
-"""Random programs of calls: whatever a rank leaves out, repeats, or catches, a result is right or there is an error."""
+"""Random programs of calls: whatever a rank leaves out, repeats, or catches, a result is right or an error names it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import re
+from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -11,16 +12,22 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fanin.controller.jobs import lifecycle
+from fanin.controller.jobs.lifecycle import Jobs, Member, _Job
 from fanin.workers.communicator import Communicator
 from fanin.workers.job.calls import Calls
 from fanin.workers.protocol import Worker
 from tests.sizes import sized
-from tests.workers.live_job import communicators, network
+from tests.workers.live_job import PATIENCE, communicators, network
 from tests.workers.loopback import everywhere
 
 HOSTS = ["h1", "h2", "h3"]
 FAILING = ("NaN", "bad root")
 Call = tuple[str, int]  # what, and of how many elements
+
+# How an error begins, by what the rank that it blames has done.
+_RANK = r"rank ([0-9])(?:, this process,| \(process [0-9]+ on h[0-9]\))"
+FAILED, ENDED, DIFFERS = f"{_RANK} failed in call", f"{_RANK} ended", "the workers make different calls"
 
 CALLS = st.tuples(
     st.sampled_from(["sum", "sum in the background", "max", "allgather", "broadcast", *FAILING]),
@@ -55,7 +62,7 @@ def given_by(rank: int, at: int, size: int) -> Any:
     return np.full(size, 100 * at + 10**rank, np.float32)
 
 
-def make(comm: Communicator, at: int, call: Call) -> Any:
+def make_by_numpy(comm: Communicator, at: int, call: Call) -> Any:
     what, size = call
     x = given_by(comm.rank, at, size)
     match what:
@@ -75,6 +82,39 @@ def make(comm: Communicator, at: int, call: Call) -> Any:
             return comm.broadcast(x, 7)
 
 
+def make_by_torch(comm: Communicator, at: int, call: Call) -> Any:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
+    import torch.distributed as dist
+
+    from fanin.workers.process_group import ProcessGroup
+
+    what, size = call
+    x = torch.from_numpy(given_by(comm.rank, at, size))
+    group = ProcessGroup(comm)
+    match what:
+        case "sum":
+            dist.all_reduce(x, group=group)
+        case "sum in the background":
+            dist.all_reduce(x, group=group, async_op=True).wait()
+        case "max":
+            dist.all_reduce(x, dist.ReduceOp.MAX, group=group)
+        case "allgather":
+            gathered = torch.empty(len(HOSTS), size)
+            dist.all_gather_single(gathered, x, group=group)
+            return gathered.numpy()
+        case "broadcast":
+            dist.broadcast(x, group_src=1, group=group)
+        case "NaN":
+            dist.all_reduce(torch.full((size,), torch.nan), group=group)
+        case _:
+            dist.broadcast(x, group_src=7, group=group)
+    return x.numpy()
+
+
+MAKERS = {"numpy": make_by_numpy, "torch": make_by_torch}
+BY = ["numpy", pytest.param("torch", marks=pytest.mark.torch)]
+
+
 def right(call: Call, places: list[int]) -> Any:
     """What this call gives where it is at these places of the ranks' scripts."""
     what, size = call
@@ -82,7 +122,7 @@ def right(call: Call, places: list[int]) -> Any:
     return {"max": xs.max(axis=0), "allgather": xs, "broadcast": xs[1]}.get(what, xs.sum(axis=0))
 
 
-def run(comm: Communicator, script: list[Call]) -> list[Any]:
+def run(comm: Communicator, script: list[Call], make: Callable[[Communicator, int, Call], Any]) -> list[Any]:
     """The result of each call, or its error, which the script catches."""
     found: list[Any] = []
     for at, call in enumerate(script):
@@ -94,53 +134,120 @@ def run(comm: Communicator, script: list[Call]) -> list[Any]:
     return found
 
 
-def check(path: Path, programs: list[list[Call]]) -> None:
-    """At each rank results come first, all of them right, and then errors only, which name a rank."""
-    with communicators(path, HOSTS) as comms:
-        outcomes = everywhere(comms, lambda comm: run(comm, programs[comm.rank]))
+def check(programs: list[list[Call]], by: str = "numpy", patience: float = PATIENCE) -> None:
+    """At each rank results come first, all of them right, and then errors only, each of which names whom it may."""
+    with network(HOSTS, lambda _: []) as (_, _, path), communicators(path, HOSTS, timeout=patience) as comms:
+        outcomes = everywhere(comms, lambda comm: run(comm, programs[comm.rank], MAKERS[by]))
+    alike, culprits = blamed(programs)
     for script, outcome in zip(programs, outcomes, strict=True):
         failed = [isinstance(each, Exception) for each in outcome]
         assert failed == sorted(failed), "a call after an error"
-        for each in outcome[failed.index(True) + 1 :] if True in failed else []:
-            assert "rank " in str(each)
+        # One that the others have finished may end by the error of the next.
+        assert failed.count(False) >= min(alike, len(script)) - 1
+        for at in range(failed.count(False), len(script)):
+            own = (
+                isinstance(outcome[at], ValueError) and script[at][0] in FAILING and at == failed.index(True)
+            )
+            assert own or blames_one(str(outcome[at]), culprits), outcome[at]
         # No rank has left out a call up to here, so all are at the same place, and have called the same.
         for at in range(failed.count(False)):
             assert all(len(other) > at and _same(other[at], script[at]) for other in programs)
             np.testing.assert_allclose(outcome[at], right(script[at], [at] * len(HOSTS)), rtol=1e-5)
 
 
-def _same(one: Call, other: Call) -> bool:
+def blamed(programs: list[list[Call]]) -> tuple[int, dict[str, set[int]]]:
+    """Return how many calls are alike and right, and the ranks that an error may blame then, by how it begins."""
+    for at, calls in enumerate(zip_longest(*programs)):
+        waiting: dict[Call, set[int]] = {}
+        culprits: dict[str, set[int]] = {FAILED: set(), ENDED: set(), DIFFERS: set()}
+        for rank, call in enumerate(calls):
+            if call is None:
+                culprits[ENDED].add(rank)
+            elif call[0] in FAILING:
+                culprits[FAILED].add(rank)
+            else:
+                waiting.setdefault(_plain(call), set()).add(rank)
+        if len(waiting) > 1:
+            fewest = min(map(len, waiting.values()))
+            culprits[DIFFERS] = set().union(*(ranks for ranks in waiting.values() if len(ranks) == fewest))
+        if any(culprits.values()):
+            return at, culprits
+    return len(programs[0]), {}
+
+
+def blames_one(error: str, culprits: dict[str, set[int]]) -> bool:
+    """Whether an error blames one of them for what it has done."""
+    named = set(map(int, re.findall(_RANK, error)))
+    return any(re.match(begins, error) and named & who for begins, who in culprits.items())
+
+
+def _plain(call: Call) -> Call:
     """In the background or not is a rank's own affair."""
-    return (one[0].removesuffix(" in the background"), one[1]) == (
-        other[0].removesuffix(" in the background"),
-        other[1],
-    )
+    return call[0].removesuffix(" in the background"), call[1]
 
 
-@pytest.fixture
-def path() -> Iterator[Path]:
-    with network(HOSTS, lambda _: []) as (_, _, path):
-        yield path
+def _same(one: Call, other: Call) -> bool:
+    return _plain(one) == _plain(other)
 
 
 @settings(
     max_examples=sized(25, 1000),
     deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    suppress_health_check=[HealthCheck.too_slow],
 )
+@pytest.mark.parametrize("by", BY)
 @given(programs=scripts())
-def test_a_result_is_right_or_an_error_names_a_rank(path: Path, programs: list[list[Call]]) -> None:
-    check(path, programs)
+def test_a_result_is_right_or_an_error_names_the_rank(by: str, programs: list[list[Call]]) -> None:
+    check(programs, by)
 
 
-SHIFTED = [[("sum", 2)] * 3, [("NaN", 2), ("sum", 2), ("sum", 2)], [("sum", 2)] * 3]
+SHIFTED = {
+    what: [[("sum", 2)] * 3, [(what, 2), ("sum", 2), ("sum", 2)], [("sum", 2)] * 3] for what in FAILING
+}
+DIFFERENT = [[("sum", 2)] * 2, [("sum", 2), ("sum", 1)], [("sum", 2)] * 2]
 
 
-def test_a_call_that_is_caught_shifts_no_sum(path: Path) -> None:
-    check(path, SHIFTED)
+@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("what", FAILING)
+def test_a_call_that_is_caught_shifts_no_sum(what: str, by: str) -> None:
+    check(SHIFTED[what], by)
 
 
-def test_without_the_rule_the_scripts_find_a_wrong_sum(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def compare_nothing(*_: object) -> None:
+    """Instead of Jobs.compare()."""
+
+
+def compare_operations(job: _Job, member: Member) -> dict[str, list[Member]]:
+    """Instead of _Job.callers(): leaves shapes and types out."""
+    found: dict[str, list[Member]] = {}
+    for each in job.there():
+        if each.call[0] == member.call[0]:
+            found.setdefault(each.call[1].split(" of ")[0], []).append(each)
+    return found
+
+
+def name_the_next(job: _Job, member: Member) -> str:
+    """Instead of lifecycle._named()."""
+    return f"rank {(job.members.index(member) + 1) % len(job.members)} (process {member.process} on {member.host})"
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "mutant"),
+    [
+        (Jobs, "compare", compare_nothing),
+        (_Job, "callers", compare_operations),
+        (lifecycle, "_named", name_the_next),
+    ],
+)
+def test_without_the_comparison_of_reports_the_scripts_find_a_wrong_blame(
+    monkeypatch: pytest.MonkeyPatch, of: object, name: str, mutant: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(of, name, mutant)
+    with pytest.raises(AssertionError):
+        check(DIFFERENT, patience=1.5)
+
+
+def test_without_the_rule_the_scripts_find_a_wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that goes on after an error as if it had made no call: packets carry the numbers of calls."""
     begin = Worker.begin
 
@@ -157,4 +264,4 @@ def test_without_the_rule_the_scripts_find_a_wrong_sum(path: Path, monkeypatch: 
     monkeypatch.setattr(Worker, "begin", begin_uncounted)
     monkeypatch.setattr(Calls, "abort", forget)
     with pytest.raises(AssertionError):
-        check(path, SHIFTED)
+        check(SHIFTED["NaN"])

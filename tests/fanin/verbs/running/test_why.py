@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
 from fanin.testbed import job_service_client as client
-from fanin.testbed.monitoring.snapshot import FormingView, LinkView, Snapshot, SwitchView
+from fanin.testbed.monitoring.snapshot import FormingView, JobView, LinkView, Snapshot, SwitchView
 from fanin.verbs.running import why
+from fanin.workers.collective import CollectiveError
+from fanin.workers.communicator import Communicator
 from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
+from tests.workers.live_job import communicators, network
+from tests.workers.loopback import everywhere
 
 # Of a window of 4, chunks 5 to 7 are in slots 1 to 3; so are they at all workers.
 CHUNKS = ((5, 7),)
@@ -36,6 +42,9 @@ class Network:
 class Service:
     """In place of the network's job service."""
 
+    def __init__(self, *jobs: JobView) -> None:
+        self._jobs = jobs or (STANDS, RING)
+
     def cells(self, _: str) -> dict[str, Any]:
         cells: dict[int, Any] = dict.fromkeys(range(8), EMPTY)
         cells |= {2 * (chunk % 4) + 1: EMPTY | {"lease": 7, "chunk": chunk, "seen": 1} for chunk in (5, 6, 7)}
@@ -53,7 +62,7 @@ class Service:
         }
         links = [LinkView(sender=a, receiver=b, **known) for each in ways for a, b in (each, each[::-1])]
         switches = {name: SwitchView(slots=4) for name in ("leaf1", "spine1")}
-        look = Snapshot(at=NOW, jobs=(STANDS, RING), forming=(LATE,), switches=switches, links=tuple(links))
+        look = Snapshot(at=NOW, jobs=self._jobs, forming=(LATE,), switches=switches, links=tuple(links))
         return look.model_dump(mode="json")
 
 
@@ -95,6 +104,33 @@ def test_one_of_them_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert (missing["chunks"], missing["hop"]["sender"]) == ([[5, 7]], "h2")
     why.why("late", as_json=True)
     assert json.loads(capsys.readouterr().out)["culprit"].startswith("No worker has joined on h2")
+
+
+def test_whose_call_differs_is_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the job service has found it out from the workers' reports."""
+    hosts = ["h1", "h2", "h3"]
+
+    def differ(comm: Communicator) -> None:
+        with pytest.raises(CollectiveError):
+            comm.allreduce(np.ones(2 + (comm.rank == 1), np.float32))
+
+    with network(hosts, lambda _: []) as (_, grants, path), communicators(path, hosts) as comms:
+        everywhere(comms, differ)
+        [found] = grants.jobs()
+    differs = JobView.model_validate({**found, "name": "train", "slots": None, "tree": ()})
+    monkeypatch.setattr(client, "JobServiceClient", lambda _: Service(differs))
+    process = os.getpid()
+    culprit = (
+        "Its workers make no more calls: the workers make different calls. "
+        f"rank 1 (process {process} on h2): allreduce sum of 3 float32; the others: allreduce sum of 2 float32"
+    )
+    why.why("train")
+    assert capsys.readouterr().out.splitlines() == ["train", culprit]
+    why.why("train", as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"job": "train", "waiting": [], "missing": [], "unknown": "", "culprit": culprit}
 
 
 def test_a_job_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,32 @@
+"""What an error says of a name that is not known: the names most like it, and which names there are."""
+
+from collections import Counter
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+_FEW = 20  # names that an error lists
+_FAMILY = 4  # names, at least, with the same first word
+_MOST_HINTS = 3
+
+
+def nearest(name: str, there: Sequence[str]) -> str:
+    """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is."""
+    close = [f"{one!r}?" for one in get_close_matches(name, there, _MOST_HINTS)]
+    return f"; did you mean {' or '.join(close)}" if close else ""
+
+
+def instead(name: str, there: Sequence[str], kind: str, source: str) -> str:
+    """Return nearest(), and then which names there are: of more than a few how many, and their families.
+
+    Args:
+        name: The name that is not known.
+        there: All names that are. Those of a family have the first word in common, up to an underscore.
+        kind: What they are, in the plural.
+        source: Where to find them all, as "listed in results.csv".
+    """
+    if len(there) <= _FEW:
+        return f"{nearest(name, there)}; there are {', '.join(there)}"
+    counts = Counter(one.partition("_")[0] for one in there)
+    families = [f"{word}_… ({count})" for word, count in counts.most_common() if count >= _FAMILY]
+    among = f"; among them {', '.join(families)}" if families else ""
+    return f"{nearest(name, there)}; there are {len(there)} {kind}, {source}{among}"
