@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from fanin.cli_errors import memory_limit, out_of_memory
 from fanin.output import say
 
 
@@ -218,6 +219,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 def main() -> None:
     """Entry point of the command."""
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
+    if memory_limit() is not None:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread reserves memory, or ends the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="namereplace")  # a terminal may have no ✓, which becomes \N{CHECK MARK}
@@ -226,8 +229,10 @@ def main() -> None:
             app()
         finally:
             sys.stdout.flush()  # where it fails only when Python ends, that is a traceback and exit status 120
-    except OSError as error:
-        if error.errno not in _NO_ROOM:
+    except Exception as error:
+        if message := out_of_memory(error):
+            sys.exit(f"fanin: {message}")
+        if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in its buffer
         sys.exit(f"fanin: cannot write {error.filename or 'what is to be printed'}: {error.strerror}")

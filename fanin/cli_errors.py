@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -44,3 +46,40 @@ def ending() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
+
+
+def memory_limit() -> int | None:
+    """Return how many bytes of addresses a process may use (`ulimit -v`); None if there is no limit."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """Return a message for an error that a lack of memory has caused, None for any other.
+
+    A limit of addresses shows as a MemoryError, as a library that is not mapped, or as a thread that does not start.
+    """
+    seen: BaseException | None = error
+    while seen is not None and not _is_of_memory(seen):
+        seen = seen.__cause__ or seen.__context__
+    if seen is None:
+        return None
+    limit = memory_limit()
+    if limit is None:
+        return "out of memory: end other programs, or choose a smaller network or vector"
+    return f"out of memory: a process may use {limit >> 20:,} MiB of addresses here; to raise it: ulimit -v unlimited"
+
+
+def _is_of_memory(error: BaseException) -> bool:
+    match error:
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return True
+        case ImportError():
+            return "failed to map segment" in str(error)
+        case (
+            RuntimeError() | SystemError()
+        ):  # the second is of extensions that have not checked an allocation
+            words = ("can't start new thread", "returned NULL without setting an exception")
+            return memory_limit() is not None and any(each in str(error) for each in words)
+        case _:
+            return False

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO
 
 from fanin.testbed import time_slices
+from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE, RunningNetwork
+from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Endpoint
 from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
 _LOOK_SECONDS = 0.5  # between looks at whether the network is still there
+_ANSWER_SECONDS = 10.0  # for the ports of a host
 _DRAIN_SECONDS = 1.0  # for the output of what has left its process group, and goes on
 _LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
 
@@ -283,13 +286,23 @@ def _how(status: int) -> str:
 
 
 def _free_port(network: RunningNetwork, host: str) -> int:
-    """The first TCP port from torchrun's on that nobody uses on `host`."""
-    tables = subprocess.run(
-        network.inside(["cat", "/proc/net/tcp", "/proc/net/tcp6"], host),
-        capture_output=True,
-        text=True,
-        check=False,  # a kernel without IPv6 has no tcp6
-    )
+    """The first TCP port from torchrun's on that nobody uses on `host`.
+
+    Raises:
+        NetworkError: the network is gone, or the host does not answer.
+    """
+    try:
+        tables = subprocess.run(
+            network.inside(["cat", "/proc/net/tcp", "/proc/net/tcp6"], host),
+            capture_output=True,
+            text=True,
+            check=False,  # a kernel without IPv6 has no tcp6
+            timeout=_ANSWER_SECONDS * setting(),
+        )
+    except subprocess.TimeoutExpired as late:
+        raise NetworkError(
+            f"{host}: its open ports are not read within {late.timeout:g} s; end the network and start it again"
+        ) from None
     lines = (line.split() for line in tables.stdout.splitlines())
     used = {int(words[1].rpartition(":")[2], 16) for words in lines if words[0].endswith(":")}
     return next(port for port in range(_FIRST_MASTER_PORT, 1 << 16) if port not in used)

@@ -178,13 +178,18 @@ def _fork_inside(run: runs.Run | None = None) -> int:
         os.waitpid(child, 0)
         raise SandboxError(_explained(refusal))
     os.close(reader)
+    # Should the supervisor be killed from here on, this waits for _end_as, which removes the run.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, _ORPHANED})
     try:
         _unshare()
-        _end_with_parent()
+        _end_with_parent(_ORPHANED)  # not above: a new user namespace forgets it
         if os.getppid() != parent:
+            if run is not None:
+                run.remove()
             os._exit(1)
         first = os.fork()
         if first == 0:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _end_with_parent()
             if run is not None:
                 run.set_first()
@@ -242,8 +247,6 @@ def _set_up() -> None:
 def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
     """End when and as process 1 does. Once the supervisor has been killed, end process 1, and remove what it left."""
     os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, _ORPHANED})
-    _end_with_parent(_ORPHANED)
     while not (ended := os.waitpid(first, os.WNOHANG))[0]:
         if os.getppid() != parent:
             os.kill(first, signal.SIGKILL)

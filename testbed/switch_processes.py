@@ -1,6 +1,7 @@
 """Switches as processes: which command is one, when it is ready, what it said when it died."""
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
+from fanin.testbed import libc
 from fanin.testbed.patience import VARIABLE, Restarts, Starting, computed_seconds
 from fanin.testbed.preloaded import Process, start
 from fanin.topologies.emulation import EmulatedLink
@@ -25,6 +27,8 @@ _POLL_SECONDS = 0.01
 _LOOK_SECONDS = 1.0
 _STOP_SECONDS = 3.0
 _LOG_LINES = 20
+_LOG_BYTES = 4096
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class SwitchLauncher(Protocol):
@@ -126,6 +130,7 @@ class SwitchProcess:
         self._starting = Starting(time.monotonic())
         with self._log.open("wb" if self._process is None else "ab") as log:
             try:
+                _reserve(log)
                 # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
                 self._process = start(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             except OSError as error:
@@ -221,6 +226,19 @@ class SwitchProcess:
     def _last_words(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
         return f"; {self._log} ends with:\n  " + "\n  ".join(lines) if lines else f"; {self._log} is empty"
+
+
+def _reserve(log: IO[bytes]) -> None:
+    """Have room on the disk for the first lines, without which a switch would end and could not log why.
+
+    Raises:
+        OSError: the disk is full; its filename is the log's.
+    """
+    try:
+        libc.call("fallocate", log.fileno(), _KEEP_SIZE, log.tell(), _LOG_BYTES, of=str(log.name))
+    except OSError as error:
+        if error.errno != errno.EOPNOTSUPP:  # not all file systems can
+            raise
 
 
 def _memory_limit() -> str:

@@ -20,6 +20,7 @@ from fanin.controller.requirements import PROGRAM
 from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
+from fanin.testbed import libc
 from tests.sizes import sized
 
 # How long an example takes says nothing about the code on a busy machine. `make test` draws the same examples each
@@ -40,6 +41,8 @@ def pytest_configure() -> None:
     # In the background of a shell, or under nohup, they are ignored, and would be by all that tests start and then end.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if "PYTEST_XDIST_WORKER" in os.environ:  # or it would run on for seconds after pytest has been killed
+        libc.call("prctl", libc.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     gc.disable()  # until all is collected, none of which goes
 
 

@@ -35,6 +35,7 @@ from fanin.controller.requirements import PROGRAM
 from fanin.controller.tree import Job
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.targets import EMBEDDED
+from fanin.native.files import write_json
 from fanin.testbed.interrupt import run_until_interrupted
 from fanin.testbed.mininet_net import MininetNetwork
 from fanin.testbed.runs import scratch
@@ -441,4 +442,4 @@ def write(cases: Sequence[Case], gloo: bool, machine: Mapping[str, Any], folder:
         "gloo": "measured" if gloo else "not installed",
         "machine": machine,
     }
-    (folder / "allreduce.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "allreduce.json")

@@ -21,6 +21,7 @@ import numpy as np
 from fanin.assurance.bench.allreduce import ROOT
 from fanin.assurance.bench.allreduce_worker import Order
 from fanin.assurance.bench.calls_worker import BARE, NOTHING, Calls
+from fanin.native.files import write_json
 from fanin.testbed.launch import Launch, run
 from fanin.testbed.running import RunningNetwork
 from fanin.topologies.errors import NetworkError
@@ -163,5 +164,5 @@ def write(cases: Sequence[Case], machine: Mapping[str, Any], folder: Path) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "calls.json"
     document = {"cases": [asdict(case) for case in cases], "machine": machine}
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, path)
     return path

@@ -5,7 +5,6 @@ Beside it the same with the event loop of numpy, which is what was there before 
 
 from __future__ import annotations
 
-import json
 import math
 import multiprocessing
 import resource
@@ -19,6 +18,7 @@ import numpy as np
 
 from fanin.experiments.models.expected_sums import QuantizedSum, QuantizedSums
 from fanin.experiments.results.provenance import machine
+from fanin.native.files import write_json
 from fanin.simulator import VirtualNetwork
 from fanin.simulator.compiled import virtual_network
 from fanin.simulator.fabric import Cluster, load_switch
@@ -144,4 +144,4 @@ def write(points: Sequence[Point], folder: Path) -> None:
     """virtual.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"points": [{**asdict(point), "ratio": point.ratio} for point in points], "machine": machine()}
-    (folder / "virtual.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "virtual.json")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -19,6 +18,7 @@ from fanin.assurance.soak.run import Outcome, run_scenario
 from fanin.controller.planner import Planner, planner_of
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.processes import fork_server
+from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
 
@@ -52,7 +52,7 @@ class Soak:
             "failures": [asdict(failure) for failure in self.failures],
             "seconds": self.seconds,
         }
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        write_json(summary, folder / "summary.json")
 
 
 _switch: Engine  # of a process of the pool

@@ -8,7 +8,6 @@ scheduler are not repeated, so a seed repeats the moment to within some millisec
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import shlex
@@ -22,6 +21,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from fanin.native.files import write_json
 from fanin.testbed import libc
 from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE
@@ -186,7 +186,7 @@ class LiveSoak:
             "longest_end_seconds": self.longest,
             "failures": [asdict(failure) for failure in self.failures],
         }
-        (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+        write_json(summary, folder / "summary.json")
 
 
 def draw_fault(seed: int) -> Fault:

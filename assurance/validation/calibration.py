@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from fanin.experiments.models.closed_forms import between_hosts, in_network
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
+from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 from fanin.workers.collective import Algorithm
 
@@ -151,4 +151,4 @@ def write(predictions: Sequence[Prediction], folder: Path) -> None:
     document = {
         "predictions": [{**asdict(one), "fitted": one.fitted, "error": one.error} for one in predictions]
     }
-    (folder / "closed-form.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "closed-form.json")

@@ -6,7 +6,6 @@ sim/datacenter/validate.txt, built and run on 2026-11-23. Its times are of the f
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,6 +16,7 @@ from fanin.assurance.validation.lossless_incast import Victim
 from fanin.controller.plan import PathChoice, plan_forwarding
 from fanin.controller.planner import OURS
 from fanin.experiments.virtual.outcome import UnfinishedError
+from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
@@ -163,4 +163,4 @@ def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> N
             for one in victims
         ],
     }
-    (folder / "simulators.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "simulators.json")

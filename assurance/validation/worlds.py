@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from fanin.experiments.results.provenance import machine, provenance
 from fanin.experiments.scenario.compilers import CompiledProgram
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
+from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 
 TOLERANCE = 0.1
@@ -145,4 +145,4 @@ def write(comparisons: Sequence[Comparison], folder: Path) -> None:
         "link_bits_per_second": RATE,
         "machine": machine(),
     }
-    (folder / "summary.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "summary.json")

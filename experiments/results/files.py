@@ -15,6 +15,7 @@ from pyarrow import parquet
 
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.usage import QUEUES, Usage, read_usage, write_usage
+from fanin.native.files import naming, replacing, write_json
 from fanin.native.text import printable
 
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
@@ -56,7 +57,7 @@ class Journal:
     def append(self, row: Row) -> None:
         """Add the row of a point."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a") as file:
+        with naming(self._path), self._path.open("a") as file:
             # On a line of its own, whatever an interruption has left.
             file.write("\n" + json.dumps(row) + "\n")
             file.flush()
@@ -77,11 +78,12 @@ def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -
     write_usage({row["key"]: row["usage"] for row in rows if "usage" in row}, folder)
     rows = [{name: value for name, value in row.items() if name != "usage"} for row in rows]
     document = {**about, "rows": rows}
-    (folder / JSON).write_text(json.dumps(document, indent=1) + "\n")
+    write_json(document, folder / JSON, indent=1)
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns_of(rows)})
     table = table.replace_schema_metadata({name: json.dumps(value) for name, value in about.items()})
-    parquet.write_table(table, folder / PARQUET)
-    with (folder / CSV).open("w", newline="") as file:
+    with replacing(folder / PARQUET) as new:
+        parquet.write_table(table, new)
+    with replacing(folder / CSV) as new, new.open("w", newline="") as file:
         writer = csv.DictWriter(file, columns_of(rows))
         writer.writeheader()
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)

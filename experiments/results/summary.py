@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from fanin.experiments.results.axes import value_text
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.results.provenance import machine
 from fanin.experiments.scenario.settings import Settings
+from fanin.native.files import replacing, write_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ def write_summary(runs: Sequence[Run], folder: Path) -> None:
     """Write summary.json (runs and machine) and runs.csv (a row for each run) into `folder`."""
     rows = [run.columns for run in runs]
     summary = {"runs": rows, "machine": machine()}
-    (folder / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    with (folder / "runs.csv").open("w", newline="") as file:
+    write_json(summary, folder / "summary.json")
+    with replacing(folder / "runs.csv") as new, new.open("w", newline="") as file:
         writer = csv.writer(file)
         names = [name for name in rows[0] if name != "seconds"]
         writer.writerow([*names, "seconds_median", "seconds_p95"])
@@ -92,7 +92,7 @@ def write_summary(runs: Sequence[Run], folder: Path) -> None:
 
 def write_curves(runs: Sequence[Run], folder: Path) -> None:
     """Write curves.csv: the training of each run that trains, step by step."""
-    with (folder / "curves.csv").open("w", newline="") as file:
+    with replacing(folder / "curves.csv") as new, new.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["run", "step", "seconds", "loss", "accuracy"])
         for run in runs:

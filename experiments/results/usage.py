@@ -15,6 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import parquet
 
+from fanin.native.files import replacing
+
 LINKS, WORKERS, QUEUES = "links.parquet", "workers.parquet", "queues.parquet"
 
 Phase = Literal["job", "after"]
@@ -146,7 +148,8 @@ def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) 
         rows = [{"key": key, **row} for key, usage in found.items() for row in usage.get(part, ())]
         (folder / name).unlink(missing_ok=True)
         if rows:
-            parquet.write_table(pa.Table.from_pylist(rows), folder / name)
+            with replacing(folder / name) as new:
+                parquet.write_table(pa.Table.from_pylist(rows), new)
 
 
 def read_usage(folder: Path) -> dict[str, Usage]:

@@ -17,7 +17,9 @@ from fanin.p4switch.p4runtime.proto import p4r, rpc_status
 from fanin.p4switch.p4runtime.roles import RoleAccess
 
 _MAX_QUEUED_PACKETS = 4096
+_MAX_QUEUED = _MAX_QUEUED_PACKETS + 256  # messages of any kind
 _MAX_ROLE_BYTES = 64 << 10  # of a role's name and config
+_MAX_ROLES = 32  # roles with a client, besides the default one: fewer than there may be streams
 _MAX_ROLES_LEFT = 64  # roles without a client whose highest election id and config are remembered
 
 _log = logging.getLogger(__name__)
@@ -27,13 +29,29 @@ Outgoing = p4r.StreamMessageResponse | P4RuntimeError | None
 
 @dataclass(eq=False)
 class Client:
-    """A controller's stream: what is to be sent on it (an error or None ends it), and its role."""
+    """A controller's stream: what is to be sent on it (an error or None ends it), its role and its host's address."""
 
+    address: str = ""
     outbox: SimpleQueue[Outgoing] = field(default_factory=SimpleQueue)
     role: _Role | None = None
     election_id: int | None = None
     has_left: bool = False
     is_losing: bool = False
+    is_ending: bool = False
+
+    def send(self, message: p4r.StreamMessageResponse) -> None:
+        """Send a message that must not be lost: a controller that leaves too many unread loses its stream instead."""
+        if self.outbox.qsize() < _MAX_QUEUED:
+            self.outbox.put(message)
+        else:
+            self.end(f"the controller does not read its stream: {_MAX_QUEUED:,} messages wait")
+
+    def end(self, reason: str) -> None:
+        """End the stream with RESOURCE_EXHAUSTED, behind the messages that wait."""
+        if not self.is_ending:
+            self.is_ending = True
+            _log.warning("the stream of a controller is ended: %s", reason)
+            self.outbox.put(P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, reason))
 
     def offer(self, message: p4r.StreamMessageResponse) -> None:
         """Send a message that may be lost, as packets are when a controller does not keep up."""
@@ -73,7 +91,8 @@ class Arbitration:
         """A client's announcement of itself, its first or a later one; an error ends the client's stream.
 
         Raises:
-            P4RuntimeError: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION, as the specification lists them.
+            P4RuntimeError: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION, as the specification lists them;
+                RESOURCE_EXHAUSTED for one role too many.
         """
         if client.has_left:
             return
@@ -93,6 +112,8 @@ class Arbitration:
             )
         was_primary = client is role.primary
         if client.role is None:
+            if role.name and not role.clients:
+                self._require_room_for_a_role()
             client.role = role
             role.clients.append(client)
             self._roles[role.name] = role
@@ -107,6 +128,8 @@ class Arbitration:
 
     def leave(self, client: Client) -> None:
         """A client's stream has ended; if it was the primary, the others learn that there is none now."""
+        if client.has_left:
+            return
         client.has_left = True
         role = client.role
         if role is None:
@@ -146,6 +169,14 @@ class Arbitration:
                 "Not primary: only the client whose StreamChannel has the highest election id may write"
             )
         return role.access
+
+    def _require_room_for_a_role(self) -> None:
+        in_use = sum(1 for role in self._roles.values() if role.name and role.clients)
+        if in_use >= _MAX_ROLES:
+            raise P4RuntimeError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{_MAX_ROLES} roles besides the default one have controllers: end those of one of them first",
+            )
 
     def _check_device(self, client: Client, device_id: int) -> None:
         if device_id == self._device_id:
@@ -199,7 +230,7 @@ class Arbitration:
                 update.role.config.CopyFrom(role.access.config)
             if role.highest is not None:
                 update.election_id.high, update.election_id.low = divmod(role.highest, 1 << 64)
-            client.outbox.put(p4r.StreamMessageResponse(arbitration=update))
+            client.send(p4r.StreamMessageResponse(arbitration=update))
 
 
 def _election_id(

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -34,7 +35,8 @@ from fanin.p4switch.p4runtime.roles import RoleAccess
 
 _API_VERSION = "1.5.0"
 _MAX_STREAMS = 64
-_OTHER_THREADS = 96  # for requests, and for the streams of other services
+_MAX_ENDING = 32  # streams that have made room for others and have not ended yet
+_OTHER_THREADS = 128  # for requests, the streams of other services, and streams that are ending
 _ENTITIES_PER_RESPONSE = 1000  # well under the 4 MB that clients accept in one message
 _MAX_REQUEST_BYTES = 256 << 20
 _MAX_CALLS = 4096  # at a time, of one connection
@@ -54,7 +56,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._device_id = device_id
         self._configuring = threading.Lock()
         self._arbitration = Arbitration(device_id)
-        self._streams: dict[Client, None] = {}  # those that are open, oldest first
+        # How to cancel each stream, oldest first: those that are open, and those that have made room for others.
+        self._streams: dict[Client, Callable[[], bool]] = {}
+        self._ending: dict[Client, Callable[[], bool]] = {}
 
     # Streams
 
@@ -62,11 +66,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext
     ) -> Iterator[p4r.StreamMessageResponse]:
         """Arbitration, and packets to and from the controller."""
-        client = Client()
+        client = Client(context.peer().rpartition(":")[0])
         with self._device.lock:
-            admitted = self._admit(client)
-        if not admitted:
-            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{_MAX_STREAMS} streams are open already")
+            self._admit(client, context.cancel)
         threading.Thread(target=self._receive, args=(client, request_iterator), daemon=True).start()
         try:
             while (message := client.outbox.get()) is not None:
@@ -78,22 +80,35 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 self._arbitration.leave(client)
                 self._device.controllers.primaries = self._arbitration.primaries()
                 self._streams.pop(client, None)
+                self._ending.pop(client, None)
 
-    def _admit(self, client: Client) -> bool:
-        """Whether there is room for a stream: the oldest one that has not sent its arbitration makes room."""
+    def _admit(self, client: Client, cancel: Callable[[], bool]) -> None:
+        """Make room for a stream; `cancel` ends it at once, without a message."""
         if len(self._streams) >= _MAX_STREAMS:
-            idle = next((other for other in self._streams if other.role is None), None)
-            if idle is None:
-                return False
-            del self._streams[idle]
-            idle.outbox.put(
-                P4RuntimeError(
-                    grpc.StatusCode.RESOURCE_EXHAUSTED,
-                    f"{_MAX_STREAMS} streams are open, and this one has sent no arbitration update",
-                )
+            spare = self._spare()
+            self._ending[spare] = self._streams.pop(spare)
+            self._arbitration.leave(spare)
+            spare.end(
+                f"{_MAX_STREAMS} streams are open, and another controller needs one: this one was not primary"
             )
-        self._streams[client] = None
-        return True
+            if (
+                len(self._ending) > _MAX_ENDING
+            ):  # the controller does not read the message, and keeps a thread
+                next(iter(self._ending.values()))()
+        self._streams[client] = cancel
+
+    def _spare(self) -> Client:
+        """Return the stream that makes room for another; there is one, as fewer than all can be primary.
+
+        A stream that has sent no arbitration update comes first, then one of the address that has the most streams,
+        then the lowest election id, then the oldest.
+        """
+        primaries = self._arbitration.primaries()
+        at = Counter(client.address for client in self._streams)
+        return max(
+            (client for client in self._streams if client not in primaries),
+            key=lambda client: (client.role is None, at[client.address], -(client.election_id or 0)),
+        )
 
     def _receive(self, client: Client, requests: Iterator[p4r.StreamMessageRequest]) -> None:
         try:

@@ -16,6 +16,7 @@ from fanin.testbed.monitoring.snapshot import Cell, Cells, JobView, LinkView, Sn
 from fanin.topologies.model import Link, Topology
 
 _SECONDS = 5.0  # for a switch to tell its registers
+_COMMAND_SECONDS = 5.0  # for one of iproute2
 
 # What a cell holds of a chunk; p4src/aggregation.p4.
 _REGISTERS = ("lease", "chunk", "seen", "done")
@@ -152,13 +153,21 @@ def _emulated_at(grpc_port: int) -> dict[int, dict[str, Any]]:
 
 
 async def _json_of(*command: str) -> list[dict[str, Any]]:
-    """What a command of iproute2 says; nothing where there is none."""
+    """What a command of iproute2 says; nothing where there is none, or where it does not end in time."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
         )
     except OSError:
         return []
-    said, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(_COMMAND_SECONDS):
+            said, _ = await process.communicate()
+    except TimeoutError:
+        return []
+    finally:
+        if process.returncode is None:  # whoever waits is cancelled, too
+            process.kill()
+            await process.wait()
     found: list[dict[str, Any]] = json.loads(said or b"[]")
     return found

@@ -268,3 +268,45 @@ def test_who_is_interrupted_on_the_way_in_goes_on_outside_only(
     )
     assert (done.returncode, done.stdout) == (1, "False\n")
     assert "(KeyboardInterrupt())" in done.stderr
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("step", ["_unshare", "_end_as"])
+def test_a_supervisor_that_is_killed_while_it_starts_leaves_no_folder(step: str, tmp_path: Path) -> None:
+    """The process between the supervisor and process 1 removes it, at whichever step it is then."""
+    script = f"""
+import os, signal
+from fanin.testbed import sandbox
+
+step, supervisor = sandbox.{step}, os.getpid()
+
+def late(*arguments):
+    os.kill(supervisor, signal.SIGKILL)
+    while os.getppid() == supervisor:
+        pass
+    return step(*arguments)
+
+sandbox.{step} = late
+sandbox.enter()
+"""
+    waiting = """
+import os, subprocess, sys
+from fanin.testbed import libc
+
+libc.call("prctl", libc.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # all that the command has started becomes our child
+print(subprocess.call([sys.executable, "-c", sys.argv[1]]))
+try:
+    while True:
+        os.wait()
+except ChildProcessError:
+    pass
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", waiting, script],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        check=True,
+    )
+    assert done.stdout == f"{-signal.SIGKILL}\n"
+    assert list(tmp_path.glob("fanin-run-*")) == []

@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 
 from fanin.experiments.results.provenance import machine
+from fanin.native.files import write_json
 from fanin.simulator.fabric import Fabric, load_switch
 from fanin.simulator.flows import Flows, FlowSpec
 from fanin.topologies.shapes import leaf_spine
@@ -155,5 +156,5 @@ def bench(python: Path, progress: Callable[[str, Run], None], folder: Path) -> P
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "ns-3.json"
     document = {"work": asdict(work), "runs": runs, "machine": machine()}
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, path)
     return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.results.provenance import machine
 from fanin.experiments.scenario.tools import BMV2, ToolMissingError
+from fanin.native.files import write_json
 from fanin.native.toolchain import ToolchainError, compiler_version
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
@@ -228,5 +228,5 @@ def write(outcomes: Sequence[Outcome], skipped: Sequence[str], load: Sequence[fl
         "load": {"before": list(load), "after": list(os.getloadavg())},
     }
     path = folder / "switch.json"
-    path.write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, path)
     return path

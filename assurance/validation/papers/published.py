@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from fanin.native.files import write_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,4 +58,4 @@ def write(found: Sequence[Beside], folder: Path) -> None:
     }
     for figure in document["figures"]:
         del figure["form"]  # how people are shown it
-    (folder / "papers.json").write_text(json.dumps(document, indent=2) + "\n")
+    write_json(document, folder / "papers.json")

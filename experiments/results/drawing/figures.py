@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from fanin.experiments.results.axes import value_text
 from fanin.experiments.results.summary import Run
 from fanin.experiments.training.sgd import Curve
+from fanin.native.files import naming
 
 IN_NETWORK, RING, LOSSY, REFERENCE = (
     "#0072b2",
@@ -47,7 +48,8 @@ def save(figure: Figure, path: Path) -> None:
     Raises:
         ValueError: an unknown ending.
     """
-    figure.savefig(path, metadata=_UNDATED.get(path.suffix.lower()))
+    with naming(path):
+        figure.savefig(path, metadata=_UNDATED.get(path.suffix.lower()))
 
 
 def colour(run: Run) -> str:

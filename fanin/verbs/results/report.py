@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.files import naming
 from fanin.output import say
 
 
@@ -28,5 +29,7 @@ def report(
     with failing("report", ResultsError, OSError, status=2):
         about, rows = read_results(results)
         path = output or (results if results.is_dir() else results.parent) / "report.html"
-        path.write_text(page(about, rows, str(results)), encoding="utf-8")
+        text = page(about, rows, str(results))
+        with naming(path):
+            path.write_text(text, encoding="utf-8")
     say(path)

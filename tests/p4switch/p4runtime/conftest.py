@@ -120,8 +120,8 @@ class Controller:
         self._requests: queue.SimpleQueue[p4r.StreamMessageRequest | None] = queue.SimpleQueue()
         self._responses: Any = iter(())
 
-    def open(self) -> None:
-        self._responses = self.stub.StreamChannel(iter(self._requests.get, None), timeout=TIMEOUT)
+    def open(self, timeout: float | None = TIMEOUT) -> None:
+        self._responses = self.stub.StreamChannel(iter(self._requests.get, None), timeout=timeout)
 
     def send(self, **update: Any) -> None:
         self._requests.put(p4r.StreamMessageRequest(**update))

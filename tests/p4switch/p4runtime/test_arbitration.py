@@ -6,6 +6,8 @@ from finsy.proto import p4r
 
 from fanin.p4switch.p4runtime.arbitration import Arbitration, Client
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from fanin.p4switch.p4runtime.server import P4RuntimeService
+from tests.p4switch.p4runtime.conftest import DEVICE_ID
 
 OK, NOT_FOUND, ALREADY_EXISTS = 0, 5, 6
 DEVICE = 7
@@ -245,9 +247,74 @@ def test_streams_that_say_nothing_make_room_the_oldest_first(connect):
 
 
 @pytest.mark.slow
-def test_streams_of_controllers_make_no_room(connect):
-    for election_id in range(1, 65):
-        connect().become_primary(election_id)
-    late = connect()
-    late.open()
-    assert late.refusal(late.receive).code is grpc.StatusCode.RESOURCE_EXHAUSTED
+def test_of_streams_of_backups_the_lowest_election_id_makes_room_for_a_controller(connect):
+    controllers = {election_id: connect() for election_id in [9, 100, *range(10, 72)]}
+    for election_id, controller in controllers.items():
+        controller.open()
+        controller.announce(election_id)
+    for lowest in (9, 10):
+        connect().become_primary(1000 + lowest)
+        refused = controllers[lowest].refusal(
+            lambda c: [c.receive() for _ in range(100)], controllers[lowest]
+        )
+        assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "another controller needs one" in refused.message
+
+
+@pytest.mark.slow
+def test_a_stream_of_a_primary_makes_no_room(connect):
+    primaries = [connect().become_primary(1, role) for role in ("", *(f"role {n}" for n in range(32)))]
+    for election_id in range(100, 170):
+        connect().become_primary(election_id, "role 0")
+    for controller in (primaries[0], *primaries[2:]):
+        assert controller.announce(2, controller.role).status.code == OK
+
+
+def test_the_address_with_the_most_streams_makes_room(device):
+    service = P4RuntimeService(device, DEVICE)
+    one = Client("ipv4:10.0.0.1")
+    service._admit(one, bool)
+    announce(service._arbitration, one, 1)
+    many = [Client("ipv4:10.0.0.2") for _ in range(66)]
+    for election_id, client in enumerate(many, 2):
+        service._admit(client, bool)
+        announce(service._arbitration, client, election_id)
+    assert [client.has_left for client in (one, *many)] == [False] + [True] * 3 + [False] * 63
+
+
+@pytest.mark.slow
+def test_streams_that_are_never_read_keep_no_thread(connect):
+    for _ in range(64 + 140):  # more than the server has threads
+        greedy = connect()
+        greedy.open(timeout=None)
+        greedy.announce(None, "x" * 60_000)
+        for _ in range(100):  # the answers are more than gRPC buffers
+            greedy.send(
+                arbitration=p4r.MasterArbitrationUpdate(device_id=DEVICE_ID, role={"name": greedy.role})
+            )
+    controller = connect().become_primary(9)
+    assert controller.get_pipeline() == p4r.GetForwardingPipelineConfigResponse()
+
+
+def test_roles_with_controllers_are_limited(arbitration):
+    first = announce(arbitration, Client(), 5, role="role 0")
+    for number in range(1, 32):
+        announce(arbitration, Client(), 5, role=f"role {number}")
+    with pytest.raises(P4RuntimeError, match="32 roles") as refused:
+        announce(arbitration, Client(), 5, role="one more")
+    assert refused.value.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    announce(arbitration, Client(), 6, role="role 0")
+    arbitration.leave(first)
+    announce(arbitration, Client(), 5)
+
+
+def test_a_controller_that_leaves_too_many_notifications_unread_loses_its_stream(arbitration):
+    backup, primary = announce(arbitration, Client(), 4), announce(arbitration, Client(), 5)
+    for _ in range(10_000):
+        announce(arbitration, primary, 5)
+        heard(primary)
+    assert 4_000 < backup.outbox.qsize() < 5_000
+    while isinstance(last := backup.outbox.get(), p4r.StreamMessageResponse):
+        pass
+    assert last.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert backup.outbox.empty()

@@ -16,6 +16,7 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.jobs.ledger import Ledger
 from fanin.controller.telemetry import Telemetry
 from fanin.p4compiler import Compiled
+from fanin.testbed.monitoring import inspector as inspecting
 from fanin.testbed.monitoring.inspector import Inspector
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
@@ -152,3 +153,12 @@ def test_registers_that_a_switch_does_not_tell_are_not_known(
         )
 
     within(check)
+
+
+def test_a_command_that_does_not_end_is_killed_and_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(inspecting, "_COMMAND_SECONDS", 1)
+    number = tmp_path / "pid"
+    assert asyncio.run(inspecting._json_of("sh", "-c", f"echo $$ > {number}; exec sleep 1000")) == []
+    assert not Path("/proc", number.read_text().strip()).exists()
