@@ -24,6 +24,7 @@ from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.compiled import virtual_network
+from fanin.simulator.hosts.card import Card
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
     Nobody,
@@ -89,6 +90,8 @@ class Fabric:
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
         self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
+        self._coalescing = host.coalescing
+        self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
         self.planner = planner
         self.install(planner.plan_forwarding(topology))
@@ -129,6 +132,16 @@ class Fabric:
         self.jobs.append(job)
         job.begin(starts or [0.0] * len(job.members))
         return job
+
+    def card(self, host: str) -> Card:
+        """Return the network card of a host, for what it sends to other hosts.
+
+        It is given something whenever the host looks at its packets, and so needs as much as its link sends meanwhile.
+        """
+        if host not in self._cards:
+            (link,) = self.topology.links_of(host)
+            self._cards[host] = Card(link, self._coalescing)
+        return self._cards[host]
 
     def take_numbers(self, chunks: int) -> Identity:
         """What the packets of a new lease carry.
@@ -511,6 +524,7 @@ class Job:
             granted.udp_port,
             spec.priority,
             checksums=granted.checksums,
+            card=self._fabric.card(self.members[rank]) if spec.on_call else None,
         )
 
     def _peer_port(self, rank: int) -> PeerPort:
@@ -530,7 +544,8 @@ class Job:
             make_control=spec.congestion_control(topology, self.members[rank]),
         )
         peers = [topology.host(name).ip for name in self.members]
-        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, spec.priority)
+        card = self._fabric.card(self.members[rank])
+        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
         """And its gateway's MAC address."""

@@ -22,12 +22,18 @@ Latency = Callable[[int, int], float]
 
 PIECE = 4 * CHUNK  # bytes: what a node of a double binary tree hands on at a time
 
+_TURNS = 20  # in which a round trip and the waits in it are found
+
 
 class Window(NamedTuple):
-    """Bytes that may be outstanding between hosts, of each connection or of a host with all its connections."""
+    """Bytes that may be outstanding between hosts, of each connection or of a host with all its connections.
+
+    coalescing: how long a host waits for more packets before it looks at the first, in seconds; a part of the latency.
+    """
 
     size: float
     per_host: bool = False
+    coalescing: float = 0.0
 
     def sending(self, size: float, connection: float, bandwidth: float, latency: float) -> float:
         """Return how long a host takes to send, at a window a round trip or at the rate of its link.
@@ -43,7 +49,22 @@ class Window(NamedTuple):
         """
         limited = size if self.per_host else connection
         turns = max(0.0, limited / self.size - 1)
-        return max(size / bandwidth, turns * 2 * latency + min(limited, self.size) / bandwidth)
+        round_trip = self._round_trip(latency, size / limited - 1)
+        return max(size / bandwidth, turns * round_trip + min(limited, self.size) / bandwidth)
+
+    def _round_trip(self, latency: float, others: float) -> float:
+        """Return the seconds from a window's packets to their acknowledgement.
+
+        A host looks at the packets of all its connections at once. If packets of another connection have come in the
+        last `coalescing` seconds, a packet waits for less than that. The `others` carry as many connections' worth of
+        packets, at random moments of a round trip.
+        """
+        round_trip = 2 * latency
+        for _ in range(_TURNS if self.coalescing else 0):
+            share = min(1.0, self.coalescing / round_trip)
+            waits = round_trip / (others + 1) * (1 - (1 - share) ** (others + 1))
+            round_trip = 2 * (latency - self.coalescing + waits)
+        return round_trip
 
 
 NO_LIMIT = Window(inf)
@@ -102,7 +123,7 @@ def between_hosts(
     """Seconds for arrays of `size` bytes.
 
     bandwidth: bytes of payload a second on a host's link, each way: its rate, less headers. shards: of the parameter
-    server, on workers (None: on all). piece: bytes, of the double binary tree. window: what limits how much is
+    server, on workers (None: on all). piece: bytes that are handed on at a time. window: what limits how much is
     outstanding; queues make its round trips longer than they are here.
     """
     if workers == 1:
@@ -120,14 +141,16 @@ def between_hosts(
             return 2 * _height(workers, latency) + 2 * log2(workers) * piece / bandwidth + sending
         case "parameter-server":
             # A server's link carries its shard for all others, and those of the other servers for its own worker.
-            # Numbers go to it, sums come back, and are acknowledged.
+            # Numbers go to it, sums come back, and are acknowledged. A single one has nothing to send until all others'
+            # first piece has come.
             ranks = servers(workers, shards)
             furthest = max(
                 latency(rank, server) for server in ranks for rank in range(workers) if rank != server
             )
             busiest = max(1.0, (workers + len(ranks) - 2) / len(ranks)) * size
             connection = min(2, len(ranks)) / len(ranks) * size  # between servers, each with a shard
-            return 3 * furthest + window.sending(busiest, connection, bandwidth, furthest)
+            idle = (workers - 1) * min(piece, size) / bandwidth if len(ranks) == 1 else 0.0
+            return 3 * furthest + idle + window.sending(busiest, connection, bandwidth, furthest)
     assert_never(algorithm)
 
 

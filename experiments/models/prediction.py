@@ -34,7 +34,8 @@ def predicted_seconds(
         limit = NO_LIMIT
         if settings.transport != "tcp":  # whose window is the kernel's
             per_host = settings.window_per == "host"
-            limit = Window(window * payload * (1 if per_host else settings.flows_per_pair), per_host)
+            bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
+            limit = Window(bytes_ahead, per_host, settings.coalescing)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
         if settings.collective != "all-reduce":

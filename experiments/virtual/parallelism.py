@@ -304,6 +304,7 @@ class _Model:
             host,
             topology.switch(host.leaf).mac,
             [topology.host(name).ip for name in members],
+            self._fabric.card(host.name),
             settings.priority,
             first_port,
         )

@@ -69,6 +69,11 @@ class SplitPort:
         self.compiled = None  # see Port
         self._ports = ports
 
+    @property
+    def ready_at(self) -> float | None:
+        """See Port."""
+        return min((port.ready_at for port in self._ports if port.ready_at is not None), default=None)
+
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
         if frames.shape[1] < HEADERS:

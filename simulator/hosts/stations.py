@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from ipaddress import IPv4Address
-from operator import itemgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
@@ -13,6 +11,7 @@ from numpy.typing import NDArray
 
 from fanin.simulator.compiled import StationInC
 from fanin.simulator.corruption import complete_checksums
+from fanin.simulator.hosts.card import Card
 from fanin.simulator.network import Station
 from fanin.simulator.queues import PRECEDENCE
 from fanin.simulator.segments import segments
@@ -20,7 +19,7 @@ from fanin.topologies.model import Host
 from fanin.workers import wire
 from fanin.workers.collective import Participant, Statistics
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from fanin.workers.host_based.algorithm import HostBasedWorker, Outgoing
+from fanin.workers.host_based.algorithm import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
 from fanin.workers.job.retained_results import Kept
 from fanin.workers.protocol import Worker
@@ -30,7 +29,6 @@ Vector = NDArray[np.float32]
 Frames = NDArray[np.uint8]  # [m, length]
 SwitchWorker = Participant[NDArray[np.uint8]]
 
-BURST = 8  # packets that a stream sends before the next one has its turn
 _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 
@@ -59,6 +57,10 @@ class Port(Protocol[_P_co]):
     @property
     def compiled(self) -> StationInC | None:
         """Where C is that does the same; None: nowhere."""
+
+    @property
+    def ready_at(self) -> float | None:
+        """When to call frames_to_send() for frames that wait behind the participant; None: none do."""
 
     def receive(self, frames: Frames, now: float) -> int:
         """Take frames [m, length] of one length; how many were not for the participant."""
@@ -165,10 +167,12 @@ class WorkerStation(Generic[_P_co]):
 
     def deadline(self) -> float | None:
         """See Station."""
-        deadline = self.worker.deadline() if self._working else None  # others may still need what it has
-        if self._running or self._idle:
-            return deadline
-        return self._start if deadline is None else min(self._start, deadline)
+        deadlines = [self._port.ready_at]
+        if self._working:  # others may still need what it has
+            deadlines.append(self.worker.deadline())
+        if not (self._running or self._idle):
+            deadlines.append(self._start)
+        return min((one for one in deadlines if one is not None), default=None)
 
     def _end(self, now: float) -> None:
         result = self.worker.finish()
@@ -190,7 +194,8 @@ class SwitchPort:
     """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable.
 
     priority: of its packets, and so of the results that switches make of them. checksums: whether its packets carry
-    a UDP checksum, as the lease's switches require it then.
+    a UDP checksum, as the lease's switches require it then. card: where its packets take turns with those to other
+    hosts; None: the host sends nothing else.
     """
 
     def __init__(
@@ -202,8 +207,10 @@ class SwitchPort:
         priority: int = 0,
         *,
         checksums: bool = False,
+        card: Card | None = None,
     ) -> None:
         self.participant = worker
+        self._card = card
         self._checksums = checksums
         self.udp_port = udp_port
         ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
@@ -220,6 +227,11 @@ class SwitchPort:
         headers = {size: self._flow.header(size) for size in wire.VALUES}
         return StationInC(*worker.turn, headers, _TYPE, _PROTOCOL, self._ends)
 
+    @property
+    def ready_at(self) -> float | None:
+        """See Port."""
+        return None if self._card is None else self._card.ready_at
+
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
         ours, marked = self._filter(frames)
@@ -235,13 +247,17 @@ class SwitchPort:
         if self._checksums:
             for frames in batches:
                 complete_checksums(frames, np.full(len(frames), frames.shape[1]))
-        return batches
+        if self._card is None:
+            return batches
+        for frames in batches:
+            self._card.send(self, frames)
+        return self._card.take(now)
 
 
 class PeerPort:
     """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable.
 
-    first_port: UDP's, of all peers alike.
+    card: the host's, which all such ports on it share. first_port: UDP's, of all peers alike.
     """
 
     def __init__(
@@ -250,10 +266,12 @@ class PeerPort:
         host: Host,
         gateway_mac: str,
         peers: Sequence[IPv4Address],
+        card: Card,
         priority: int = 0,
         first_port: int = FIRST_PEER_PORT,
     ) -> None:
         self.participant = worker
+        self._card = card
         self._first_port = first_port
         self._host = host
         self._gateway_mac = gateway_mac
@@ -262,6 +280,11 @@ class PeerPort:
         self.compiled = None  # see Port
         self._flows: dict[tuple[int, int], Flow] = {}
         self._filter = FrameFilter(host.ip)
+
+    @property
+    def ready_at(self) -> float | None:
+        """See Port."""
+        return self._card.ready_at
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
@@ -272,8 +295,13 @@ class PeerPort:
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
-        outgoing = self.participant.datagrams_to_send(now)
-        return [self._flow(peer, flow).frames(batch) for peer, batch, flow in _in_turn(outgoing)]
+        for peer, batch, number in self.participant.datagrams_to_send(now):
+            flow = self._flow(peer, number)
+            if batch[0, 0] == DATA:
+                self._card.send(flow, flow.frames(batch))
+            else:
+                self._card.acknowledge(flow.frames(batch))
+        return self._card.take(now)
 
     def _flow(self, peer: int, flow: int) -> Flow:
         if (peer, flow) not in self._flows:
@@ -289,29 +317,6 @@ class PeerPort:
                 self._priority,
             )
         return self._flows[peer, flow]
-
-
-def _in_turn(outgoing: list[Outgoing]) -> list[Outgoing]:
-    """Return datagrams in the order in which a network card sends them.
-
-    Acknowledgements go first. Then each stream sends a burst in turn, as queue pairs do: otherwise the packets of the
-    last stream would wait until those of all others have left.
-    """
-    answers, turns, sent = [], list[tuple[int, Outgoing]](), Counter[tuple[int, int]]()
-    for one in outgoing:
-        if one.datagrams[0, 0] != DATA:
-            answers.append(one)
-            continue
-        stream, first = (one.peer, one.flow), 0
-        while first < len(one.datagrams):
-            turn, before = divmod(sent[stream], BURST)
-            burst = one.datagrams[first : first + BURST - before]
-            turns.append((turn, one._replace(datagrams=burst)))
-            sent[stream] += len(burst)
-            first += len(burst)
-    if len(sent) < 2:
-        return outgoing
-    return answers + [one for _, one in sorted(turns, key=itemgetter(0))]
 
 
 class SharedStation:

@@ -8,8 +8,9 @@ from typing import get_args
 
 import pytest
 
-from fanin.assurance.validation.calibration import FITTED, HELD_OUT, WORKERS, Fit, calibrate
+from fanin.assurance.validation.calibration import FITTED, HELD_OUT, WORKERS, Fit, calibrate, settings
 from fanin.experiments.models.closed_forms import between_hosts
+from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.workers.collective import Algorithm, HostBasedAlgorithm
 from tests.sizes import sized
@@ -26,6 +27,13 @@ def test_times_of_a_closed_form_give_back_its_latency_and_bandwidth(algorithm: H
     ]
     fit = Fit.through(algorithm, times)
     assert (fit.alpha, 1 / fit.beta) == pytest.approx((6e-6, 11e9), rel=1e-4)
+
+
+@pytest.mark.slow
+def test_a_full_window_costs_a_parameter_server_no_time(switch: Engine) -> None:
+    """A connection carries 500 packets with a window of 256; no worker waits until those of all others have left."""
+    measured = run_virtual(settings("parameter-server", 2_048_000), switch)
+    assert measured.median == pytest.approx(measured.closed_form_seconds, rel=0.05)
 
 
 @pytest.mark.long

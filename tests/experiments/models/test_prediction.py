@@ -72,9 +72,9 @@ def test_each_hop_has_its_own_latency(
     [
         ("ring", None, 0.05),
         ("halving-doubling", None, 0.07),
-        ("double-binary-tree", None, 0.2),
-        ("parameter-server", None, 0.15),
-        ("parameter-server", 1, 0.05),
+        ("double-binary-tree", None, 0.1),
+        ("parameter-server", None, 0.06),
+        ("parameter-server", 1, 0.06),
     ],
 )
 def test_a_window_limits_each_connection(

@@ -81,7 +81,7 @@ class Simulation:
         self.workers = network.racks * network.hosts
         self.now = 0.0
         self.random = random.Random(seed)
-        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._events: list[tuple[int, float, int, float, Callable[[], None]]] = []
         self._count = 0
         self._free: defaultdict[tuple[int, int], float] = defaultdict(float)
         self._cells: dict[tuple[int, int], _Cell] = {}
@@ -92,7 +92,7 @@ class Simulation:
         for host in self.hosts:
             self.at(0.0, host.wake)
         while not all(host.finished for host in self.hosts):
-            self.now, _, happens = heapq.heappop(self._events)
+            *_, self.now, happens = heapq.heappop(self._events)
             happens()
         seconds = [
             max(host.ended[i] for host in self.hosts) - max(host.began[i] for host in self.hosts)
@@ -101,9 +101,10 @@ class Simulation:
         timeouts = sum(host.timeouts for host in self.hosts)
         return Result(seconds, timeouts, sum(host.retransmissions for host in self.hosts))
 
-    def at(self, time: float, happens: Callable[[], None]) -> None:
+    def at(self, time: float, happens: Callable[[], None], by: float = inf) -> None:
+        """Let something happen; in the same picosecond arrivals come first, in the order of the nodes they are from."""
         self._count += 1
-        heapq.heappush(self._events, (time, self._count, happens))
+        heapq.heappush(self._events, (round(time * 1e12), by, self._count, time, happens))
 
     # -- links
 
@@ -120,7 +121,7 @@ class Simulation:
         begin = max(self.now, self._free[near, far])
         end = self._free[near, far] = begin + 8 * (packet.size + ETHERNET_GAP) / link.rate
         if self.random.random() >= link.loss:
-            self.at(end + link.delay, lambda: self._arrive(near, far, packet))
+            self.at(end + link.delay, lambda: self._arrive(near, far, packet), near)
 
     def _arrive(self, near: int, node: int, packet: Packet) -> None:
         if node < self.workers:
@@ -199,7 +200,11 @@ class Host:
     def arrive(self, packet: Packet) -> None:
         self._inbox.append(packet)
         if len(self._inbox) == 1:
-            self.simulation.at(self.simulation.now + self.work.coalescing, self.wake)
+            self.simulation.at(self.simulation.now + self.work.coalescing, lambda: self._look(packet))
+
+    def _look(self, first: Packet) -> None:
+        if self._inbox and self._inbox[0] is first:  # and a timer has not woken the host meanwhile
+            self.wake()
 
     def wake(self) -> None:
         now = self.simulation.now
@@ -500,6 +505,11 @@ class Streaming(Host):
         self._applied: Counter[int] = Counter()  # elements of the piece that arrives
         self._dealt: set[Named] = set()
         self._busy: list[int] = []  # peers for whom there is something unsent or unacknowledged, in turn
+        self._card_answers: deque[Packet] = deque()
+        self._card_turns: deque[int] = deque()  # peers, the first of which sends
+        self._card_data: defaultdict[int, deque[Packet]] = defaultdict(deque)
+        self._card_sent = 0  # packets, in the turn of the first
+        self._card_free = 0.0
 
     def start(self, size: int) -> None:
         plan = make_plan(self.work, self.rank, self.simulation.workers, size)
@@ -526,13 +536,13 @@ class Streaming(Host):
             if kind == "data":
                 number, elements = content
                 self._receiver(packet.source).accept(number, elements)
+                if self.running:
+                    self._advance()
             else:
                 sender = self._sender(packet.source)
                 sender.acknowledge(packet.content, now)
                 if sender.done and packet.source in self._busy:
                     self._busy.remove(packet.source)
-        if self.running:
-            self._advance()
 
     def _receiver(self, peer: int) -> Receiver:
         return self._receivers.setdefault(peer, Receiver(self.work))
@@ -565,29 +575,56 @@ class Streaming(Host):
         return moved
 
     def outgoing(self) -> list[Packet]:
-        now, sent = self.simulation.now, []
+        now = self.simulation.now
         for peer in sorted(self._receivers):
             if (answer := self._receivers[peer].answer()) is not None:
                 size, *content = answer
                 assert isinstance(size, int)
-                sent.append(self._packet(peer, size, tuple(content)))
+                self._card_answers.append(self._packet(peer, size, tuple(content)))
         busy = list(self._busy)
         room = self.work.window - sum(self._senders[peer].outstanding for peer in busy)
-        data: list[list[Packet]] = []
         for left, peer in zip(range(len(busy), 0, -1), busy, strict=True):
             sender = self._senders[peer]
             share = max(min(room, max(-(-room // left), BURST)), 0) if self.work.per_host else None
             before = sender.outstanding
             numbers = sender.due(now, share)
             room -= sender.outstanding - before
-            data.append([self._data(peer, number) for number in numbers])
+            if numbers and peer not in self._card_turns:
+                self._card_turns.append(peer)
+            self._card_data[peer].extend(self._data(peer, number) for number in numbers)
         if busy:  # the next time another one comes first
             self._busy.append(self._busy.pop(0))
-        while any(data):
-            for packets in data:
-                sent += packets[:BURST]
-                del packets[:BURST]
+        return self._from_card(now)
+
+    def _from_card(self, now: float) -> list[Packet]:
+        """Return what the link is given: what it sends until the next look, or all of a connection that is alone."""
+        sent: list[Packet] = []
+        self._card_free = max(self._card_free, now)
+        while self._card_waits and (self._card_alone or self._card_free <= now + self.work.coalescing):
+            packet = self._card_answers.popleft() if self._card_answers else self._next_in_turn()
+            self._card_free += 8 * (packet.size + ETHERNET_GAP) / self.simulation.network.link.rate
+            sent.append(packet)
         return sent
+
+    @property
+    def _card_alone(self) -> bool:
+        """Whether one connection has data, and nothing else waits."""
+        return len(self._card_turns) == 1 and not self._card_answers
+
+    @property
+    def _card_waits(self) -> bool:
+        return bool(self._card_answers or self._card_turns)
+
+    def _next_in_turn(self) -> Packet:
+        peer = self._card_turns[0]
+        packet = self._card_data[peer].popleft()
+        self._card_sent += 1
+        if self._card_sent == BURST or not self._card_data[peer]:
+            self._card_sent = 0
+            self._card_turns.popleft()
+            if self._card_data[peer]:
+                self._card_turns.append(peer)
+        return packet
 
     def _data(self, peer: int, number: int) -> Packet:
         elements = self._senders[peer].written[number]
@@ -597,7 +634,8 @@ class Streaming(Host):
         return Packet(self.rank, peer, HEADERS + size, content)
 
     def deadline(self) -> float:
-        return min((sender.deadline() for sender in self._senders.values()), default=inf)
+        ready = self._card_free if self._card_waits else inf
+        return min([ready, *(sender.deadline() for sender in self._senders.values())])
 
 
 class Sender:
