@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import grpc
@@ -35,9 +38,19 @@ class JobServiceClient:
         """Take a job's lease, or its place in the queue, away."""
         self._call("Revoke", pb.RevokeRequest(job=job), pb.RevokeResponse)
 
-    def absent(self, job: str, host: str) -> None:
-        """Have a job with min_workers begin without the worker on `host`, which will not join."""
-        self._call("Absent", pb.AbsentRequest(job=job, host=host), pb.AbsentResponse)
+    @contextmanager
+    def absent(self, job: str, host: str) -> Iterator[None]:
+        """Inside, have a job with min_workers begin without the worker on `host`, which will not join."""
+        with self._answers(
+            "Absent", pb.AbsentRequest(job=job, host=host), pb.AbsentResponse, None
+        ) as answers:
+            late = Timer(_ANSWER_SECONDS, answers.cancel)
+            late.start()
+            try:
+                next(answers)
+            finally:
+                late.cancel()
+            yield
 
     def look(self) -> dict[str, Any]:
         """All of the network at one moment: Snapshot of testbed/monitoring/snapshot.py."""
@@ -50,6 +63,12 @@ class JobServiceClient:
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
 
     def _call(self, method: str, request: Any, response: Any) -> Any:
+        with self._answers(method, request, response, _ANSWER_SECONDS) as answers:
+            return next(answers)
+
+    @contextmanager
+    def _answers(self, method: str, request: Any, response: Any, timeout: float | None) -> Iterator[Any]:
+        """Inside, a call lasts, for `timeout` seconds at most, whose answers come one after the other."""
         path, process = Path(self._run.folder, JOB_SERVICE_GRPC), self._run.supervisor
         if not path.exists():
             raise NetworkError(
@@ -59,15 +78,18 @@ class JobServiceClient:
             address_of(path) as address,
             grpc.insecure_channel(f"unix:{address}", [("grpc.max_receive_message_length", -1)]) as channel,
         ):
-            call: grpc.UnaryUnaryMultiCallable[Any, Any] = channel.unary_unary(
+            call: grpc.UnaryStreamMultiCallable[Any, Any] = channel.unary_stream(
                 f"/{pb.DESCRIPTOR.services_by_name['Jobs'].full_name}/{method}",
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=response.FromString,
             )
+            answers = call(request, timeout=timeout)
             try:
-                return call(request, timeout=_ANSWER_SECONDS)
+                yield answers
             except grpc.RpcError as error:
                 raise NetworkError(self._why(error)) from None
+            finally:
+                answers.cancel()
 
     def _why(self, error: Any) -> str:
         process = self._run.supervisor

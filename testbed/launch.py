@@ -79,14 +79,15 @@ async def run(
     launch: Launch,
     check: Callable[[], None],
     report: Callable[[str], None],
-    absent: Callable[[str], None] = lambda _: None,
+    absent: Callable[[str], contextlib.AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
 ) -> int:
     """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
 
     Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
     started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
-    raises. `report` receives which rank ended how, `absent` the host of one without which the others go on. A signal's
-    number plus 128 is the exit status of what it has killed.
+    raises. `report` receives which rank ended how. `absent`, called with the host of a rank without which the others go
+    on, makes a context that lasts until all have ended. A signal's number plus 128 is the exit status of what it has
+    killed.
     """
     time_slices.shorten()  # as all processes of the network have them, which this one is not in
     environment = launch.environment()
@@ -94,7 +95,7 @@ async def run(
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []
     unread = asyncio.get_running_loop().create_future()
-    with ThreadPoolExecutor(len(launch.hosts)) as waiting:
+    with ThreadPoolExecutor(len(launch.hosts)) as waiting, contextlib.ExitStack() as absences:
 
         def start(number: int) -> None:
             again = any(rank.number == number for rank in ranks)
@@ -103,7 +104,9 @@ async def run(
         try:
             for number in range(len(launch.hosts)):
                 start(number)
-            return await _failure(launch, ranks, start, check, report, absent, unread)
+            return await _failure(
+                launch, ranks, start, check, report, lambda host: absences.enter_context(absent(host)), unread
+            )
         finally:
             try:
                 await _end(ranks, report)

@@ -84,9 +84,11 @@ def _problems(
     if network.in_flight:
         yield f"{network.in_flight} packets left over"
     yield from _check_links(scenario, fabric)
-    added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
-    if not _disturbed(scenario) and added != contributions:
-        yield f"switches added {added} contributions up, of {contributions} that the jobs have"
+    if not scenario.disturbed:
+        added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
+        if added != contributions:
+            yield f"switches added {added} contributions up, of {contributions} that the jobs have"
+        yield from _check_switches(fabric)
     allowed = EXPECTED_DROPS | (
         EARLIER_DROPS
         if scenario.later
@@ -97,6 +99,7 @@ def _problems(
     # An id that a later job has in other slots.
     allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
     allowed |= STRANGE_DROPS if scenario.strangers else set()
+    allowed |= {Reason.MISMATCH} if scenario.taps else set()
     allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
     for reason, count in fabric.drops().items():
         if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
@@ -121,6 +124,8 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
         yield f"{faults['watchdog drop']} packets dropped by a watchdog that drops none"
     if fabric.order:
         yield from fabric.order.problems()
+    if fabric.marks:
+        yield from fabric.marks.problems(counts)
     if _in_order(scenario) and not (counts.lost.any() or counts.queue_drops.any() or faults["watchdog drop"]):
         for number, (work, job) in enumerate(zip(scenario.works, fabric.jobs, strict=False)):
             if work.in_network:
@@ -131,6 +136,23 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
                     yield f"job {number}, rank {rank}: {again} packets sent again, of which none was lost or late"
 
 
+def _check_switches(fabric: SoakFabric) -> Iterator[str]:
+    """Report packets that switches have made up or lost, once nothing is on its way any more.
+
+    A switch sends as many results of a chunk as it takes contributions, one sum up for each result from its parent, and
+    each other packet that it does not drop once.
+    """
+    counts = fabric.network.links.counts
+    sent = counts.packets + counts.queue_drops + counts.watchdog_drops
+    ends = fabric.network.link_ends
+    arrived_at_switches = sum(counts.arrived[i] for i, (_, far) in enumerate(ends) if far in fabric.engines)
+    sent_by_switches = sum(sent[i] for i, (near, _) in enumerate(ends) if near in fabric.engines)
+    arrived_at_switches += fabric.tap.sent if fabric.tap else 0
+    passed = arrived_at_switches - sum(fabric.drops().values())
+    if sent_by_switches != passed:
+        yield f"switches sent {sent_by_switches} packets, for {passed} that arrived and were not dropped"
+
+
 def _in_order(scenario: Scenario) -> bool:
     """Whether packets between two hosts come in the order in which they were sent, unless they are lost."""
     links = scenario.links
@@ -138,12 +160,6 @@ def _in_order(scenario: Scenario) -> bool:
     disturbed = disturbed or scenario.rerouted
     # Switches without tables lose packets, too.
     return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
-
-
-def _disturbed(scenario: Scenario) -> bool:
-    """Whether chunks may be added up more than once, or not at all, or be a stranger's."""
-    lost = scenario.restarts or scenario.registers_lost or scenario.regrants or scenario.revocations
-    return bool(lost or scenario.strangers or any(work.mismatch for work in scenario.works))
 
 
 def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[QuantizedSum]:

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fanin.assurance.soak.hosts import SoakHost
+from fanin.assurance.soak.marks import Marks
 from fanin.assurance.soak.order import Order
 from fanin.assurance.soak.queue import Queue
 from fanin.assurance.soak.scenario import Scenario
-from fanin.assurance.soak.strangers import Flips, Stranger
+from fanin.assurance.soak.strangers import Flips, Stranger, Tap
 from fanin.controller.jobs.budget import Budget
 from fanin.controller.planner import Planner
 from fanin.p4switch.engine.engine import Engine
@@ -27,7 +28,7 @@ MAX_HOPS = 20_000_000  # packet-hops of a run
 class SoakFabric(Fabric):
     """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet.
 
-    order: in which links sent, where that can be told.
+    order, marks: what is judged by what arrives, where that can be told. tap: on links between switches.
     """
 
     def __init__(
@@ -43,12 +44,15 @@ class SoakFabric(Fabric):
         self._flips: list[Flips] = []
         self._ended: dict[Job, Sequence[SoakHost]] = {}
         self.order = Order(scenario) if Order.judged_by(scenario) else None
+        self.tap = Tap(scenario, self._inject) if scenario.taps else None
+        every = not (scenario.disturbed or scenario.strangers)
+        self.marks = Marks(scenario, every=every) if Marks.judged_by(scenario) else None
         super().__init__(
             scenario.topology,
             switch,
             host=HostModel(scenario.coalescing),
             seed=scenario.seed,
-            observer=_both(self.order, observer),
+            observer=_all(self.order, self.marks, observer, self.tap),
             priorities=scenario.prioritized,
             numbers=scenario.numbers,
             planner=planner,
@@ -64,6 +68,10 @@ class SoakFabric(Fabric):
         """Packets of strangers so far."""
         return sum(stranger.forged for stranger in self._strangers)
 
+    def _inject(self, switch: str, port: int, frame: bytes, now: int) -> None:
+        """Run a frame through a switch. Should anything come of it, which it should not, that is lost."""
+        self.engines[switch].process(port, frame, now)
+
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
         """See Fabric."""
         scenario = self._scenario
@@ -78,7 +86,8 @@ class SoakFabric(Fabric):
                 scenario.strangers,
                 [scenario.seed, 3, number],
                 flips=not scenario.links.corruption,
-                followed=scenario.same_leases,
+                followed=scenario.same_leases and not scenario.descending,
+                preceded=scenario.same_leases and scenario.descending,
             )
             self._strangers.append(stranger)
         before = self.hosts.get(host)
@@ -135,13 +144,12 @@ class SoakFabric(Fabric):
         return all(host.done for host in self.hosts_of(job))
 
 
-def _both(one: Observer | None, other: Observer | None) -> Observer | None:
-    if one is None or other is None:
-        return one or other
-    observers = (one, other)
+def _all(*those: Observer | None) -> Observer | None:
+    """Return an observer that passes what it sees on to those there are; None if there are none."""
+    observers = [observer for observer in those if observer]
 
     def observe(arrived: Transit, store: Packets) -> None:
         for observer in observers:
             observer(arrived, store)
 
-    return observe
+    return observe if observers else None

@@ -67,7 +67,10 @@ def draw_scenario(seed: int) -> Scenario:
     if draw.random() < 0.5 and (room := lossless_queue_bytes(scenario)):
         scenario = replace(scenario, links=scenario.links.model_copy(update={"queue_bytes": room}))
     scenario = _draw_revocations(_draw_marks(_draw_host_based(_draw_later(scenario))))
-    for draw_more in (_draw_ways, _draw_outages, _draw_priorities, _draw_compression, _draw_watchdog):
+    for draw_more in (
+        *(_draw_ways, _draw_outages, _draw_priorities, _draw_compression, _draw_watchdog),
+        *(_draw_first_chunks, _draw_descending, _draw_taps),
+    ):
         scenario = draw_more(scenario)
     return _shorten_going_back(_corrupt_once(scenario))
 
@@ -190,6 +193,30 @@ def _draw_watchdog(scenario: Scenario) -> Scenario:
     later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
     jobs = tuple(map(changed, scenario.jobs))
     return replace(scenario, links=links, rate=10**9, jobs=jobs, later=later)
+
+
+def _draw_first_chunks(scenario: Scenario) -> Scenario:
+    """Draw chunk numbers that pass 2^31, where those with a sign become negative."""
+    draw = random.Random(f"soak first chunks {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.75:
+        return scenario
+    most = max(work.chunks for work in scenario.works)
+    return replace(scenario, first_chunk=2**31 - draw.randint(1, most))
+
+
+def _draw_descending(scenario: Scenario) -> Scenario:
+    """Draw whether lease ids come again with lower chunk numbers, of which there are enough."""
+    draw = random.Random(f"soak descending {scenario.seed}")  # as for the tiers
+    if draw.random() < 0.7:
+        return scenario
+    return replace(scenario, descending=True, first_chunk=max(scenario.first_chunk, _chunks_needed(scenario)))
+
+
+def _draw_taps(scenario: Scenario) -> Scenario:
+    draw = random.Random(f"soak taps {scenario.seed}")  # as for the tiers
+    taps = draw.choice((0.0, 0.0, 0.02, 0.3))
+    # What is made of a corrupted packet may be dropped for any reason.
+    return scenario if scenario.links.corruption else replace(scenario, taps=taps)
 
 
 def _draw_revocations(scenario: Scenario) -> Scenario:

@@ -81,6 +81,7 @@ def run_scenario(
     mishaps["stall"] = sum(len(work.stalls) for work in scenario.works)
     mishaps["link down"] = len(scenario.outages)
     mishaps["stranger"] = fabric.forged
+    mishaps["result from a tap"] = fabric.tap.sent if fabric.tap else 0
     mishaps["flip at an end"] = fabric.flips
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))

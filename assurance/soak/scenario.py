@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from fanin.assurance.soak.descending import DescendingNumbers
 from fanin.controller.jobs.ledger import CHUNKS as LEASE_CHUNKS
 from fanin.controller.jobs.ledger import LEASES, NumberSpace
 from fanin.controller.plan import PathChoice
@@ -180,9 +181,10 @@ class Scenario(_Brief):
     rails: of four tiers, network cards of a server, each at a leaf of its own. planes: networks above these that
     nothing joins, of which each has as many of the rails. paths: of several, which ordinary packets take.
     restarts, registers_lost: of switches, with their tables or not. outages: of links.
-    strangers: how often one takes up a batch of packets at a host.
+    strangers: how often one takes up a batch of packets at a host. taps: how often a packet on a link between switches.
     last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
     same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
+    descending: a grant has lower chunk numbers than those before under its id; the first one's end below first_chunk.
     revocations: of leases, while their jobs run, which carry on by ring.
     later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
     """
@@ -202,9 +204,11 @@ class Scenario(_Brief):
     outages: tuple[Outage, ...] = ()
     regrants: tuple[Regrant, ...] = ()
     strangers: float = 0.0
+    taps: float = 0.0
     last_slots: bool = False
     first_chunk: int = 0
     same_leases: bool = False
+    descending: bool = False
     later: tuple[Later, ...] = ()
     revocations: tuple[Revocation, ...] = ()
 
@@ -281,8 +285,10 @@ class Scenario(_Brief):
     def numbers(self) -> NumberSpace:
         """What packets may carry."""
         at_once = min(len(self.works), len(self.topology.hosts))
-        used_up = [LEASE_CHUNKS] * (LEASES - at_once) if self.same_leases else []
-        return NumberSpace(0, [self.first_chunk] * (LEASES - len(used_up)) + used_up)
+        used_up = LEASES - at_once if self.same_leases else 0
+        if self.descending:
+            return DescendingNumbers(0, [self.first_chunk - 1] * (LEASES - used_up) + [-1] * used_up)
+        return NumberSpace(0, [self.first_chunk] * (LEASES - used_up) + [LEASE_CHUNKS] * used_up)
 
     @cached_property
     def prioritized(self) -> bool:
@@ -314,6 +320,12 @@ class Scenario(_Brief):
             and not adds
             and (self.links.queue_bytes is None or self.links.queue_bytes >= room)
         )
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether chunks may be added up more than once, or not at all."""
+        lost = self.restarts or self.registers_lost or self.regrants or self.revocations
+        return bool(lost or any(work.mismatch for work in self.works))
 
     @property
     def bound(self) -> float:

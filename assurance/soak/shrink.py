@@ -47,9 +47,10 @@ def _smaller(scenario: Scenario) -> Iterator[Scenario]:
             {"coalescing": 0.0},
             {"rate": None},
             {"strangers": 0.0},
+            {"taps": 0.0},
             {"last_slots": False},
         ),
-        *({"first_chunk": 0}, {"same_leases": False}),
+        *({"descending": False}, {"first_chunk": 0, "descending": False}, {"same_leases": False}),
         *({"planes": 1}, {"rails": 1, "planes": 1}, {"paths": "ecmp"}),
     )
     for change in plain:

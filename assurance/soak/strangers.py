@@ -1,16 +1,23 @@
-"""What else a network carries: packets that are damaged, malformed or forged, made from those of a host's own worker.
+"""What else a network carries: packets that are damaged, malformed or forged, made from those that belong there.
 
 None of them may change a sum. What would is not here: a member that sends other values under its own name in its turn.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.assurance.soak.scenario import Scenario
 from fanin.simulator.corruption import complete_checksums, flip_bits
 from fanin.simulator.hosts.stations import Frames
-from fanin.topologies.model import Host, Topology
+from fanin.simulator.links import Transit
+from fanin.simulator.packets import Packets
+from fanin.simulator.units import MICROSECOND
+from fanin.topologies.model import Endpoint, Host, Topology
+from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.wire import HEADERS
 
@@ -26,7 +33,7 @@ class Stranger:
     """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets.
 
     flips: whether it flips bits, which it must not where links do: a checksum need not find two in one packet.
-    followed: whether the chunk numbers behind the lease's may be the next one's, under the same id.
+    followed, preceded: whether the chunk numbers above the lease's, or below, may be the next one's, under the same id.
     """
 
     def __init__(
@@ -39,11 +46,12 @@ class Stranger:
         *,
         flips: bool,
         followed: bool,
+        preceded: bool,
     ) -> None:
         self._draw = np.random.Generator(np.random.PCG64(seed))
         self._often = often
         self._flips = flips
-        self._followed = followed
+        self._followed, self._preceded = followed, preceded
         self._lease = lease
         self._topology = topology
         self._host = host
@@ -94,7 +102,7 @@ class Stranger:
     def _noise(self, frame: _Frame) -> _Frame:
         frame[HEADERS:] = self._draw.integers(0, 256, len(frame) - HEADERS)
         frame[_LEASE] = self._draw.choice(_STRANGE_LEASES)
-        return self._signed(frame)
+        return _with_checksums(frame)
 
     def _size(self, frame: _Frame) -> _Frame:
         frame[_KIND] ^= np.uint8(self._draw.integers(1, 8))
@@ -113,7 +121,8 @@ class Stranger:
     def _old_chunk(self, frame: _Frame) -> _Frame | None:
         """That had the same slot and version, in this lease or before it."""
         chunk = int(_chunks(frame[np.newaxis])[0]) - 2 * self._lease.window * int(self._draw.integers(1, 4))
-        return None if chunk < 0 else self._with_other_values(_with_chunk(frame, chunk))
+        least = self._lease.first_chunk if self._preceded else 0
+        return None if chunk < least else self._with_other_values(_with_chunk(frame, chunk))
 
     def _beyond(self, frame: _Frame) -> _Frame | None:
         """The lease's last chunk."""
@@ -175,19 +184,62 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _with_other_values(self, frame: _Frame) -> _Frame:
-        values = frame[_VALUES:]
-        values[:] = self._draw.integers(0, 256, len(values))
-        return self._signed(frame)
+        return _with_values(frame, self._draw)
 
-    def _signed(self, frame: _Frame) -> _Frame:
-        """With right checksums."""
-        frame[_IP_CHECKSUM:_IP_SOURCE] = 0
-        total = int(frame[14:34].view(">u2").sum(dtype=np.int64))
-        total = (total & 0xFFFF) + (total >> 16)
-        frame[_IP_CHECKSUM:_IP_SOURCE] = np.frombuffer((0xFFFF - total).to_bytes(2, "big"), np.uint8)
-        frame[_UDP_CHECKSUM:HEADERS] = 0
-        complete_checksums(frame[np.newaxis], np.array([len(frame)]))
-        return frame
+
+class Tap:
+    """On links between switches: an observer that sends results of earlier chunks there again, and forged ones.
+
+    A forged result answers a sum in the parent's name, for the same chunk and with another call and other values.
+
+    deliver: gives a frame to the switch of this name, at this port, at this time (microseconds). sent: frames so far.
+    """
+
+    def __init__(self, scenario: Scenario, deliver: Callable[[str, int, bytes, int], None]) -> None:
+        self._often = scenario.taps
+        self._draw = np.random.Generator(np.random.PCG64([scenario.seed, 6]))
+        self._deliver = deliver
+        self._ends: dict[
+            int, tuple[Endpoint, Endpoint, bytes]
+        ] = {}  # near and far, and their addresses, by number of link
+        self._passed: dict[int, _Frame] = {}  # a result that has passed, by number of link
+        self.sent = 0
+        switches = {switch.name: switch.ip.packed for switch in scenario.topology.switches}
+        ends = (pair for link in scenario.topology.links for pair in ((link.a, link.b), (link.b, link.a)))
+        for number, (near, far) in enumerate(ends):
+            if near.node in switches and far.node in switches:
+                self._ends[number] = near, far, switches[near.node] + switches[far.node]
+        self._between = np.array([*self._ends], np.int64)
+
+    def __call__(self, arrived: Transit, store: Packets) -> None:
+        """Answer some of what arrives."""
+        drawn = np.isin(arrived.links, self._between)
+        drawn &= self._draw.random(len(drawn)) < self._often
+        some = arrived.take(drawn)
+        passing: dict[int, _Frame] = {}  # not delivered yet, and nobody is to overtake them
+        for link, time, packet in zip(
+            some.links.tolist(), (some.times // MICROSECOND).tolist(), some.packets.tolist(), strict=True
+        ):
+            near, far, addresses = self._ends[link]
+            frame = store.rows[packet, : store.lengths[packet]].copy()
+            if (
+                len(frame) - HEADERS not in wire.VALUES
+                or frame[_IP_SOURCE:_UDP_SOURCE].tobytes() != addresses
+            ):
+                continue
+            if frame[_KIND] >> 4 == wire.RESULT:
+                passing[link] = frame
+                if link in self._passed:
+                    self._send(far, self._passed[link], time)
+            else:
+                frame[_IP_SOURCE:_UDP_SOURCE] = np.roll(frame[_IP_SOURCE:_UDP_SOURCE], 4)
+                frame[_KIND] |= wire.RESULT << 4
+                self._send(near, _with_values(frame, self._draw), time)
+        self._passed |= passing
+
+    def _send(self, to: Endpoint, frame: _Frame, time: int) -> None:
+        self._deliver(to.node, to.port, frame.tobytes(), time)
+        self.sent += 1
 
 
 class Flips:
@@ -240,4 +292,22 @@ def _chunks(frames: Frames) -> NDArray[np.int64]:
 
 def _with_chunk(frame: _Frame, chunk: int) -> _Frame:
     frame[_CHUNK:_POOL] = np.frombuffer(chunk.to_bytes(4, "big"), np.uint8)
+    return frame
+
+
+def _with_values(frame: _Frame, draw: np.random.Generator) -> _Frame:
+    """Return the frame with another call, other values and right checksums."""
+    values = frame[_VALUES:]
+    values[:] = draw.integers(0, 256, len(values))
+    return _with_checksums(frame)
+
+
+def _with_checksums(frame: _Frame) -> _Frame:
+    """Return the frame with right checksums."""
+    frame[_IP_CHECKSUM:_IP_SOURCE] = 0
+    total = int(frame[14:34].view(">u2").sum(dtype=np.int64))
+    total = (total & 0xFFFF) + (total >> 16)
+    frame[_IP_CHECKSUM:_IP_SOURCE] = np.frombuffer((0xFFFF - total).to_bytes(2, "big"), np.uint8)
+    frame[_UDP_CHECKSUM:HEADERS] = 0
+    complete_checksums(frame[np.newaxis], np.array([len(frame)]))
     return frame

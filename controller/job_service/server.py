@@ -82,7 +82,9 @@ class _Servicer:
             "Join": stream(self._join, pb.ToService.FromString, pb.FromService.SerializeToString),
             "List": unary(self._list, pb.ListRequest.FromString, pb.ListResponse.SerializeToString),
             "Revoke": unary(self._revoke, pb.RevokeRequest.FromString, pb.RevokeResponse.SerializeToString),
-            "Absent": unary(self._absent, pb.AbsentRequest.FromString, pb.AbsentResponse.SerializeToString),
+            "Absent": grpc.unary_stream_rpc_method_handler(
+                self._absent, pb.AbsentRequest.FromString, pb.AbsentResponse.SerializeToString
+            ),
             "Look": unary(self._look, pb.LookRequest.FromString, pb.LookResponse.SerializeToString),
             "Cells": unary(self._cells, pb.CellsRequest.FromString, pb.CellsResponse.SerializeToString),
         }
@@ -135,9 +137,10 @@ class _Servicer:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         return pb.RevokeResponse()
 
-    async def _absent(self, request: pb.AbsentRequest, _: _Context) -> pb.AbsentResponse:
-        self._service.go_without(request.host, request.job)
-        return pb.AbsentResponse()
+    async def _absent(self, request: pb.AbsentRequest, context: _Context) -> None:
+        with self._service.without(request.host, request.job):
+            await context.write(pb.AbsentResponse())
+            await asyncio.get_running_loop().create_future()  # until the caller has gone: that cancels this
 
     async def _look(self, _: pb.LookRequest, __: _Context) -> pb.LookResponse:
         response = pb.LookResponse()

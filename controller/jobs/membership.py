@@ -16,7 +16,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
@@ -135,13 +136,22 @@ class JobService:
             for request, there in found.items()
         ]
 
-    def go_without(self, host: str, job: str) -> None:
-        """The worker on `host` will not join: a job with min_workers begins without it once it has enough others."""
-        self._absent.add((host, job))
+    @contextmanager
+    def without(self, host: str, job: str) -> Iterator[None]:
+        """Inside, the worker on `host` will not join: a job with min_workers begins without it.
+
+        It still waits until it has that many workers.
+        """
+        place = host, job
+        self._absent.add(place)
         for member in self._members.values():
             if member.request.name == job and not member.mates:
                 self._gather(member)
-                return
+                break
+        try:
+            yield
+        finally:
+            self._absent.discard(place)
 
     async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
         """A membership: from the worker's request to the end of its `messages`.
@@ -307,12 +317,7 @@ class JobService:
             return
         for each in waiting:
             each.mates = waiting
-        self._forget_absent(request)
         self._jobs.begin(replace(request, hosts=tuple(each.host for each in waiting)), waiting, request)
-
-    def _forget_absent(self, request: JobRequest) -> None:
-        """The next job of this name has other workers."""
-        self._absent -= {(host, request.name) for host in request.hosts}
 
     def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
         """Those who ask for this and are in no job yet, by rank."""
@@ -335,9 +340,7 @@ class JobService:
         _log("has left", member)
         del self._members[member.place]
         if not member.mates:
-            self._tell_who_is_missing(waiting := self._waiting(member.request))
-            if not waiting:
-                self._forget_absent(member.request)
+            self._tell_who_is_missing(self._waiting(member.request))
             return
         rank = member.request.hosts.index(member.host)
         for other in member.mates:

@@ -1,4 +1,4 @@
-"""The process that Candidate starts: a controller that does what is asked on its standard input, or a standby."""
+"""The process that ControllerSubprocess starts: a controller that does what is asked on its standard input, or a standby."""
 
 from __future__ import annotations
 

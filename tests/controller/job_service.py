@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -113,7 +113,8 @@ class FakeGrants:
     """
 
     jobs: Jobs
-    go_without: Callable[[str, str], None]
+    without: Callable[[str, str], AbstractContextManager[None]]
+    absent: set[tuple[str, str | None]]
 
     def __init__(self) -> None:
         self.granted: list[tuple[str, ...]] = []
@@ -321,7 +322,7 @@ def served(path: Path) -> With:
         grants = FakeGrants()
         service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
         grants.jobs = service.jobs
-        grants.go_without = service.go_without
+        grants.without, grants.absent = service.without, service._absent
         serve = serving(service, Inspector(), path) if path.name == GRPC else serving_workers(service, path)
         async with serve, service:
             try:

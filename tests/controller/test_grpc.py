@@ -182,7 +182,7 @@ def network(folder: Path, start: str = "1") -> Iterator[tuple[Run, FakeGrants]]:
 
     async def serve() -> None:
         service = JobService(["h1", "h2", "h3"], grants.open, grants.reports.append)
-        grants.jobs = service.jobs
+        grants.jobs, grants.absent = service.jobs, service._absent
         async with serving(service, Inspector(), folder / JOB_SERVICE_GRPC), service:
             ready.set()
             await ending.wait()
@@ -208,6 +208,35 @@ def test_a_client_lists_revokes_and_looks(tmp_path: Path) -> None:
             service.cells("tarin")
         with pytest.raises(NetworkError, match=r"^no job is called a; there are: none$"):
             service.revoke("a")
+
+
+def test_a_worker_is_absent_as_long_as_the_clients_call_lasts(tmp_path: Path) -> None:
+    with network(tmp_path) as (run, grants):
+        service = JobServiceClient(run)
+        with service.absent("a", "h2"), service.absent("a", "h3"):
+            assert grants.absent == {("h2", "a"), ("h3", "a")}
+        while grants.absent:
+            service.list()
+
+
+def test_a_client_that_is_killed_leaves_no_worker_absent(tmp_path: Path) -> None:
+    text = """
+import pathlib, sys, time
+from fanin.controller.job_service.client import JobServiceClient
+from fanin.testbed.runs import Run
+with JobServiceClient(Run(pathlib.Path(sys.argv[1]))).absent("a", "h2"):
+    print("held", flush=True)
+    time.sleep(1000)
+"""
+    with network(tmp_path) as (run, grants):
+        command = [sys.executable, "-c", text, str(run.folder)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as caller:
+            assert caller.stdout
+            assert caller.stdout.readline() == "held\n"
+            assert grants.absent == {("h2", "a")}
+            caller.kill()
+        while grants.absent:
+            JobServiceClient(run).list()
 
 
 def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(

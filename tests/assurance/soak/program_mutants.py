@@ -102,4 +102,32 @@ PROGRAM_MUTANTS = {
         "read_cell(); if (from_parent == 0 && stored_lease == hdr.switchml.lease && "
         "stored_chunk < hdr.switchml.chunk && done == 0) { hdr.switchml.chunk = 0; }",
     ),
+    # Above 2^31 - 1, newer is taken for older.
+    "chunk numbers compared with a sign": (
+        "aggregation.p4",
+        r"stored_chunk (<|>) hdr\.switchml\.chunk",
+        r"(int<32>)stored_chunk \1 (int<32>)hdr.switchml.chunk",
+    ),
+    "an older result taken from the parent": (
+        "aggregation.p4",
+        r"stored_chunk != hdr\.switchml\.chunk \|\| done == 1",
+        "stored_chunk < hdr.switchml.chunk || done == 1",
+    ),
+    "cells beyond the lease kept": ("aggregation.p4", r"\|\|\s+stored_chunk > job_last_chunk\)", ")"),
+    "a congestion mark that stays in its cell": (
+        "aggregation.p4",
+        r"write\(cell, \(bit<1>\)\(hdr\.ipv4\.dscp_ecn\[1:0\] == ECN_CONGESTED\)\)",
+        "write(cell, stored_congested | (bit<1>)(hdr.ipv4.dscp_ecn[1:0] == ECN_CONGESTED))",
+    ),
+    "a congestion mark forgotten": ("aggregation.p4", r"\n\s+keep_mark\(\);", ""),
+    "the call of a result from the parent not compared": (
+        "aggregation.p4",
+        r"(REASON_STALE_RESULT;\s+\} else if \()stored_call != hdr\.call\.call",
+        r"\1false",
+    ),
+    "a result served again to all": (
+        "aggregation.p4",
+        r"(load_cell\(\);\s+)serve_result\(\);",
+        r"\1multicast_result();",
+    ),
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from fanin.assurance.soak import leases
+from fanin.assurance.soak.descending import DescendingNumbers
 from fanin.assurance.soak.leases import Succession, WrongSumError
 from fanin.controller.jobs import ledger
-from fanin.controller.jobs.ledger import CHUNKS, LEASES
+from fanin.controller.jobs.ledger import CHUNKS, LEASES, UsedUpError
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric
 from fanin.topologies.shapes import leaf_spine
@@ -72,3 +73,15 @@ def test_it_notices_packets_that_are_as_old_as_a_round(
     succession = Succession(RACK, switch, 2**31, replayed_for=2 * round)
     with pytest.raises(WrongSumError):
         take(succession, 20 * round)
+
+
+def test_chunk_numbers_that_descend_meet_from_above_and_end_with_0() -> None:
+    numbers = DescendingNumbers(0, [99, *[-1] * (LEASES - 1)])
+    taken = [numbers.take(count) for count in (30, 1, 69)]
+    assert [(one.lease, one.first_chunk, one.last_chunk) for one in taken] == [
+        (1, 70, 99),
+        (1, 69, 69),
+        (1, 0, 68),
+    ]
+    with pytest.raises(UsedUpError):
+        numbers.take(1)

@@ -121,7 +121,7 @@ def into_the_array(station: WorkerStation[Any], *args: Any, **options: Any) -> N
     ("owner", "name", "broken", "likely"),
     [
         (ProgressSnapshot, "behind", property(nobody_behind), 60),
-        (ProgressSnapshot, "giver", property(last_rank), 75),
+        (ProgressSnapshot, "giver", property(last_rank), 89),
         (Kept, "buffer", cleared, 60),
         (SoakHost, "stop", unheeded, 102),
         (Job, "_withdraw", partly, 9),

@@ -127,19 +127,26 @@ def assert_caught(switch: Engine, make_worker: MakeWorker | None = None, likely:
 SEARCHED = {"incomplete chunks kept", "added to a stored result"}
 # The seed that shows one soonest; another draw of scenarios only makes the search long again.
 LIKELY = {
-    "UDP checksum not verified": 18,
+    "UDP checksum not verified": 32,
     "a chunk tag of 16 bits": 27,
+    "a congestion mark forgotten": 95,
+    "a congestion mark that stays in its cell": 18,
     "a negative overflow wraps": 5,
+    "a result served again to all": 7,
     "admission without the chunk range": 54,
     "an earlier saturation forgotten": 41,
+    "an older result taken from the parent": 190,
     "calls not told apart": 15,
     "calls told apart by seven bits": 47,
+    "cells beyond the lease kept": 7,
+    "chunk numbers compared with a sign": 17,
     "no chunk tag": 2,
     "no re-serve": 7,
     "not quantizable forgotten": 1,
     "old chunks let through": 123,
     "partial sum not sent up again": 10,
     "saturation ignored": 5,
+    "the call of a result from the parent not compared": 11,
     "the packet decides whether it needs a checksum": 177,
 }
 
@@ -362,6 +369,23 @@ def test_links_between_hosts_corrupt_so_seldom_that_no_two_bits_of_a_packet_flip
         if scenario.revocations or not all(work.in_network for work in scenario.works):
             assert scenario.links.corruption <= 1e-4
     assert any(scenario.links.corruption > 0.01 for scenario in scenarios)
+
+
+def test_scenarios_pass_2_to_the_31_and_have_taps_and_leases_whose_numbers_come_down() -> None:
+    scenarios = [draw_scenario(seed) for seed in range(WITHIN)]
+    passing = [
+        one for one in scenarios if 0 < 2**31 - one.first_chunk <= max(work.chunks for work in one.works)
+    ]
+    assert len(passing) > WITHIN / 10
+    assert {one.taps for one in scenarios} == {0.0, 0.02, 0.3}
+    assert {one.same_leases for one in scenarios if one.descending and one.later} == {True, False}
+
+
+@pytest.mark.parametrize("first", [0, 7])
+def test_a_tap_sends_results_that_switches_drop(switch: Engine, first: int) -> None:
+    outcome = run_scenario(replace(FAULTLESS, seed=first, taps=0.5), switch)
+    assert not outcome.violations
+    assert outcome.faults["result from a tap"] > 20
 
 
 def test_the_stall_of_one_job_does_not_hold_up_another(switch: Engine) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -278,22 +279,44 @@ def test_a_job_begins_without_a_worker_that_will_not_join(either: With, first: b
 
         h1 = await connect("h1")
         assert await until(h1, "waiting_for") == ["h2", "h3"]
-        if first:
-            grants.go_without("h2", "a")
-        h3 = await connect("h3")
-        if not first:
-            assert await until(h3, "waiting_for") == ["h2"]
-            grants.go_without("h2", "a")
-        for rank, worker in enumerate((h1, h3)):
-            while "rank" not in (assignment := await worker.hear()):
-                pass
-            assert (assignment["rank"], assignment["hosts"]) == (rank, ["h1", "h3"])
-        for worker in (h1, h3):
-            await worker.end()
-        await grants.until(lambda: not grants.open_jobs)
+        with ExitStack() as absences:
+            if first:
+                absences.enter_context(grants.without("h2", "a"))
+            h3 = await connect("h3")
+            if not first:
+                assert await until(h3, "waiting_for") == ["h2"]
+                absences.enter_context(grants.without("h2", "a"))
+            for rank, worker in enumerate((h1, h3)):
+                while "rank" not in (assignment := await worker.hear()):
+                    pass
+                assert (assignment["rank"], assignment["hosts"]) == (rank, ["h1", "h3"])
+            for worker in (h1, h3):
+                await worker.end()
+            await grants.until(lambda: not grants.open_jobs)
         h1 = await connect("h1")
         assert await until(h1, "waiting_for") == ["h2", "h3"]
         assert await until(await connect("h3"), "waiting_for") == ["h2"]
+
+    either(check)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_who_was_absent_is_waited_for_once_whoever_said_so_has_ended(either: With, begun: bool) -> None:
+    """Whether it ended before anybody had joined, or the job had begun, and lost a worker."""
+
+    async def check(path: Path, grants: FakeGrants) -> None:
+        if begun:
+            three = await elastic(path, least=2)
+            await three[1].end()
+        with grants.without("h2", "a"):
+            pass
+        if begun:
+            for worker in (three[0], three[2]):
+                await worker.end()
+            await grants.until(lambda: not grants.open_jobs)
+        for host, missing in (("h1", ["h2", "h3"]), ("h3", ["h2"])):
+            worker = await Worker.connect(path, host, job="a", ring=True, min_workers=2)
+            assert await until(worker, "waiting_for") == missing
 
     either(check)
 
@@ -302,9 +325,10 @@ def test_too_few_workers_go_on_waiting_for_one_that_will_not_join(either: With) 
     async def check(path: Path, grants: FakeGrants) -> None:
         h1 = await Worker.connect(path, "h1", job="a", ring=True, min_workers=2)
         assert await until(h1, "waiting_for") == ["h2", "h3"]
-        for host in ("h2", "h3"):
-            grants.go_without(host, "a")
-            assert await until(h1, "waiting_for") == ["h2", "h3"]
+        with ExitStack() as absences:
+            for host in ("h2", "h3"):
+                absences.enter_context(grants.without(host, "a"))
+                assert await until(h1, "waiting_for") == ["h2", "h3"]
         assert not grants.granted
 
     either(check)

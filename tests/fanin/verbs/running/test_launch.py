@@ -312,6 +312,20 @@ print(comm.rank, comm.size, x.mean())
 
 
 @live
+def test_the_others_begin_without_one_that_ends_before_it_has_joined(up, script):
+    text = """
+import fanin, numpy as np, os, sys
+if os.environ["RANK"] == "0":
+    sys.exit(3)
+comm = fanin.init()
+print(comm.rank, comm.size, comm.allreduce(np.full(1000, 2, np.float32)).mean())
+"""
+    done = launch(up, "--min-workers", 1, script(text))
+    assert (done.returncode, done.stdout) == (0, "[1] 0 1 2.0\n"), done.stderr
+    assert "fanin launch: rank 0 on h1 failed: exit status 3; the others go on\n" in done.stderr
+
+
+@live
 def test_one_that_is_killed_is_started_again_and_joins_the_others(fanin, script, tmp_path):
     """The example of docs/python-api.md, with a worker that kills itself, once."""
     manual = (ROOT / "docs/python-api.md").read_text().partition("Here `train.py`:\n\n")[2]
