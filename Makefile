@@ -2,8 +2,8 @@
 # make test-fast: all but live networks and what takes long.
 # make test-long: in full size what make test runs in small.
 # make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
-# make test-bmv2: the demo on BMv2, and the tests that need BMv2 or p4c (docs/bmv2.md).
-# make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/machines.md).
+# make test-bmv2: the demo on BMv2, and the tests that need BMv2 or p4c (docs/reference/bmv2.md).
+# make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/measurements/machines.md).
 # make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
 # make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
 

@@ -59,7 +59,7 @@ if [ -n "$unreached" ]; then
     fix="./p4lang-packages.sh again, with a network"
 else
     why="p4lang has no packages that work for ${PRETTY_NAME:-this release} on $(dpkg --print-architecture)"
-    fix="Ubuntu 22.04 (vagrant up), or docs/bmv2.md with a build"
+    fix="Ubuntu 22.04 (vagrant up), or docs/reference/bmv2.md with a build"
 fi
 echo "BMv2 and p4c are not installed: $why. fanin has a switch and a compiler of its own; only fanin demo" \
     "--switch bmv2, --compiler p4c and fanin diff need them. What helps: $fix."

@@ -82,7 +82,7 @@ def rests_on(aggregators: Iterable[Aggregator], switch: str) -> bool:
 
 
 def aggregation_tree(network: Network, job: Job) -> Tree:
-    """The tree of `job`, along links of the network: see "Trees" in docs/protocol.md.
+    """The tree of `job`, along links of the network: see "Trees" in docs/reference/protocol.md.
 
     Its root is as near as can be to the farthest of the job's leaves, and so the lowest switch above them all, where
     no switch would have more children than it has bits. Jobs spread over equal roots by their UDP port, which outlives

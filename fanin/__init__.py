@@ -23,8 +23,8 @@ def init(
 
     timeout: seconds after which the others are no longer waited for, here and in each operation in which nothing moves.
     in_network: where the job gets no lease, or loses it, it goes on by ring; "required": it waits for one, and fails.
-    min_workers: as long as so many are left, the job goes on without workers that have ended (docs/faults.md); None: as
-    `fanin launch --min-workers` says, or else it fails when one ends.
+    min_workers: as long as so many are left, the job goes on without workers that have ended
+    (docs/how-to/faults.md); None: as `fanin launch --min-workers` says, or else it fails when one ends.
     non_finite: what becomes of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
     cannot add up: "refuse": ValueError. "propagate": they come out where they went in, as of a sum of float32; blocks
     of 64 or 256 values in which there is one are summed again, round the ring.

@@ -89,11 +89,13 @@ Program = Annotated[
 ]
 ControllerFile = Annotated[
     Path | None,
-    _file("--controller", "FILE.py", "a file of yours that plans what switches are told (docs/own.md)"),
+    _file(
+        "--controller", "FILE.py", "a file of yours that plans what switches are told (docs/how-to/own.md)"
+    ),
 ]
 WorkerFile = Annotated[
     Path | None,
-    _file("--worker", "FILE.py", "a file of yours that makes in-network workers (docs/own.md)"),
+    _file("--worker", "FILE.py", "a file of yours that makes in-network workers (docs/how-to/own.md)"),
 ]
 Offload = Annotated[
     bool, typer.Option(help="many UDP datagrams in a frame, where the kernel can; sums are the same without")

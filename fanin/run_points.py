@@ -198,7 +198,7 @@ def run_scenario(
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         console.print(f"Figure: {path}")
     if lesson:
-        page = f"docs/lessons/{scenario_file(file).stem}.md"
+        page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
         say(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
     conclude(verb, work, rows)
 

@@ -1,4 +1,4 @@
-// The aggregation protocol of one switch: rules 1 to 8 of docs/protocol.md, in their order.
+// The aggregation protocol of one switch: rules 1 to 8 of docs/reference/protocol.md, in their order.
 //
 // All of a chunk's state is read and written in ingress, which BMv2 runs in one thread: a packet's read-modify-write is
 // atomic there as it is in a hardware pipeline.

@@ -84,7 +84,7 @@ header switchml_t {
     bit<15> slot;
 }
 
-// The exponents of the block that the packet announces (docs/protocol.md). The switch keeps the largest e0. The top bit of
+// The exponents of the block that the packet announces (docs/reference/protocol.md). The switch keeps the largest e0. The top bit of
 // e1 says that some worker cannot quantize the block.
 header exponents_t {
     int<8> e0;

@@ -11,7 +11,7 @@ import pytest
 from fanin.experiments.notebook import PointError, run
 from fanin.experiments.scenario.file import ScenarioError
 
-FOLDER = Path(__file__).parents[1] / "docs" / "notebooks"
+FOLDER = Path(__file__).parents[1] / "docs" / "tutorials" / "notebooks"
 
 
 def defined_by(name: str) -> Any:
@@ -31,7 +31,9 @@ def test_window_says_how_many_slots_are_enough() -> None:
     times = {row["window"]: row["median_seconds"] for row in found["found"].rows}
     assert times[16] > 1.7 * times[32]
     assert times[32] > 1.7 * times[64]
-    assert found["enough"] == pytest.approx(500, rel=0.05)  # docs/lessons/window.md: 45 us / 0.0899 us
+    assert found["enough"] == pytest.approx(
+        500, rel=0.05
+    )  # docs/tutorials/lessons/window.md: 45 us / 0.0899 us
 
 
 @pytest.mark.slow
@@ -50,7 +52,7 @@ def test_ecmp_takes_longer_than_spraying_where_flows_meet() -> None:
 def test_every_notebook_has_a_test_and_a_line_in_the_documents() -> None:
     document = (FOLDER.parent / "lessons.md").read_text()
     for notebook in FOLDER.glob("*.py"):
-        assert f"marimo edit docs/notebooks/{notebook.name}" in document
+        assert f"marimo edit docs/tutorials/notebooks/{notebook.name}" in document
         assert any(name.startswith(f"test_{notebook.stem}_") for name in globals())
 
 

@@ -1,4 +1,4 @@
-"""The examples of the reference pages are run: docs/python-api.md, docs/stf.md, docs/entries.md."""
+"""The examples of the reference pages run: python-api.md, stf.md, entries.md."""
 
 from __future__ import annotations
 
@@ -21,20 +21,24 @@ PACKET = "0200000000000200000000000800" + "4500001c00010000401166cc0a0100010a010
 # Blocks of Python: how each begins, and the test that runs it, or the file that it shows.
 PYTHON = {
     ("README.md", "import fanin"): "tests/docs/test_live_commands.py",
-    ("docs/jobs.md", "```python"): "tests/controller/test_grpc.py",
-    ("docs/launch.md", "```python"): "tests/fanin/verbs/running/test_launch.py",
-    ("docs/own.md", "from fanin.workers.protocol import Worker as participant"): "tests/fanin/test_guide.py",
-    ("docs/python-api.md", ">>> "): "tests/test_reference.py",
-    ("docs/python-api.md", "import fanin"): "tests/fanin/verbs/running/test_launch.py",
-    ("docs/torch.md", "```python"): "tests/fanin/test_torch.py",
+    ("docs/how-to/jobs.md", "```python"): "tests/controller/test_grpc.py",
+    ("docs/how-to/launch.md", "```python"): "tests/fanin/verbs/running/test_launch.py",
     (
-        "docs/torch.md",
+        "docs/how-to/own.md",
+        "from fanin.workers.protocol import Worker as participant",
+    ): "tests/fanin/test_guide.py",
+    ("docs/reference/python-api.md", ">>> "): "tests/test_reference.py",
+    ("docs/reference/python-api.md", "import fanin"): "tests/fanin/verbs/running/test_launch.py",
+    ("docs/how-to/torch.md", "```python"): "tests/fanin/test_torch.py",
+    (
+        "docs/how-to/torch.md",
         "from fanin.torch import CompressionState, compression_hook",
     ): "tests/fanin/test_torch.py",
-    ("docs/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
-    ("docs/tutorial.md", '"""A worker: its rank in four numbers, added to those of the others."""'): (
-        "tests/test_tutorial.py"
-    ),
+    ("docs/how-to/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
+    (
+        "docs/tutorials/tutorial.md",
+        '"""A worker: its rank in four numbers, added to those of the others."""',
+    ): ("tests/test_tutorial.py"),
 }
 
 
@@ -52,7 +56,7 @@ def test_all_python_of_the_documents_has_a_test_that_runs_it() -> None:
 
 def block(document: str, beginning: str) -> str:
     """The indented block of a document that begins so."""
-    paragraphs = (ROOT / "docs" / document).read_text().split("\n\n")
+    paragraphs = (ROOT / "docs" / "reference" / document).read_text().split("\n\n")
     [found] = [text for text in paragraphs if text.startswith(f"    {beginning}")]
     return textwrap.dedent(found) + "\n"
 
@@ -62,7 +66,9 @@ def test_the_python_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FANIN_HOST", "FANIN_JOB_SERVICE"):
         monkeypatch.delenv(name, raising=False)
     flags = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
-    found = doctest.testfile(str(ROOT / "docs/python-api.md"), module_relative=False, optionflags=flags)
+    found = doctest.testfile(
+        str(ROOT / "docs/reference/python-api.md"), module_relative=False, optionflags=flags
+    )
     assert found.attempted > 10
     assert not found.failed
 

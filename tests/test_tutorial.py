@@ -1,4 +1,4 @@
-"""What docs/tutorial.md has one type holds: its change of the P4 program, its test, its scenario, its worker."""
+"""What docs/tutorials/tutorial.md says works: its change of the P4 program, its test, its scenario, its worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from fanin.cli import app
 
 ROOT = Path(__file__).parents[1]
-TUTORIAL = ROOT / "docs/tutorial"
+TUTORIAL = ROOT / "docs/tutorials/tutorial"
 
 
 def fanin(*words: object) -> tuple[int, str]:
@@ -42,7 +42,7 @@ def test_the_scenario_says_what_the_tutorial_says_of_it(tmp_path: Path) -> None:
     shown = "0%    in-network                    1        "
     [written] = [
         line
-        for line in (ROOT / "docs/tutorial.md").read_text().splitlines()
+        for line in (ROOT / "docs/tutorials/tutorial.md").read_text().splitlines()
         if line.strip().startswith(shown)
     ]
     assert measured.split() == written.split()[-len(measured.split()) :]
@@ -52,4 +52,4 @@ def test_the_scenario_says_what_the_tutorial_says_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["sum.py", "ttl.stf"])
 def test_the_text_shows_the_files_as_they_are(name: str) -> None:
     indented = "".join(f"    {line}".rstrip() + "\n" for line in (TUTORIAL / name).read_text().splitlines())
-    assert indented in (ROOT / "docs/tutorial.md").read_text()
+    assert indented in (ROOT / "docs/tutorials/tutorial.md").read_text()

@@ -3,7 +3,7 @@
     python -m fanin.assurance.soak.leases --leases 1000000
 
 takes a lease, sums a vector, and gives the lease back, again and again, without a push of the program for as long as
-there are numbers (docs/protocol.md, Leases).
+there are numbers (docs/reference/protocol.md, Leases).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/jobs.md).
+"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/how-to/jobs.md).
 
 A worker has no use for more, and gRPC in it would cost: threads, which do not survive a fork; what was said last before
 it is killed; and to know when its process has ended, which only the kernel tells of a Unix socket.

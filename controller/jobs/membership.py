@@ -8,7 +8,7 @@ ended.
 The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
 withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
 
-What is said here is in documents (docs/jobs.md); controller/job_service has the connections.
+What is said here is in documents (docs/how-to/jobs.md); controller/job_service has the connections.
 A worker that is in no job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
 """
 

@@ -32,7 +32,7 @@ from fanin.topologies.units import Seconds
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # a line of an error
-_ALL_KEYS = "described in docs/scenarios.md"
+_ALL_KEYS = "described in docs/reference/scenarios.md"
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
 
 

@@ -1,4 +1,4 @@
-"""What fails in a run, and what is done about it: as of a live network (docs/faults.md, testbed/supervisor.py).
+"""What fails in a run, and what is done about it: as of a live network (docs/how-to/faults.md, testbed/supervisor.py).
 
 The controller finds things when the scenario says so, once it has been there for so long. What it then does takes no
 time, nor does what workers tell each other to agree (workers/job/ring_fallback.py, workers/job/elastic.py), the result

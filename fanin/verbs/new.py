@@ -21,7 +21,7 @@ def new(
 ) -> None:
     """Make a folder with a P4 program, a controller, a worker, a topology, a STF test and a scenario that run.
 
-    Its README.md says how to run them, docs/own.md what to change.
+    Its README.md says how to run them, docs/how-to/own.md what to change.
     """
     # Not above: it takes a second, for which --help should not wait.
     from fanin.controller.requirements import PROGRAM

@@ -1,4 +1,4 @@
-"""The process that ControllerSubprocess starts: a controller that does what is asked on its standard input, or a standby."""
+"""The main program of a controller process: it does what is asked on its standard input, or is a standby."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _REGISTERS = ("lease", "chunk", "seen", "done")
 
 
 class Inspector:
-    """Of `topology`; those who ask the job service for looks and cells get them from here (docs/inside.md)."""
+    """Of `topology`; those who ask the job service for looks and cells get them from here (docs/how-to/inside.md)."""
 
     def __init__(self, topology: Topology, telemetry: Telemetry, service: JobService) -> None:
         self._topology = topology

@@ -1,4 +1,4 @@
-"""Metrics of a network that is up, as Prometheus scrapes them; names as its conventions have them (docs/inside.md)."""
+"""Metrics of a network that is up, as Prometheus scrapes them, named by its conventions (docs/how-to/inside.md)."""
 
 from __future__ import annotations
 

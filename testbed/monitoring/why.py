@@ -1,8 +1,8 @@
 """Why a job stands still: which packet of each open chunk is missing where, and what is known of who is to send it.
 
-A chunk's sum climbs its tree, and the result comes down (docs/protocol.md). So the cells of the switches tell how far
-each chunk has come: the lowest switch that lacks a child's part waits for that child; where the root has the result,
-the highest one that lacks it waits for its parent.
+A chunk's sum climbs its tree, and the result comes down (docs/reference/protocol.md). So the cells of the switches
+tell how far each chunk has come: the lowest switch that lacks a child's part waits for that child; where the root has
+the result, the highest one that lacks it waits for its parent.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class _Tree:
         return cell is not None and cell.done
 
     def _cell(self, switch: str, chunk: int) -> Cell | None:
-        """What the switch holds of the chunk: slot and version as docs/protocol.md has them."""
+        """What the switch holds of the chunk: slot and version as docs/reference/protocol.md has them."""
         assert self._job.slots is not None
         window = self._job.window
         slot, version = self._job.slots[0] + chunk % window, chunk // window % 2

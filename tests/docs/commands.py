@@ -146,7 +146,7 @@ ELSEWHERE = {
     ),
     **{
         f"fanin lesson run {path.stem}": "tests/fanin/verbs/test_lesson.py::test_its_point_is_seen"
-        for path in (ROOT / "docs" / "lessons").glob("*.md")
+        for path in (ROOT / "docs" / "tutorials" / "lessons").glob("*.md")
     },
     "fanin run scenario:compressed-training": (
         "tests/experiments/live/test_compressed.py::test_whatever_is_sent_of_gradients_it_learns"
@@ -159,8 +159,8 @@ ELSEWHERE = {
     "fanin demo --switch bmv2 --compiler p4c": (
         "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2_with_p4c"
     ),
-    "fanin stf p4src/fanin.p4 docs/tutorial/ttl.stf": _PATCH,
-    "fanin run docs/tutorial/loss.toml": (
+    "fanin stf p4src/fanin.p4 docs/tutorials/tutorial/ttl.stf": _PATCH,
+    "fanin run docs/tutorials/tutorial/loss.toml": (
         "tests/test_tutorial.py::test_the_scenario_says_what_the_tutorial_says_of_it"
     ),
     "fanin link leaf1 h1 --set loss=1%": _LINKS,
@@ -191,15 +191,15 @@ ELSEWHERE = {
     ),
     **dict.fromkeys(
         [
-            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo.csv",
-            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin.csv",
-            "fanin launch docs/torch/cnn.py --backend gloo  --curve gloo-lossy.csv",
-            "fanin launch docs/torch/cnn.py --backend fanin --curve fanin-lossy.csv",
-            "python docs/torch/curves.py gloo.csv fanin.csv gloo-lossy.csv fanin-lossy.csv",
+            "fanin launch docs/how-to/torch/cnn.py --backend gloo  --curve gloo.csv",
+            "fanin launch docs/how-to/torch/cnn.py --backend fanin --curve fanin.csv",
+            "fanin launch docs/how-to/torch/cnn.py --backend gloo  --curve gloo-lossy.csv",
+            "fanin launch docs/how-to/torch/cnn.py --backend fanin --curve fanin-lossy.csv",
+            "python docs/how-to/torch/curves.py gloo.csv fanin.csv gloo-lossy.csv fanin-lossy.csv",
         ],
         _CNN,
     ),
-    "fanin launch docs/torch/overlap.py": (
+    "fanin launch docs/how-to/torch/overlap.py": (
         "tests/fanin/test_torch.py::test_buckets_go_out_and_come_back_within_the_backward_pass"
     ),
     "fanin validate --tier closed-form": (

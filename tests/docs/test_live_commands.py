@@ -19,7 +19,7 @@ pytestmark = pytest.mark.live
 
 VARIES = re.compile(r"-?\d[\d,.]*(?: (?:[nmu]?s|[kMG]?b/s|[kM]?B)\b)?")
 CHANGED = re.compile(r"^(fanin link \w+ \w+) --set")
-# What docs/links.md says of it; one by one, since not every kernel takes superframes.
+# What docs/reference/links.md says of it; one by one, since not every kernel takes superframes.
 FLOOD = """
 import socket
 with socket.socket(type=socket.SOCK_DGRAM) as sender:

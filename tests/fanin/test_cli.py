@@ -138,7 +138,7 @@ def commands(text: str) -> Iterator[list[str]]:
 
 def documents() -> Iterator[tuple[str, list[str]]]:
     """Where, and the words behind `fanin`."""
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         for words in commands(path.read_text()):
             yield path.name, words
     for name in VERBS:
@@ -157,7 +157,7 @@ def test_commands_in_the_documentation_can_be_typed(monkeypatch: pytest.MonkeyPa
         words = [
             str(ROOT / "README.md") if re.match(r"[A-Z]{2,}|other\.py", word) else word for word in words
         ]
-        # Those of docs/own.md are in the folder that `fanin new` makes of these.
+        # Those of docs/how-to/own.md are in the folder that `fanin new` makes of these.
         words = [str(TEMPLATES / word) if (TEMPLATES / word).is_file() else word for word in words]
         try:
             parse(words)

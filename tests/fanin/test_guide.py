@@ -1,4 +1,4 @@
-"""Every command of docs/own.md runs, as it stands there, one after the other in the folder that the first one makes."""
+"""Every command of docs/how-to/own.md runs, one after the other, in the folder that the first one makes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fanin.network import Up, said_by
 pytestmark = pytest.mark.slow
 
 FANIN = Path(__file__).parents[2]
-GUIDE = (FANIN / "docs" / "own.md").read_text()
+GUIDE = (FANIN / "docs" / "how-to" / "own.md").read_text()
 COMMANDS = re.findall(r"^    fanin (.*?)(?: +#.*)?$", GUIDE, flags=re.M)
 LIVE = [command for command in COMMANDS if command.startswith(("up ", "tables ")) or "world=live" in command]
 COMPARED = [command for command in COMMANDS if "--results" in command]

@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test
 
 pytestmark = pytest.mark.torch
 DOCS = Path(__file__).parents[2] / "docs"
-CNN = DOCS / "torch" / "cnn.py"
+CNN = DOCS / "how-to" / "torch" / "cnn.py"
 
 GROUPS = """
 import torch, torch.distributed as dist
@@ -60,7 +60,7 @@ def test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_it
     for curve in others:
         torch.testing.assert_close(torch.tensor(curve), torch.tensor(reference), atol=3e-3, rtol=1e-3)
     drawn = subprocess.run(
-        [sys.executable, DOCS / "torch" / "curves.py", "0.csv", "1.csv", "2.csv"],
+        [sys.executable, DOCS / "how-to" / "torch" / "curves.py", "0.csv", "1.csv", "2.csv"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -75,7 +75,7 @@ def test_a_network_learns_the_same_with_fanin_and_with_gloo_and_either_way_of_it
 
 @pytest.mark.live
 def test_buckets_go_out_and_come_back_within_the_backward_pass(up):
-    done = launch(up, DOCS / "torch" / "overlap.py")
+    done = launch(up, DOCS / "how-to" / "torch" / "overlap.py")
     assert done.returncode == 0, done.stderr
     lines = re.findall(r"^\[0\] +[\d.]+ ms +(.*)$", done.stdout, re.M)
     at = {what: place for place, what in enumerate(lines)}
@@ -92,7 +92,7 @@ def test_buckets_go_out_and_come_back_within_the_backward_pass(up):
 
 @pytest.mark.live
 def test_the_example_of_the_manual(up, script):
-    [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "torch.md").read_text(), re.M | re.S)
+    [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "how-to" / "torch.md").read_text(), re.M | re.S)
     looks = "print(model.module.bias.grad.item(), dist.get_backend())"
     done = launch(up, script(example + looks))
     assert sorted(done.stdout.splitlines()) == ["[0] 4.0 fanin", "[1] 4.0 fanin"], done.stderr
@@ -100,7 +100,7 @@ def test_the_example_of_the_manual(up, script):
 
 @pytest.mark.live
 def test_the_hook_that_compresses_sends_one_of_eleven_values(up, script):
-    manual = (DOCS / "torch.md").read_text()
+    manual = (DOCS / "how-to" / "torch.md").read_text()
     [example] = re.findall(r"^```python\n(.*?)^```$", manual, re.M | re.S)
     hook = textwrap.dedent(
         re.findall(r"(^ {4}from fanin.torch import CompressionState.*?)\n\n[^ ]", manual, re.M | re.S)[0]

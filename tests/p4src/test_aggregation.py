@@ -1,4 +1,4 @@
-"""The state machine of docs/protocol.md, rule by rule, through the compiled program."""
+"""The state machine of docs/reference/protocol.md, rule by rule, through the compiled program."""
 
 from __future__ import annotations
 

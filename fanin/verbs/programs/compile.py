@@ -32,7 +32,9 @@ def compile_program(
     ] = None,
     c: Annotated[
         Path | None,
-        typer.Option("--c", help="also the C that fanin's switch generates from it (docs/generated-c.md)"),
+        typer.Option(
+            "--c", help="also the C that fanin's switch generates from it (docs/explanation/generated-c.md)"
+        ),
     ] = None,
     include: Include = None,
     define: Define = None,

@@ -84,8 +84,8 @@ def launch(
     """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
 
     Each process finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in its environment; in a Python script
-    `fanin.init()` gives all-reduce, broadcast and the others (docs/launch.md). The network is the one that is up, or
-    one made for it, with --up or if none is up. The first process that fails (or the one after which fewer than
+    `fanin.init()` gives all-reduce, broadcast and the others (docs/how-to/launch.md). The network is the one that is
+    up, or one made for it, with --up or if none is up. The first process that fails (or the one after which fewer than
     --min-workers are left) ends all others, and its exit status is launch's; Ctrl-C ends all. Rank 0 has launch's
     standard input.
     """

@@ -16,7 +16,7 @@ from fanin.workers.collective import Algorithm, HostBasedAlgorithm
 from tests.sizes import sized
 
 ALGORITHMS = get_args(Algorithm)[: sized(2, None)]
-DOCUMENT = Path(__file__).parents[3] / "docs" / "validation.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
 
 
 @pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))

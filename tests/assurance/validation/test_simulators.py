@@ -12,7 +12,7 @@ from fanin.assurance.validation.simulators import CASES, Beside, Case, permutati
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "validation.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""docs/scenarios.md says what every column of links.parquet and workers.parquet is, and every key of a scenario."""
+"""docs/reference/scenarios.md explains every column of links.parquet and workers.parquet, and every scenario key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[3] / "docs"
     [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet"), (QueueSample, "queues.parquet")],
 )
 def test_every_column_has_a_row_with_its_unit(kind: type, file: str) -> None:
-    _, _, rest = (DOCS / "scenarios.md").read_text().partition(f"| column of `{file}` | unit |")
+    _, _, rest = (DOCS / "reference" / "scenarios.md").read_text().partition(f"| column of `{file}` | unit |")
     rows = [line.split("|") for line in rest.partition("\n\n")[0].splitlines()[2:]]
     documented = {name: row[2].strip() for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     assert documented.keys() == {field.name for field in fields(kind)}
@@ -38,13 +38,16 @@ def _keys(table: type[BaseModel]) -> Iterator[str]:
 
 
 def test_every_key_of_a_scenario_is_documented() -> None:
-    text = "".join((DOCS / page).read_text() for page in ("scenarios.md", "topologies.md", "virtual-time.md"))
+    text = "".join(
+        (DOCS / page).read_text()
+        for page in ("reference/scenarios.md", "reference/topologies.md", "explanation/virtual-time.md")
+    )
     assert not [name for name in dict.fromkeys(_keys(Settings)) if not re.search(rf"\b{name}\b", text)]
 
 
 def test_the_lesson_of_the_window_has_the_packet_that_is_sent() -> None:
     """At 100 Gb/s."""
     frame = 14 + 20 + 8 + packet_dtype(256).itemsize + ETHERNET_OVERHEAD  # Ethernet, IPv4, UDP
-    text = (DOCS / "lessons" / "window.md").read_text()
+    text = (DOCS / "tutorials" / "lessons" / "window.md").read_text()
     assert f"of {frame:,} bytes" in text
     assert f"in {frame * 8 / 100e9 * 1e6:.3f} µs" in text

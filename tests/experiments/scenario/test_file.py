@@ -251,7 +251,7 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
         ("trafic_fn=1", "--set trafic_fn: not known; did you mean 'traffic_fan'"),
         (
             "nothing=1",
-            f"there are {len(KEYS) + 1} keys, described in docs/scenarios.md; among them congestion_… (14), ",
+            f"there are {len(KEYS) + 1} keys, described in docs/reference/scenarios.md; among them congestion_… (14), ",
         ),
         ("loss", "--set loss: write KEY=VALUE"),
         ("loss=0,2", "links.loss: is 2"),

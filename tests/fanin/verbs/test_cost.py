@@ -80,7 +80,7 @@ def test_wrong_options_are_named_all_of_them() -> None:
 
 
 def test_the_documentation_shows_what_is_printed() -> None:
-    document = (Path(__file__).parents[3] / "docs/cost.md").read_text()
+    document = (Path(__file__).parents[3] / "docs/reference/cost.md").read_text()
     shown = [line[4:] for line in document.splitlines() if line.startswith("    ")]
     first = next(line for line in shown if line.startswith("fanin cost"))
     printed = CliRunner().invoke(app, shlex.split(first)[1:]).output.splitlines()
@@ -89,7 +89,7 @@ def test_the_documentation_shows_what_is_printed() -> None:
 
 
 def test_the_table_of_the_documentation_is_what_closed_forms_say() -> None:
-    document = (Path(__file__).parents[3] / "docs/cost.md").read_text()
+    document = (Path(__file__).parents[3] / "docs/reference/cost.md").read_text()
     rows = re.findall(r"^\| (\w+) \| (\d) NICs? \| (\d s) \| (.*) \|$", document, re.MULTILINE)
     assert len(rows) == 8
     for dtype, nics, compute, cells in rows:

@@ -372,7 +372,7 @@ def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     folder = tmp_path / "results" / f"lesson-{name}"
     assert (folder / f"lesson-{name}.png").stat().st_size > 0
     assert lessons()[name].see.strip() in done.output
-    assert f"docs/lessons/{name}.md" in done.output
+    assert f"docs/tutorials/lessons/{name}.md" in done.output
     assert "idle for this share of" in done.output
     assert "4,096 GPUs" in done.output
     POINTS[name](read_rows(folder))
@@ -380,14 +380,14 @@ def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_each_lesson_has_its_point_and_its_page_with_a_figure() -> None:
     assert {*NAMES} == {*POINTS}
-    index = (ROOT / "docs" / "lessons.md").read_text()
+    index = (ROOT / "docs" / "tutorials" / "lessons.md").read_text()
     for name in POINTS:
-        page = (ROOT / "docs" / "lessons" / f"{name}.md").read_text()
+        page = (ROOT / "docs" / "tutorials" / "lessons" / f"{name}.md").read_text()
         assert f"    fanin lesson run {name}\n" in page
         assert re.search(rf"!\[.+\]\({name}\.png\)", page)
         assert "## Why" in page
         assert "## What to change" in page
-        assert (ROOT / "docs" / "lessons" / f"{name}.png").exists()
+        assert (ROOT / "docs" / "tutorials" / "lessons" / f"{name}.png").exists()
         assert f"(lessons/{name}.md)" in index
 
 

@@ -71,7 +71,7 @@ def test_a_program_that_lacks_something_ends_the_command_before_it_begins(tmp_pa
 
 
 def topology_of_the_docs(folder: Path) -> Path:
-    lines = (Path(__file__).parents[3] / "docs" / "links.md").read_text().splitlines()
+    lines = (Path(__file__).parents[3] / "docs" / "reference" / "links.md").read_text().splitlines()
     begin = lines.index("    [leaf_spine]")
     block = takewhile(lambda line: line.startswith("    "), lines[begin:])
     path = folder / "network.toml"

@@ -130,7 +130,7 @@ def test_an_element_that_is_read_before_it_has_a_value_is_a_warning(build: Build
 
 @pytest.mark.parametrize("other", ["hdr.u.x.setInvalid();", "hdr.u.x = {#};", "hdr.u.x = gone;"])
 def test_a_member_of_a_union_that_becomes_invalid_leaves_the_other_one(build: Build, other: str) -> None:
-    """As in p4c's programs on BMv2 (docs/compiler.md); the specification would have the whole union invalid."""
+    """As with p4c on BMv2 (docs/reference/compiler.md); the specification makes the whole union invalid."""
     compiled = build(
         declarations="""header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }
             struct headers { x_t h; u_t u; }""",

@@ -1,7 +1,8 @@
 """An all-reduce on a small network, event by event: a second opinion on virtual time.
 
-It is written from docs/protocol.md, docs/links.md, docs/virtual-time.md and docs/baselines.md, and imports nothing of
-fanin. Where it and virtual time differ by more than test_oracle.py allows, one of them or the documents are wrong.
+It is written from docs/reference/protocol.md, docs/reference/links.md, docs/reference/baselines.md and
+docs/explanation/virtual-time.md, and imports nothing of fanin. Where it and virtual
+time differ by more than test_oracle.py allows, one of them or the documents are wrong.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Simulation:
         return list(range(first, first + self.network.hosts))
 
     def _sum(self, near: int, node: int, packet: Packet) -> None:
-        """Rules 2 to 8 of docs/protocol.md, as far as the order of packets goes."""
+        """Rules 2 to 8 of docs/reference/protocol.md, as far as the order of packets goes."""
         chunk, children = packet.content[0], self._children(node)
         assert isinstance(chunk, int)
         cell = self._cells.setdefault((node, chunk), _Cell())
@@ -250,7 +251,7 @@ class Host:
 
 
 class Switched(Host):
-    """docs/protocol.md, "Worker". Of its timers only silence: one chunk is sent again, that sent longest ago.
+    """docs/reference/protocol.md, "Worker". Of its timers only silence: one chunk is sent again, that sent longest ago.
 
     A timeout that has been doubled stays so for chunks that follow, until one that was sent once is answered.
     """
@@ -493,7 +494,7 @@ def parameter_server(rank: int, n: int, size: int, shards: int) -> Plan:
 
 
 class Streaming(Host):
-    """docs/baselines.md."""
+    """docs/reference/baselines.md."""
 
     def __init__(self, simulation: Simulation, rank: int) -> None:
         super().__init__(simulation, rank)

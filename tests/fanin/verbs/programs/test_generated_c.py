@@ -1,4 +1,4 @@
-"""docs/generated-c.md shows what the switch really makes of the aggregation program."""
+"""docs/explanation/generated-c.md shows what the switch really makes of the aggregation program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fanin.p4switch.trace import as_text
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[4]
-PAGE = (ROOT / "docs" / "generated-c.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "generated-c.md").read_text()
 # Assembly depends on the processor.
 BLOCKS = [b for b in re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL) if b[0] != "asm"]
 
