@@ -7,7 +7,7 @@ import signal
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from fanin.testbed.sandbox import stop_signals
+from fanin.testbed.sandbox import asked_to_stop, stop_signals
 
 _T = TypeVar("_T")
 
@@ -15,7 +15,8 @@ _T = TypeVar("_T")
 def run_until_interrupted(main: Coroutine[Any, Any, _T]) -> _T:
     """Run `main` as `asyncio.run` does; the first signal to stop cancels it, later ones do nothing while it cleans up.
 
-    `asyncio.run` stops at the second one where it is, among half-closed connections.
+    `asyncio.run` stops at the second one where it is, among half-closed connections. If a signal has come before,
+    `main` does not begin: Python drops an exception that is raised in a destructor or a callback.
 
     Raises:
         KeyboardInterrupt: after clean-up, if SIGINT interrupted it.
@@ -37,6 +38,9 @@ def run_until_interrupted(main: Coroutine[Any, Any, _T]) -> _T:
             asyncio.get_running_loop().add_signal_handler(number, interrupt, number)
         return await main
 
+    if asked_to_stop:
+        main.close()
+        raise KeyboardInterrupt if asked_to_stop[0] == signal.SIGINT else SystemExit(128 + asked_to_stop[0])
     before = {number: signal.getsignal(number) for number in stop_signals()}
     try:
         return asyncio.run(interruptible())

@@ -36,6 +36,9 @@ _SYSCTLS = (
 _MOST_DESCRIPTORS = 1 << 16
 
 _inside = False
+asked_to_stop: list[
+    int
+] = []  # signals that came since enter(), whatever became of the exceptions they raised
 
 
 class SandboxError(RuntimeError):
@@ -101,7 +104,7 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     time_slices.shorten()
     threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
     for number in stopping:  # process 1 would not get them with the default action
-        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else _exit_on_signal)
+        signal.signal(number, stop)
     _inside = True
     # The thread has inherited the mask: the terminal's signals, too, go to the main one.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
@@ -319,6 +322,14 @@ def _obey(pipe: int) -> None:
     os._exit(128 + signal.SIGKILL)
 
 
-def _exit_on_signal(number: int, _frame: FrameType | None) -> NoReturn:
+def stop(number: int, _frame: FrameType | None = None) -> NoReturn:
+    """Note a signal that asks this process to end, and raise what ends it.
+
+    Raises:
+        KeyboardInterrupt: for SIGINT. SystemExit: for others; with 128 and the signal's number.
+    """
+    asked_to_stop.append(number)
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     signal.signal(number, signal.SIG_IGN)  # a second one would end what cleans up
     raise SystemExit(128 + number)

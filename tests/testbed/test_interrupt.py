@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from fanin.testbed import sandbox
 from fanin.testbed.interrupt import run_until_interrupted
 
 
@@ -90,4 +91,27 @@ def test_a_cancellation_of_its_own_is_not_taken_for_ctrl_c() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
+        run_until_interrupted(main())
+
+
+@pytest.mark.parametrize(
+    ("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_whose_exception_was_lost_ends_what_would_begin_after_it(
+    number: signal.Signals, ends: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An exception raised in a destructor is printed and dropped."""
+
+    async def main() -> None:
+        raise AssertionError("it has begun")
+
+    monkeypatch.setattr(sandbox, "asked_to_stop", asked := [])
+    monkeypatch.setattr("fanin.testbed.interrupt.asked_to_stop", asked)
+    before = signal.getsignal(number)
+    try:
+        with pytest.raises(ends):
+            sandbox.stop(number)
+    finally:
+        signal.signal(number, before)
+    with pytest.raises(ends):
         run_until_interrupted(main())
