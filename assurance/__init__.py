@@ -1,1 +1,1 @@
-"""How we know that fanin is right and fast: soak, fuzzing, differential tests, validation, and benchmarks."""
+"""Evidence that fanin is correct and fast: soak, fuzzing, differential tests, validation, and benchmarks."""

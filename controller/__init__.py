@@ -1,6 +1,6 @@
-"""The control plane: what each switch is told, and telling it over P4Runtime."""
+"""The control plane: what each switch should hold, and how it is written over P4Runtime."""
 
 import logging
 
-# What is logged goes where a program says (fanin up --log), and nowhere if it does not.
+# Log records are dropped unless a program sets a destination (fanin up --log).
 logging.getLogger(__name__).addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Connections from strangers to a listening socket: no more than this process has file descriptors for."""
+"""Admission of unknown clients to a listening socket, within the file descriptors of this process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from typing import Any
 
 _logger = logging.getLogger(__name__)
 
-MAX_PENDING = 64  # connections whose client has not shown yet that it may use the service
+MAX_PENDING = 64  # connections whose client is not authenticated yet
 MAX_ADMITTED = 256
-_SHARE = 8  # at most this part of all file descriptors for either kind: an admitted one may need three
+# Each kind may use 1/_SHARE of all file descriptors; an admitted connection may need three.
+_SHARE = 8
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-_PAUSE_SECONDS = 0.5  # after which to accept again where there was no file descriptor
+_PAUSE_SECONDS = 0.5  # how long to wait before accepting again when there was no file descriptor
 
 Admit = Callable[[], bool]
 Serve = Callable[[socket.socket, Admit], Coroutine[Any, Any, None]]
 
 
 class _Admission:
-    """The connections of one listener, by the task that serves each: the pending ones, oldest first, by address."""
+    """The connections of one listener, by the task that serves each; pending ones in order of age."""
 
     def __init__(self) -> None:
         share = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE
@@ -35,26 +36,26 @@ class _Admission:
         self.admitted: set[asyncio.Task[None]] = set()
 
     def begin(self, task: asyncio.Task[None], address: str) -> None:
-        """Count a new connection, and end another one if there are too many that are pending."""
+        """Count a new connection, and end another one if too many are pending."""
         while len(self.pending) >= self._max_pending:
             self.end_one()
         self.pending[task] = address
         task.add_done_callback(self._end)
 
     def admit(self) -> bool:
-        """Let the connection of the current task stay; False if there is no room for it."""
+        """Let the connection of the current task stay, or return False if there is no room for it."""
         task = asyncio.current_task()
         if task not in self.pending:
             return False
         if len(self.admitted) >= self._max_admitted:
-            _logger.warning("a client is refused: %d connections are open", len(self.admitted))
+            _logger.warning("refused a client: %d connections are open", len(self.admitted))
             return False
         del self.pending[task]
         self.admitted.add(task)
         return True
 
     def end_one(self) -> None:
-        """End the oldest pending connection of the address that has most of them."""
+        """End the oldest pending connection of the address that has the most."""
         if self.pending:
             [(busiest, _)] = Counter(self.pending.values()).most_common(1)
             oldest = next(task for task, address in self.pending.items() if address == busiest)
@@ -74,14 +75,14 @@ def _close(connection: socket.socket, _: object) -> None:
 
 @asynccontextmanager
 async def accepting(listener: socket.socket, serve: Serve) -> AsyncIterator[None]:
-    """Accept connections and have `serve` serve each in a task; it is closed when that ends.
+    """Accept connections, and serve each in a task; a connection is closed when its task ends.
 
     A connection is pending until `serve` calls the `admit` that it is given. When too many are pending, the oldest one
-    of the address that has most of them is cancelled, so that clients that do nothing cannot keep others out.
+    of the address that has the most is cancelled, so that idle clients cannot keep others out.
 
     Args:
         listener: A listening TCP socket. It is closed at the end.
-        serve: Called with each connection, which does not block, and `admit`, which returns False if there is no room.
+        serve: Called with each connection, which is non-blocking, and `admit`, which returns False if there is no room.
     """
     admission = _Admission()
 
@@ -94,10 +95,10 @@ async def accepting(listener: socket.socket, serve: Serve) -> AsyncIterator[None
                 if error.errno in _EXHAUSTED:
                     admission.end_one()
                     await asyncio.sleep(_PAUSE_SECONDS)
-                continue  # one that has hung up already is no error
+                continue  # a client that has already disconnected is not an error
             connection.setblocking(False)
             task = asyncio.create_task(serve(connection, admission.admit))
-            # Not by the task itself: one that is cancelled before it begins does nothing.
+            # The task does not close it itself: it does nothing if it is cancelled before it begins.
             task.add_done_callback(partial(_close, connection))
             admission.begin(task, address[0])
 

@@ -18,19 +18,20 @@ from fanin.controller.plan import MulticastGroup, SwitchPlan, TableEntry
 
 _T = TypeVar("_T")
 
-ELECTION_ID = 1000  # the highest of ours: observers have smaller ones, and who takes over from us larger ones
+# The highest that we use: observers have smaller ones, and a client that takes over from us has a larger one.
+ELECTION_ID = 1000
 _ANSWER_SECONDS = 10.0
 _PIPELINE_SECONDS = 60.0  # the switch may compile the program first
 _LEAVE_SECONDS = 1.0
 _BATCH = 1000  # updates in a request: far below gRPC's 4 MiB
 
 _CHANNEL_OPTIONS = [
-    ("grpc.enable_http_proxy", 0),  # a proxy for the outside world has no business on the loopback interface
-    # A switch that comes back is found soon: gRPC's own pauses grow to two minutes.
+    ("grpc.enable_http_proxy", 0),  # a proxy cannot reach this machine's loopback interface
+    # Find a switch that is back soon: gRPC's own pauses grow to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    ("grpc.max_receive_message_length", 1 << 26),  # BMv2 tells all that is read in one message
+    ("grpc.max_receive_message_length", 1 << 26),  # BMv2 answers a read with a single message
 ]
 _FORGOTTEN = {grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.FAILED_PRECONDITION}
 
@@ -47,12 +48,19 @@ class Count:
 
 
 class Connection:
-    """The primary controller's session with `switch`, whose program `schema` describes, or a backup's.
+    """The primary controller's session with a switch, or a backup's.
 
-    patience: stretches the time in which it is to answer. election_id: with which `open` becomes primary.
+    Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError if the
+    session is lost, SupersededError if another controller is primary. `open` begins another session.
 
-    Every method raises ControllerError, naming the switch, when it refuses or does not answer: UnavailableError when
-    the session is lost, SupersededError when another controller has it; `open` makes another one.
+    Args:
+        switch: The switch.
+        schema: Describes the switch's program.
+        patience: Factor for the time in which it has to answer.
+
+    Attributes:
+        election_id: The election id with which `open` becomes primary.
+        taken_over_by: The election id of another client that is the switch's primary now; None if there is none.
     """
 
     def __init__(self, switch: Server, schema: P4Schema, patience: float = 1.0) -> None:
@@ -65,50 +73,48 @@ class Connection:
         self._listener: asyncio.Task[None] | None = None
         self.election_id = ELECTION_ID
         self._backup = False
-        self._told: p4r.MasterArbitrationUpdate | None = None  # since this one has bid
-        self._news = asyncio.Event()
-        self.taken_over_by: int | None = (
-            None  # the election id of another client that is the switch's primary now
-        )
+        self._arbitration: p4r.MasterArbitrationUpdate | None = None  # the latest since the last bid
+        self._changed = asyncio.Event()
+        self.taken_over_by: int | None = None
 
     @property
     def lost(self) -> bool:
-        """Whether there is no session, or the switch has ended it."""
+        """Return whether there is no session, or the switch has ended it."""
         return self._stream is None or bool(self._stream.done())
 
     @property
     def has_bid(self) -> bool:
-        """Whether there is a session in which it has bid to be primary."""
+        """Return whether there is a session in which this controller has bid to be primary."""
         return not (self.lost or self._backup)
 
     async def open(self) -> None:
-        """Becomes the switch's primary controller (P4Runtime specification, section 5), once it is there.
+        """Become the switch's primary controller (P4Runtime specification, section 5), once the switch answers.
 
-        Where another was primary before, with a higher election id, and has gone, this one takes the next higher. Who
-        was a backup until now bids in the session that there is.
+        If an earlier primary had a higher election id and has gone, this one takes the next higher id. A backup bids in
+        its existing session.
         """
         if not self._backup or self.lost:
             await self._begin()
         self._backup = False
-        told = await self._bid(self.election_id)
-        if told.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
-            self.election_id = U128.decode(told.election_id) + 1
-            told = await self._bid(self.election_id)
-        # Who is not primary goes on listening: it hears when the other has gone.
-        if told.status.code != 0:
+        answer = await self._bid(self.election_id)
+        if answer.status.code == grpc.StatusCode.NOT_FOUND.value[0]:
+            self.election_id = U128.decode(answer.election_id) + 1
+            answer = await self._bid(self.election_id)
+        # If this one is not primary, it continues to listen, and notices when the other has gone.
+        if answer.status.code != 0:
             raise ControllerError(f"{self.switch.name} has another primary controller; end that one first")
 
     async def stand_by(self, election_id: int) -> None:
-        """A session as a backup, by an election id that is lower than any primary's; who writes in it is refused.
+        """Open a session as a backup, with an election id lower than any primary's; writes in it are refused.
 
-        A switch that has no other client calls it primary all the same, as BMv2 does when the primary has gone.
+        A switch without another client calls the backup primary all the same, as BMv2 does when the primary has gone.
         """
         await self._begin()
         self._backup = True
         await self._bid(election_id)
 
     async def ended(self) -> None:
-        """Wait until the switch ends the session that there is."""
+        """Wait until the switch ends the current session."""
         if self._listener is not None:
             await asyncio.wait([self._listener])
 
@@ -118,8 +124,8 @@ class Connection:
         self._listener = asyncio.create_task(self._listen())
 
     async def _bid(self, election_id: int) -> p4r.MasterArbitrationUpdate:
-        """What the switch says to it."""
-        self._told = None
+        """Bid with this election id, and return the switch's answer."""
+        self._arbitration = None
         election = U128.encode(election_id)
         update = p4r.MasterArbitrationUpdate(device_id=self.switch.device_id, election_id=election)
         await self._answer(self._stream.write(p4r.StreamMessageRequest(arbitration=update)))
@@ -128,36 +134,36 @@ class Connection:
     async def _outcome(self, election_id: int) -> p4r.MasterArbitrationUpdate:
         assert self._listener is not None
         while not self._listener.done():
-            # News of those with lower ids were under way when this one was bid.
-            if self._told is not None and U128.decode(self._told.election_id) >= election_id:
-                return self._told
-            self._news.clear()
-            await self._news.wait()
+            # Answers with lower ids were sent before this bid.
+            if self._arbitration is not None and U128.decode(self._arbitration.election_id) >= election_id:
+                return self._arbitration
+            self._changed.clear()
+            await self._changed.wait()
         await self._stream.read()  # raises why
         raise UnavailableError(f"{self.switch.name} has ended the session")
 
     async def close(self) -> None:
-        """Ends the session, so that another controller can have it at once; what the switch was told stays."""
+        """End the session, so that another controller can be primary at once; what the switch holds stays."""
         try:
             await self._leave()
         finally:
             await self._channel.close()
 
     async def _listen(self) -> None:
-        """What the switch tells, until the session ends: whether another client has become its primary."""
+        """Receive messages until the session ends, to notice whether another client has become primary."""
         try:
             with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
                 while isinstance(message := await self._stream.read(), p4r.StreamMessageResponse):
                     if message.HasField("arbitration"):
-                        self._hear(message.arbitration)
+                        self._note_arbitration(message.arbitration)
         finally:
-            self._news.set()
+            self._changed.set()
 
-    def _hear(self, told: p4r.MasterArbitrationUpdate) -> None:
-        another = told.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
-        self.taken_over_by = U128.decode(told.election_id) if another else None
-        self._told = told
-        self._news.set()
+    def _note_arbitration(self, answer: p4r.MasterArbitrationUpdate) -> None:
+        another = answer.status.code == grpc.StatusCode.ALREADY_EXISTS.value[0]
+        self.taken_over_by = U128.decode(answer.election_id) if another else None
+        self._arbitration = answer
+        self._changed.set()
 
     async def _leave(self) -> None:
         if self._stream is None:
@@ -176,7 +182,7 @@ class Connection:
                 self._listener = None
 
     async def push_pipeline(self) -> None:
-        """Makes the switch run the schema's program, with empty tables and zeroed state."""
+        """Make the switch run the schema's program, with empty tables and zeroed state."""
         request = p4r.SetForwardingPipelineConfigRequest(
             device_id=self.switch.device_id,
             election_id=U128.encode(self.election_id),
@@ -186,7 +192,7 @@ class Connection:
         await self._answer(self._stub.SetForwardingPipelineConfig(request), _PIPELINE_SECONDS)
 
     async def runs_program(self) -> bool:
-        """Whether the switch has been pushed the schema's program, by whomever."""
+        """Return whether the switch has been pushed the schema's program, by any client."""
         request = p4r.GetForwardingPipelineConfigRequest(
             device_id=self.switch.device_id,
             response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY,
@@ -204,17 +210,17 @@ class Connection:
         return await self._answer(compare())
 
     async def insert(self, plan: SwitchPlan) -> None:
-        """Writes everything, in order."""
+        """Write everything, in order."""
         await self.write(p4r.Update.INSERT, [self._encode(item) for item in plan.items], plan.items)
 
     async def remove(self, plan: SwitchPlan) -> None:
-        """Deletes what the switch holds of it, in the reverse order."""
+        """Delete what the switch holds of the plan, in reverse order."""
         held = {_canonical(entity) for entity in await self._held()}
         items = [item for item in plan.items[::-1] if _canonical(self._encode(item)) in held]
         await self.write(p4r.Update.DELETE, [self._encode(item) for item in items], items)
 
     async def replace(self, old: SwitchPlan, new: SwitchPlan) -> None:
-        """Deletes what only `old` has, and writes what only `new` has."""
+        """Delete what only `old` has, and write what only `new` has."""
         before = {_canonical(self._encode(item)): item for item in old.items}
         after = {_canonical(self._encode(item)): item for item in new.items}
         held = {_canonical(entity) for entity in await self._held()}
@@ -224,10 +230,10 @@ class Connection:
         await self.write(p4r.Update.INSERT, [self._encode(item) for item in missing], missing)
 
     async def verify(self, plan: SwitchPlan) -> None:
-        """Reads everything back.
+        """Read everything back.
 
         Raises:
-            ControllerError: names the first item that the switch does not hold.
+            ControllerError: If the switch lacks an item; the message names the first one.
         """
         held = {_canonical(entity) for entity in await self._held()}
         for item in plan.items:
@@ -235,10 +241,14 @@ class Connection:
                 raise ControllerError(f"{self.switch.name} does not have what was installed: {item}")
 
     async def reconcile(self, plan: SwitchPlan, *, keep_foreign: bool = False) -> int:
-        """Reads all table entries and multicast groups, deletes what `plan` lacks and writes what the switch lacks.
+        """Read all table entries and multicast groups, delete what the plan lacks and write what the switch lacks.
 
-        keep_foreign: of what `plan` lacks, only what is in the place of something else goes. Returns how many the
-        switch lacked.
+        Args:
+            plan: What the switch should hold.
+            keep_foreign: Whether entries that the plan lacks stay, unless they have the key of an entry of the plan.
+
+        Returns:
+            How many items the switch lacked.
         """
         held = {_canonical(entity): entity for entity in await self._held()}
         intended = {_canonical(self._encode(item)): item for item in plan.items}
@@ -255,7 +265,7 @@ class Connection:
         return len(missing)
 
     async def read_counters(self, cells: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Count]:
-        """The values of counters, each named by its P4 name and index."""
+        """Return the values of counters, each named by its P4 name and index."""
         names = {self._schema.counters[name].id: name for name, _ in cells}
         ids = {name: counter_id for counter_id, name in names.items()}
         entries = [p4r.CounterEntry(counter_id=ids[name], index=p4r.Index(index=i)) for name, i in cells]
@@ -269,7 +279,7 @@ class Connection:
         }
 
     async def read_register(self, name: str) -> list[int]:
-        """All cells of a register, to look inside; BMv2's server has no register reads and says so."""
+        """Return all cells of a register, for inspection; BMv2's server reports that it cannot read registers."""
         register = self._schema.registers[name]
         entry = p4r.RegisterEntry(register_id=register.id)
         entities = await self.read([p4r.Entity(register_entry=entry)])
@@ -277,21 +287,27 @@ class Connection:
         return [int(register.type_spec.decode_data(cells[index])) for index in sorted(cells)]  # type: ignore[arg-type]
 
     async def _held(self) -> list[p4r.Entity]:
-        """All that was ever written: entries before the groups that they may name."""
+        """Return everything that was ever written: entries before the groups that they may name."""
         everything = [p4r.Entity(table_entry=p4r.TableEntry()), self._encode(MulticastGroup(0, ()))]
         return [entity for entity in await self.read(everything) if not entity.table_entry.is_const]
 
     async def write(
         self, kind: p4r.Update.Type.ValueType, entities: Sequence[p4r.Entity], items: Sequence[object]
     ) -> None:
-        """Inserts or deletes entities as they are; items: what they are called in an error."""
+        """Insert or delete entities.
+
+        Args:
+            kind: INSERT or DELETE.
+            entities: The entities.
+            items: What the entities are called in an error.
+        """
         for start, request in zip(count(0, _BATCH), self.requests(kind, entities)):
             await self.send(request, items[start : start + _BATCH])
 
     def requests(
         self, kind: p4r.Update.Type.ValueType, entities: Iterable[p4r.Entity]
     ) -> Iterator[p4r.WriteRequest]:
-        """What `write` sends, each made when it is asked for: a million entities take gigabytes."""
+        """Yield the requests of write(), each made when it is needed: a million entities take gigabytes."""
         left = iter(entities)
         while batch := list(islice(left, _BATCH)):
             yield p4r.WriteRequest(
@@ -301,11 +317,11 @@ class Connection:
             )
 
     async def send(self, request: p4r.WriteRequest, items: Sequence[object]) -> None:
-        """One of those."""
+        """Send one of the requests."""
         await _to_its_end(self._answer(self._stub.Write(request), items=items))
 
     async def read(self, entities: Sequence[p4r.Entity]) -> list[p4r.Entity]:
-        """What the switch holds of these; a wildcard stands for all of its kind."""
+        """Return what the switch holds of these entities; a wildcard stands for all of its kind."""
         request = p4r.ReadRequest(device_id=self.switch.device_id, entities=entities)
 
         async def collect() -> list[p4r.Entity]:
@@ -319,7 +335,7 @@ class Connection:
         seconds: float | None = None,
         items: Sequence[object] = (),
     ) -> _T:
-        """What `call` answers. Of a refused Write the error names those of `items` that are at fault."""
+        """Return the answer of `call`. If a write is refused, the error names the `items` that caused it."""
         seconds = self._patience * (seconds or _ANSWER_SECONDS)
         try:
             async with asyncio.timeout(seconds):
@@ -339,7 +355,7 @@ class Connection:
                 ]
             problem = "\n  ".join(problems)
             code = error.code()
-            # A switch that was started anew knows neither its primary nor its program.
+            # A restarted switch knows neither its primary nor its program.
             if code == grpc.StatusCode.UNAVAILABLE or (self.lost and code in _FORGOTTEN):
                 message = f"{self.switch.name} is not there, or has restarted: {problem}"
                 raise UnavailableError(message) from None
@@ -362,7 +378,7 @@ class Connection:
 
 
 def connections(network: Network, schema: P4Schema, patience: float) -> dict[str, Connection]:
-    """One for each switch, by its name; see Connection."""
+    """Return a connection for each switch, by the switch's name."""
     return {switch.name: Connection(switch, schema, patience) for switch in network.switches}
 
 
@@ -371,19 +387,20 @@ def _shown(entity: p4r.Entity) -> str:
 
 
 async def _to_its_end(write: Coroutine[Any, Any, _T]) -> _T:
-    """Awaits it, when cancelled as well: only after its answer can be read what a write has done."""
+    """Await a write to its end, even if cancelled: only after its answer does a read show what it has done."""
     task = asyncio.ensure_future(write)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
-        task.cancelled() or task.exception()  # whoever cancels reads what the switch holds instead
+        task.cancelled() or task.exception()  # the caller that cancels reads what the switch holds instead
         raise
 
 
 def _canonical(entity: p4r.Entity) -> tuple[object, object]:
-    """Its place, which it has alone, and what is there: alike for two entities that are the same, however a server
-    orders their fields and pads their values.
+    """Return an entity's key and its content, in a form that is equal for equal entities.
+
+    It does not depend on how a server orders fields and pads values.
     """
     if entity.HasField("packet_replication_engine_entry"):
         group = entity.packet_replication_engine_entry.multicast_group_entry

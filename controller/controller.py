@@ -1,4 +1,4 @@
-"""The controller of a network: installs the program, grants leases, sets loss, reads what was counted."""
+"""The controller of a network: installs the program, grants leases, sets loss, and reads counters."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ from fanin.controller.tree import FIRST_UDP_PORT, SLOTS, Job, Tree
 _T = TypeVar("_T")
 _logger = logging.getLogger(__name__)
 
-_PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds, before a switch that has gone is asked again
+_PAUSES = (0.1, 0.2, 0.4, 0.8)  # seconds before another attempt with a switch that does not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,19 @@ class Grant:
 
     @property
     def id(self) -> int:
-        """The number that the job's packets carry."""
+        """Return the number that the job's packets carry."""
         return self.tree.job.lease
 
     async def withdraw(self) -> None:
-        """Removes all its entries; packets that still carry it are dropped as not admitted.
+        """Remove all entries of the lease; packets that still carry it are dropped as not admitted.
 
-        After an error the lease keeps its slots and its id; the switches that did not answer lose it when they are
-        back. May be called again then.
+        After an error the lease keeps its slots and its id; the switches that did not answer lose the entries when they
+        are back. It may then be called again.
         """
         await self._controller.withdraw(self)
 
     async def renew(self) -> "Grant":
-        """Withdraws it and grants the same job a new one, which finds all slots fresh."""
+        """Withdraw the lease and grant the same job a new one, for which all slots are fresh."""
         await self.withdraw()
         job = self.tree.job
         chunks = job.last_chunk - job.first_chunk + 1
@@ -55,9 +55,13 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a switch lacked, and has again: `lacked` of the `intended` entries and groups.
+    """The entries and groups that a switch had lost, and has again.
 
-    emptied: its registers were as well, and with them what it was adding up.
+    Attributes:
+        switch: The switch.
+        lacked: How many entries and groups it lacked.
+        intended: How many it should hold.
+        emptied: Whether its registers were emptied, too, and with them the sums in progress.
     """
 
     switch: str
@@ -72,9 +76,12 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What tending all switches has found. trouble: why one is not what it should be; empty: all are.
+    """The result of tending all switches.
 
-    losses: see Controller.losses. taken_over: see Controller.taken_over.
+    Attributes:
+        trouble: Why a switch is not as it should be; empty if all are.
+        losses: See Controller.losses.
+        taken_over: See Controller.taken_over.
     """
 
     trouble: str
@@ -83,26 +90,31 @@ class Findings:
 
 
 class Controller:
-    """Controls all switches of `network` with one program.
+    """The control of all switches of a network with one program.
 
-    An asynchronous context manager: inside, each switch runs the program, routes, and has been read back. What is done
-    is done by one task at a time, and on all switches or, after an error or a cancellation, on none. A switch that
-    was gone is brought to what it should hold before anything else is asked of it.
+    It is an asynchronous context manager: inside, each switch runs the program, routes, and has been read back. Only
+    one task acts at a time, and it acts on all switches or, after an error or a cancellation, on none. A switch that
+    was gone gets what it should hold before any other request.
+
+    Every method raises ControllerError with a line for each switch that fails.
 
     Args:
-        p4info: the program's P4Info.
-        device_config: what the switch loads: BMv2 JSON.
-        ledger: what this network's packets have carried, kept as long as any of its workers may be alive.
-        patience: stretches the time in which a switch is to answer.
-        planner: what switches are told.
-        in_force: None: switches get the program and nothing else. Or else the leases that a controller before this
-            one, which has ended without a word, has granted: what its switches do is not interrupted; whatever they
-            hold beside that goes, for it may be half of a lease.
-        election_id: with which it bids to be the switches' primary. sessions: with all of them, of a standby
-            (controller/standby.py), which may be backups; None: it makes its own.
+        network: The network.
+        p4info: The program's P4Info.
+        device_config: What the switch loads: BMv2 JSON.
+        ledger: The record of numbers that this network's packets have carried, kept as long as any of its workers may
+            be alive.
+        patience: Factor for the time in which a switch has to answer.
+        planner: Decides what switches hold.
+        in_force: None: the switches get the program and nothing else. Otherwise the leases that an earlier controller
+            granted before it ended unexpectedly: the switches are not interrupted, and everything else that they hold
+            is removed, since it may be half of a lease.
+        election_id: The election id for becoming the switches' primary.
+        sessions: Sessions with all switches, taken over from a standby (controller/standby.py), which may be backups.
+            None: the controller opens its own.
 
     Raises:
-        ControllerError: as every method does, what each switch that fails says.
+        ControllerError: If a switch fails.
     """
 
     def __init__(
@@ -128,8 +140,8 @@ class Controller:
         self._taken_from_another = in_force
         self._connections: dict[str, Connection] = {}
         self._leases: list[Grant] = []
-        self._intent: dict[str | int, Plan] = {}  # what switches should hold, by what for; a lease by its id
-        self._out_of_step: set[str] = set()  # the switches of which it is not known that they hold just that
+        self._intent: dict[str | int, Plan] = {}  # what switches should hold, by purpose; leases by their id
+        self._out_of_step: set[str] = set()  # switches that may hold anything else
         self._losses: list[Loss] = []
         self._alone = asyncio.Lock()
 
@@ -173,14 +185,19 @@ class Controller:
         *,
         checksums: bool = True,
     ) -> Grant:
-        """A lease for a job of `hosts`, once every switch of its tree is ready for their packets.
+        """Grant a lease, once every switch of its tree is ready for the job's packets.
 
-        Workers send from and to `udp_port`, in slots `base` to `base + slots - 1`, and number `chunks` chunks as the
-        lease says: with other numbers than any job before them. Where `checksums` is False, switches accept packets
-        without a UDP checksum and write none.
+        Args:
+            hosts: The workers' hosts, by rank.
+            udp_port: The UDP port that workers send from and to.
+            base: The first slot.
+            slots: Number of slots.
+            chunks: Number of chunk numbers. They differ from those of any earlier job.
+            checksums: Whether switches require and write UDP checksums. If not, they accept packets without one, and
+                write none.
         """
         async with self._alone:
-            # With any id, for a job that cannot be placed is to be refused before it takes one.
+            # With any id: a job that cannot be placed has to be refused before it takes one.
             job = Job(1, tuple(hosts), udp_port, base, slots, checksums=checksums)
             tree = self.planner.aggregation_tree(self._usable, job)
             await self._make_room(tree)
@@ -193,23 +210,23 @@ class Controller:
             return lease
 
     async def withdraw(self, lease: Grant) -> None:
-        """See `Grant.withdraw`."""
+        """Withdraw a lease; see Grant.withdraw."""
         async with self._alone:
             if lease not in self._leases:
                 raise ControllerError(f"lease {lease.id} is not in force")
             await self._withdraw(lease)
 
     async def set_loss(self, probability: float, seed: int = 0) -> None:
-        """From now on each link loses each packet with `probability`; 0: none."""
+        """Let each link lose each packet with `probability` from now on; 0 stops the losses."""
         plan = self.planner.plan_loss(self._network, probability, seed) if probability else {}
         async with self._alone:
             await self._remove("loss", self._intent.get("loss", {}))
             await self._install("loss", plan)
 
     async def reroute(self, usable: Network) -> None:
-        """From now on packets and new leases take the links of `usable`: the network without those that are down.
+        """Let packets and new leases use only the links of `usable`: the network without links that are down.
 
-        Leases in force stay as they are. After an error, switches that did not answer are told when they are back.
+        Leases in force stay as they are. After an error, switches that did not answer are updated when they are back.
         """
         async with self._alone:
             self._usable = usable
@@ -228,10 +245,10 @@ class Controller:
                 raise
 
     async def reconcile(self, switches: Iterable[str] = ()) -> None:
-        """Reads the tables and groups of `switches` (all, if none are named), and makes them what they should be.
+        """Read the tables and groups of `switches` (all, if none are named), and make them what they should be.
 
-        A switch that has lost its program, or runs another one, is pushed it; what nobody here has written is deleted.
-        For after a switch was restarted, or somebody else has been at its tables.
+        A switch that has lost its program, or runs another one, gets it again; entries that this controller has not
+        written are deleted. Use it after a switch was restarted, or somebody else has changed its tables.
         """
         async with self._alone:
             names = set(switches) or set(self._connections)
@@ -244,11 +261,11 @@ class Controller:
 
     @property
     def in_force(self) -> tuple[Grant, ...]:
-        """All leases."""
+        """Return all leases."""
         return tuple(self._leases)
 
     async def tend(self, *, read_tables: bool) -> Findings:
-        """Mends if there is no session with a switch, or if it is asked to read the tables of all."""
+        """Repair the switches if there is no session with one of them, or if the tables of all are to be read."""
         trouble = ""
         if read_tables or not all(connection.has_bid for connection in self._connections.values()):
             try:
@@ -258,9 +275,10 @@ class Controller:
         return Findings(trouble, self.losses(), self.taken_over())
 
     async def repair(self) -> None:
-        """Reads the tables and groups of all switches, and puts back what is not there: see `losses`.
+        """Read the tables and groups of all switches, and restore what is missing: see `losses`.
 
-        For all the time: what others have added stays, and who has taken a switch over is left alone.
+        It can run at any time: entries that others have added stay, and switches that another controller has taken over
+        are left alone.
         """
 
         async def restore(connection: Connection) -> None:
@@ -270,12 +288,12 @@ class Controller:
             await self._on_all(restore, self._connections.keys() - self.taken_over().keys())
 
     def losses(self) -> list[Loss]:
-        """What switches turned out to have lost, whoever asked for something, since this was called last."""
+        """Return what switches turned out to have lost since the last call of this method."""
         found, self._losses = self._losses, []
         return found
 
     def taken_over(self) -> Mapping[str, int]:
-        """The switches that obey another client now, and its election id; they refuse what is asked of them here."""
+        """Return the switches whose primary is another client, with its election id; they refuse requests from here."""
         return {
             name: connection.taken_over_by
             for name, connection in self._connections.items()
@@ -283,18 +301,18 @@ class Controller:
         }
 
     async def counts(self) -> Mapping[str, SwitchCounts]:
-        """What each switch has counted since its program was pushed."""
+        """Return what each switch has counted since its program was pushed."""
         async with self._alone:
             return await self._on_all(
                 lambda connection: read_counts(connection, self._network), self._connections
             )
 
     async def register(self, switch: str, name: str) -> list[int]:
-        """All cells of a register, to look inside; unavailable from BMv2."""
+        """Return all cells of a register, for inspection; not available from BMv2."""
         return await self._connections[switch].read_register(name)
 
     def _take_over(self, forwarding: Plan, in_force: Sequence[Tree]) -> None:
-        """Switches are brought into step when something is asked of them first."""
+        """Take over from another controller: switches are brought into step at the first request."""
         self._intent["forwarding"] = forwarding
         for tree in in_force:
             self._intent[tree.job.lease] = self.planner.plan_aggregation(self._network, tree)
@@ -310,23 +328,23 @@ class Controller:
                 raise ControllerError(
                     f"{error}; they come again when no lease is in force: withdraw {sorted(in_force)}"
                 ) from None
-        # A cell that holds a chunk of the first jobs would pass for one of the next.
+        # A cell that holds a chunk of the first jobs would be mistaken for one of the next jobs.
         try:
             await self._on_all(Connection.push_pipeline, self._connections)
         finally:
             self._out_of_step |= set(self._connections)
         await self._on_all(_nothing, self._connections)
-        self._losses.clear()  # nothing was lost but what this has emptied
+        self._losses.clear()  # the only losses are what this has emptied
         self._ledger.start_again()
         return self._ledger.take(chunks)
 
     async def _make_room(self, tree: Tree) -> None:
-        """ControllerError if the job shares slots on a switch with one in force."""
+        """Raise ControllerError if the job shares slots on a switch with a lease in force."""
         for lease in list(self._leases):
             if shared := _overlap(tree, lease.tree):
                 if lease.id in self._intent:
                     raise ControllerError(shared)
-                await self._withdraw(lease)  # which did not succeed before
+                await self._withdraw(lease)  # an earlier attempt failed
 
     async def _withdraw(self, lease: Grant) -> None:
         await self._remove(lease.id, self.planner.plan_aggregation(self._network, lease.tree))
@@ -334,7 +352,7 @@ class Controller:
         _logger.info("withdrew a lease", extra={"lease": lease.id, "hosts": lease.tree.job.hosts})
 
     async def _install(self, key: str | int, plan: Plan) -> None:
-        """On all its switches, or on none."""
+        """Install a plan on all its switches, or on none."""
 
         async def install(connection: Connection) -> None:
             await connection.insert(plan[connection.switch.name])
@@ -343,7 +361,7 @@ class Controller:
         try:
             await self._on_all(install, plan)
         except BaseException as error:
-            # A switch that has gone does not matter now: it is brought into step when it is back.
+            # A switch that is gone does not matter now: it is brought into step when it is back.
             there = {name: part for name, part in plan.items() if not self._connections[name].lost}
             try:
                 await self._delete(there)
@@ -356,12 +374,12 @@ class Controller:
         self._intent[key] = plan
 
     async def _remove(self, key: str | int, plan: Plan) -> None:
-        # First: who comes back in the middle of it is to come back without it.
+        # Done first, so that a switch that comes back in the meantime does not get the plan again.
         self._intent.pop(key, None)
         await self._delete(plan)
 
     async def _delete(self, plan: Plan) -> None:
-        """What there is of it."""
+        """Delete from the switches what they hold of a plan."""
         try:
             await self._on_all(lambda connection: connection.remove(plan[connection.switch.name]), plan)
         except BaseException:
@@ -369,7 +387,7 @@ class Controller:
             raise
 
     async def _on_all(self, do: Callable[[Connection], Awaitable[_T]], only: Iterable[str]) -> dict[str, _T]:
-        """As _together, each switch brought into step before, and asked again if it goes in the middle."""
+        """Run `do` like _together(), but bring each switch into step before, and try again if its session ends."""
 
         async def attempt(connection: Connection) -> _T:
             for pause in _PAUSES:
@@ -377,9 +395,8 @@ class Controller:
                     await self._bring_into_step(connection)
                     return await do(connection)
                 except SupersededError:
-                    await (
-                        connection.open()
-                    )  # who took over may have gone, and may have left something worth keeping
+                    # The other controller may have gone, and may have left entries worth keeping.
+                    await connection.open()
                     if not await connection.runs_program():
                         self._out_of_step.add(connection.switch.name)
                 except UnavailableError as error:
@@ -392,7 +409,7 @@ class Controller:
         return await self._together(attempt, only)
 
     async def _bring_into_step(self, connection: Connection) -> None:
-        """Makes the switch what it should be, if it may be anything else."""
+        """Make the switch what it should be, if it may be anything else."""
         name = connection.switch.name
         if not connection.has_bid:
             self._out_of_step.add(name)
@@ -414,14 +431,14 @@ class Controller:
         )
         lacked = await connection.reconcile(intended, keep_foreign=keep_foreign)
         if pushed or lacked:
-            # Where nothing at all was left, somebody has pushed the same program.
+            # If nothing at all was left, somebody has pushed the same program.
             size = len(intended.items)
             self._losses.append(Loss(name, lacked, size, pushed or lacked == size))
 
     async def _together(
         self, do: Callable[[Connection], Awaitable[_T]], only: Iterable[str] | None = None
     ) -> dict[str, _T]:
-        """Does it on all switches (or those in `only`) concurrently; one error tells of all that fail."""
+        """Run `do` on all switches (or those in `only`) concurrently; a single error reports all failures."""
         names = list(self._connections if only is None else only)
         results = await asyncio.gather(*(do(self._connections[n]) for n in names), return_exceptions=True)
         errors = [result for result in results if isinstance(result, BaseException)]
@@ -438,11 +455,11 @@ class Controller:
 
 
 async def _nothing(_connection: Connection) -> None:
-    """For which a switch is brought into step only."""
+    """Do nothing: used only to bring a switch into step."""
 
 
 def _overlap(tree: Tree, other: Tree) -> str:
-    """What is wrong if the jobs share slots on a switch; empty if they do not."""
+    """Describe the problem if the jobs share slots on a switch; return "" if they do not."""
     shared = {part.switch for part in tree.aggregators} & {part.switch for part in other.aggregators}
     a, b = tree.job, other.job
     if shared and a.base < b.base + b.slots and b.base < a.base + a.slots:

@@ -1,4 +1,4 @@
-"""What the tables hold in a comparison: read from a file, or drawn at random from the P4Info."""
+"""Table entries for a comparison: read from a file, or drawn at random for a P4Info."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fanin.controller.errors import ControllerError
 from fanin.controller.schema import schema_of
 
-_ENTRIES = 12  # in each table
+_ENTRIES = 12  # drawn for each table
 _GROUPS = range(1, 9)
 _PORTS = range(1, 9)
 
@@ -41,7 +41,7 @@ class TableEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Everything that the control plane is to write; a group's replicas are (port, replication id)."""
+    """Everything that the control plane has to write; a group's replicas are (port, replication id)."""
 
     __pydantic_config__ = _STRICT
 
@@ -49,10 +49,10 @@ class Entries:
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
-        """The same as P4Runtime entities, by the ids of this P4Info.
+        """Return the same as P4Runtime entities, with the ids of this P4Info.
 
         Raises:
-            ValueError: it has no place for one of them.
+            ValueError: If the program has no place for one of them.
         """
         try:
             schema = schema_of(p4info)
@@ -73,22 +73,22 @@ class Entries:
 
 
 def read_entries(path: Path) -> Entries:
-    """A JSON document with the fields of `Entries`.
+    """Read a JSON document with the fields of `Entries`.
 
     Raises:
-        ValueError: what is wrong in it.
+        ValueError: If the file cannot be read or is invalid; the message has a line for each problem.
     """
     try:
         return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
     except ValidationError as error:
-        lines = dict.fromkeys(_explain(error))  # the same of each kind of match
+        lines = dict.fromkeys(_explain(error))  # pydantic repeats the error for each kind of match
         raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is not JSON that can be read: {error}") from None
+        raise ValueError(f"{path}: cannot be read as JSON: {error}") from None
 
 
 def _explain(error: ValidationError) -> Iterator[str]:
-    """A line for each error: the place, what is wrong, the fix."""
+    """Yield a line for each error: the place, what is wrong, and the fix."""
     for one in error.errors():
         *above, name = one["loc"] or ("the document",)
         place = ".".join(map(str, (*above, name)))
@@ -105,10 +105,10 @@ def _explain(error: ValidationError) -> Iterator[str]:
 
 
 def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
-    """What was written to a switch, from what `Observer.tables` gives (controller/observer.py).
+    """Return what was written to a switch, from what Observer.tables() yields (controller/observer.py).
 
     Raises:
-        ValueError: an entry has no action of its own, but a member or group of an action profile.
+        ValueError: If an entry has a member or group of an action profile instead of an action.
     """
     entries, groups = [], {}
     for each in found:
@@ -117,7 +117,7 @@ def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
         elif each["kind"] == "entry":
             if "action" not in each:
                 raise ValueError(
-                    f"an entry of table {each['table']} is of an action profile, which is not supported"
+                    f"an entry of table {each['table']} uses an action profile, which is not supported"
                 )
             match = {name: _observed_match(value) for name, value in each["match"].items()}
             entries.append(TableEntry(each["table"], match, each["action"], each["params"], each["priority"]))
@@ -129,7 +129,7 @@ def _observed_match(match: Any) -> Match:
 
 
 def draw(rng: random.Random, width: int) -> int:
-    """A value of `width` bits; small ones and the limits more often than their share."""
+    """Return a random value of `width` bits; small values and the limits are drawn more often."""
     kind = rng.random()
     if kind < 0.45:
         return rng.randrange(min(1 << width, 16))
@@ -139,7 +139,7 @@ def draw(rng: random.Random, width: int) -> int:
 
 
 def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
-    """Valid entries in every table that takes some, and a few multicast groups."""
+    """Return valid entries for every table that takes some, and a few multicast groups."""
     actions = {action.preamble.id: action for action in p4info.actions}
     entries: list[TableEntry] = []
     for table in p4info.tables:
@@ -172,17 +172,17 @@ def _of_table(
             {name: value for name, value in match.items() if value is not None},
             action.preamble.name,
             {param.name: draw(rng, param.bitwidth) for param in action.params},
-            number + 1 if ordered else 0,  # of equal ones it is open which wins
+            number + 1 if ordered else 0,  # with equal priorities it is undefined which entry wins
         )
 
 
 def _have_width(places: Iterable[p4i.MatchField | p4i.Action.Param]) -> bool:
-    """Errors, which have no values over P4Runtime, have none, nor types that are translated to strings."""
+    """Return whether all have a width. Errors and translated strings have none, and no values over P4Runtime."""
     return all(place.bitwidth for place in places)
 
 
 def _match(key: p4i.MatchField, rng: random.Random) -> Any:
-    """A match of this field; None: any value."""
+    """Return a match for this field; None matches any value."""
     width, everything = key.bitwidth, (1 << key.bitwidth) - 1
     value = draw(rng, width)
     match key.match_type:

@@ -1,17 +1,17 @@
-"""What goes wrong in the control plane."""
+"""Errors of the control plane."""
 
 
 class ControllerError(RuntimeError):
-    """A job that cannot be placed, or a switch that refuses: the message names the switch and the entry."""
+    """A job that cannot be placed, or a refusal by a switch: the message names the switch and the entry."""
 
 
 class ProgramMismatchError(ControllerError):
-    """A program lacks what the controller writes or reads: the message lists all of it."""
+    """A program without everything that the controller uses: the message lists what is missing."""
 
 
 class UnavailableError(ControllerError):
-    """A switch is not there, or has lost the session: what it was asked last may or may not have been done."""
+    """A lost session, or a switch that does not run: the last request may or may not have been carried out."""
 
 
 class SupersededError(ControllerError):
-    """Another controller has become the switch's primary since: nothing was done."""
+    """A refusal by a switch whose primary is another controller now: nothing was done."""

@@ -1,4 +1,4 @@
-"""What the controller needs to know of a network; `fanin.topologies.model.Topology` is one."""
+"""The interface of a network that the controller uses; implemented by `fanin.topologies.model.Topology`."""
 
 from collections.abc import Mapping, Sequence
 from ipaddress import IPv4Address
@@ -30,39 +30,39 @@ class Host(Protocol):
 
 
 class Network(Protocol):
-    """A network of tiers: each host hangs on a switch of the lowest one, links join neighbouring tiers."""
+    """A network of tiers: each host attaches to a switch of the lowest one, and links join neighbouring tiers."""
 
     @property
     def switches(self) -> Sequence[Switch]:
-        """All of them."""
+        """Return all switches."""
         ...
 
     @property
     def tiers(self) -> Sequence[Sequence[Switch]]:
-        """The same by tier, from the hosts up."""
+        """Return the switches by tier, from the hosts up."""
         ...
 
     @property
     def leaves(self) -> Sequence[Switch]:
-        """The lowest tier: the switches with hosts."""
+        """Return the lowest tier: the switches with hosts."""
         ...
 
     def hosts_of(self, leaf: str) -> Sequence[Host]:
-        """The hosts below `leaf`, in the order of their ranks."""
+        """Return the hosts of `leaf`, in the order of their ranks."""
         ...
 
     def neighbours(self, node: str) -> Mapping[int, str]:
-        """What is at the far end of each port of `node`."""
+        """Return the node at the far end of each port of `node`."""
         ...
 
     def port_towards(self, node: str, neighbour: str) -> int:
-        """The port of `node` that leads to `neighbour`."""
+        """Return the port of `node` that leads to `neighbour`."""
         ...
 
     def interfaces(self, node: str) -> Mapping[int, str]:
-        """The interface of each port of `node`."""
+        """Return the interface of each port of `node`."""
         ...
 
     def rate_towards(self, node: str, neighbour: str) -> int | None:
-        """Of the link from `node` to `neighbour`, in bits a second; None: unlimited."""
+        """Return the rate of the link from `node` to `neighbour` in bits per second; None if it is unlimited."""
         ...

@@ -1,8 +1,8 @@
-"""What a switch holds, in its program's names, for whoever only looks: reads need no primary controller.
+"""The contents of a switch, in its program's names, for inspection: reads need no primary controller.
 
     python -m fanin.controller.observer HOST:PORT DEVICE_ID tables|counters|program
 
-prints lines of JSON, for processes outside of the switch's network namespace: what the method of `Observer` gives.
+prints what the method of `Observer` yields as lines of JSON, for processes outside the switch's network namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from finsy.proto import p4i, p4r, p4r_grpc
 from fanin.controller.errors import ControllerError
 
 _SECONDS = 30.0  # for one answer
-_LONGEST_ANSWER = 1 << 28  # bytes: BMv2 tells all that is read in one message
+_LONGEST_ANSWER = 1 << 28  # bytes: BMv2 answers a read with a single message
 
 _NO_PROGRAM = "the switch has no program yet"
 
@@ -29,10 +29,12 @@ _Get = p4r.GetForwardingPipelineConfigRequest
 class Observer:
     """Reads a switch at `address` (host:port). A context manager.
 
-    Values are as people write them: numbers, and the text of addresses.
+    Values are in the form that people write: numbers, and addresses as text. Every method raises ControllerError if the
+    switch does not answer, or refuses.
 
-    Raises:
-        ControllerError: as every method does: the switch does not answer, or refuses.
+    Args:
+        address: Host and port of the P4Runtime server.
+        device_id: The switch's device id.
     """
 
     def __init__(self, address: str, device_id: int) -> None:
@@ -49,17 +51,17 @@ class Observer:
         self._channel.close()
 
     def program(self) -> Iterator[dict[str, Any]]:
-        """The compiled program, BMv2 JSON."""
+        """Yield the compiled program, BMv2 JSON."""
         config: dict[str, Any] = json.loads(self._config(_Get.ALL).p4_device_config)
         yield config
 
     def tables(self) -> Iterator[dict[str, Any]]:
-        """Table entries: table, match, priority, the action with its params, kind (entry, const, default), and what
-        direct counters have counted (packets, bytes); then multicast_group, replicas [[port, instance], …].
+        """Yield table entries, then multicast groups.
 
-        A match is a value (exact, optional), "value/length" (lpm), {"value", "mask"} or {"low", "high"}; what an entry
-        leaves open is left out. In place of an action there may be a member or a group of an action
-        profile.
+        An entry has table, match, priority, the action with its params, kind (entry, const, default), and the values of
+        direct counters (packets, bytes). An entry of an action profile has a member or a group instead of an action. A
+        match is a value (exact, optional), "value/length" (lpm), {"value", "mask"} or {"low", "high"}; fields that
+        match anything are left out. A multicast group has multicast_group and replicas, [[port, instance], …].
         """
         info = self._p4info()
         names = _Names(info)
@@ -67,7 +69,8 @@ class Observer:
         wanted = []
         for table in info.tables:
             data = p4r.CounterData() if table.preamble.id in counted else None
-            default = not table.implementation_id  # the specification has none for action profiles
+            # P4Runtime has no default entries in tables with an action profile.
+            default = not table.implementation_id
             for is_default in (False, True)[: 1 + default]:
                 entry = p4r.TableEntry(
                     table_id=table.preamble.id, is_default_action=is_default, counter_data=data
@@ -82,7 +85,7 @@ class Observer:
             yield {"multicast_group": group.multicast_group_id, "replicas": replicas}
 
     def counters(self) -> Iterator[dict[str, Any]]:
-        """The cells of counters that are not 0: counter, size (how many cells it has), index, packets, bytes."""
+        """Yield the cells of counters that are not 0: counter, size (number of cells), index, packets, bytes."""
         counters = {counter.preamble.id: counter for counter in self._p4info().counters}
         wanted = [p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=number)) for number in counters]
         for entity in self._read(wanted):
@@ -106,7 +109,7 @@ class Observer:
         return answer.config
 
     def _read(self, entities: Sequence[p4r.Entity]) -> Iterator[p4r.Entity]:
-        if not entities:  # which would ask for nothing, and BMv2 refuses to
+        if not entities:  # BMv2 refuses an empty request
             return
         request = p4r.ReadRequest(device_id=self._device_id, entities=entities)
         try:
@@ -133,7 +136,7 @@ class Observer:
 
 
 class _Names:
-    """What the numbers of a P4Runtime entity are called."""
+    """The names of the numbers in a P4Runtime entity."""
 
     def __init__(self, info: p4i.P4Info) -> None:
         self._tables: Mapping[int, p4i.Table] = {table.preamble.id: table for table in info.tables}
@@ -173,7 +176,7 @@ class _Names:
                 return {
                     "one_of": [one | {"weight": a.weight} for one, a in zip(chosen, actions, strict=True)]
                 }
-            case _:  # a default action that nobody has set, and the program has none
+            case _:  # no default action is set, and the program has none
                 return {}
 
 
@@ -195,8 +198,11 @@ def _match(field: p4i.MatchField, match: p4r.FieldMatch) -> int | str | dict[str
 
 
 def _value(name: str, width: int, data: bytes) -> int | str:
-    """MAC and IPv6 addresses by their width, IPv4 ones by the header too; P4Info does not say what is one."""
-    if not width:  # a string, as sdn_string in @p4runtime_translation has it
+    """Return a value as a number or as the text of an address.
+
+    P4Info does not mark addresses: MAC and IPv6 addresses are recognized by their width, IPv4 ones by the header, too.
+    """
+    if not width:  # a string: sdn_string in @p4runtime_translation
         return data.decode(errors="replace")
     number = int.from_bytes(data)
     header = name.split(".")[-2] if "." in name else ""
@@ -210,7 +216,7 @@ def _value(name: str, width: int, data: bytes) -> int | str:
 
 
 def main(address: str, device_id: str, what: str) -> int:
-    """Print what was asked for; the exit status."""
+    """Print what was asked for, and return the exit status."""
     try:
         with Observer(address, int(device_id)) as observer:
             asked = {

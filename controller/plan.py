@@ -1,4 +1,4 @@
-"""What each switch is to be told, as plain data: table entries and multicast groups in the program's names.
+"""Plans: the table entries and multicast groups that each switch should hold, as data in the program's names.
 
 The tables are those of p4src/fanin.p4, whose first comment lists them.
 """
@@ -19,11 +19,11 @@ Value: TypeAlias = int | str | IPv4Address | IPv4Network  # a str is a MAC addre
 
 _Racks: TypeAlias = dict[tuple[str, ...], list[IPv4Network]]  # by the neighbours that lead there
 
-# Which of several shortest paths a packet takes: that of its flow's hash; one drawn for each packet; the least busy of
-# some drawn for each packet; always the first.
+# Which of several shortest paths a packet takes: the path of its flow's hash; a random one for each packet; the least
+# busy of some random ones for each packet; always the first.
 PathChoice = Literal["ecmp", "spray", "adaptive", "single"]
 
-PARENT = 0  # the member that a partial sum goes to (p4src/headers.p4)
+PARENT = 0  # the member to which a partial sum goes (p4src/headers.p4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +54,19 @@ class MulticastGroup:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """What one switch is told."""
+    """The entries and groups that one switch should hold."""
 
     entries: tuple[TableEntry, ...]
     groups: tuple[MulticastGroup, ...] = ()
 
     @property
     def items(self) -> tuple[MulticastGroup | TableEntry, ...]:
-        """Everything, in the order in which it is to be installed."""
+        """Return all groups and entries, in the order in which they are to be installed."""
         return (*self.groups, *self.entries)
 
 
 def joined(plans: Iterable[SwitchPlan]) -> SwitchPlan:
-    """All that these tell a switch."""
+    """Return one plan with everything in these plans for a switch."""
     every = list(plans)
     return SwitchPlan(
         tuple(entry for plan in every for entry in plan.entries),
@@ -78,10 +78,15 @@ Plan: TypeAlias = Mapping[str, SwitchPlan]  # by the switch's name
 
 
 def plan_forwarding(network: Network, paths: PathChoice = "ecmp") -> Plan:
-    """IPv4 routing and ARP: down to what is below, up over all shortest ways at equal cost, chosen as `paths` says.
+    """Return the entries for IPv4 routing and ARP.
 
-    Each leaf answers ARP requests for its own address. Hosts, which send everything there, make no others. What is
-    addressed to a switch, and is not an update that it adds up, ends there; what comes in the name of one is forged.
+    Packets go down to hosts below, and up over all shortest paths at equal cost. Each leaf answers ARP requests for its
+    own address; hosts send everything to it, and so make no other requests. Packets addressed to a switch end there,
+    unless they are updates that it adds up. Packets with a switch's address as source are forged, and dropped.
+
+    Args:
+        network: The network.
+        paths: How one of several shortest paths is chosen.
     """
     routes = Routes(network)
     racks = {leaf.name: _racks(network.hosts_of(leaf.name)) for leaf in network.leaves}
@@ -102,20 +107,24 @@ def plan_forwarding(network: Network, paths: PathChoice = "ecmp") -> Plan:
 
 
 def plan_aggregation(network: Network, tree: Tree) -> Plan:
-    """All that a lease consists of: who is admitted to which slots, where results and partial sums go."""
+    """Return all entries and groups of a lease: who is admitted to which slots, where results and partial sums go."""
     nodes: dict[str, Host | Switch] = {switch.name: switch for switch in network.switches}
     nodes |= {host.name: host for leaf in network.leaves for host in network.hosts_of(leaf.name)}
     return {part.switch: _Part(network, nodes, tree.job, part).plan() for part in tree.aggregators}
 
 
 def plan_loss(network: Network, probability: float, seed: int) -> Plan:
-    """Each packet is lost with `probability` once on each link that it, or a copy of it, crosses.
+    """Return entries that make each link lose each packet, or copy of it, at random.
 
-    What a host sends is lost on its way into the leaf, everything else on its way out of the switch that
-    sends it. Each direction of each link has a seed of its own, derived from `seed`.
+    Packets from a host are lost on their way into the leaf, all others on their way out of the switch that sends them.
+
+    Args:
+        network: The network.
+        probability: The probability of a loss on one link.
+        seed: The seed. Each direction of each link has its own seed, derived from this one.
 
     Raises:
-        ControllerError: a probability that is not in [0, 1).
+        ControllerError: If the probability is not in [0, 1).
     """
     if not 0 <= probability < 1:
         raise ControllerError(f"loss: is {probability}, must be at least 0 and less than 1")
@@ -136,7 +145,15 @@ def plan_loss(network: Network, probability: float, seed: int) -> Plan:
 
 
 class _Forwarding:
-    """What one switch is told of hosts, its own and those below others. racks: by leaf."""
+    """The entries of one switch for hosts, its own and those below other switches.
+
+    Args:
+        network: The network.
+        routes: Its paths.
+        racks: The prefixes of the hosts of each leaf, by leaf.
+        switch: The switch.
+        choice: How one of several shortest paths is chosen.
+    """
 
     def __init__(
         self,
@@ -149,10 +166,10 @@ class _Forwarding:
         self._network, self._routes, self._racks, self._switch = network, routes, racks, switch
         self._choice = choice
         self._nodes = {other.name: other for other in network.switches}
-        self._paths = 0  # of equal cost, so far
+        self._paths = 0  # paths of equal cost so far
 
     def entries(self) -> Iterable[TableEntry]:
-        """Down by rack. Up by default, but to racks that only some of the switches above reach."""
+        """Yield the entries: down by rack; up by default, or by rack where only some of the switches above reach it."""
         switch, up = self._switch, self._routes.up(self._switch.name)
         if switch.name in self._racks:
             target = {"hdr.arp.target": switch.ip}
@@ -161,9 +178,8 @@ class _Forwarding:
         for host in hosts:
             yield _route(IPv4Network(host.ip), "forward", self._next_hop(host))
         if up:
-            for rack in self._racks.get(
-                switch.name, ()
-            ):  # a packet to nobody would go round between leaf and spine
+            # Otherwise a packet to an unused address would circle between leaf and spine.
+            for rack in self._racks.get(switch.name, ()):
                 yield _route(rack, "no_route", {})
         down, climbing = self._racks_by_next_hops()
         for hops, racks in down.items():
@@ -179,7 +195,7 @@ class _Forwarding:
             yield from self._equal_paths(hops, racks, down=False)
 
     def _racks_by_next_hops(self) -> tuple[_Racks, _Racks]:
-        """Those below, and the others."""
+        """Return the racks below, and the other ones."""
         down: _Racks = defaultdict(list)
         climbing: _Racks = defaultdict(list)
         for leaf in self._network.leaves:
@@ -193,7 +209,7 @@ class _Forwarding:
     ) -> Iterable[TableEntry]:
         if self._choice == "single":
             hops = hops[:1]
-        # What draws for each packet by itself needs no digits of a hash: every switch draws another number.
+        # A choice for each packet needs no digits of a hash: every switch draws another number.
         stride = self._routes.stride(self._switch.name, down=down) if self._choice == "ecmp" else 1
         base, count = self._paths, stride * len(hops)
         self._paths += count
@@ -204,7 +220,7 @@ class _Forwarding:
             yield self._path(base + index, hops[index // stride])
 
     def _path(self, index: int, neighbour: str) -> TableEntry:
-        """One of several."""
+        """Return the entry of one of several paths."""
         action, params = "forward", self._next_hop(self._nodes[neighbour])
         if self._choice == "adaptive":
             rate = self._network.rate_towards(self._switch.name, neighbour)
@@ -217,7 +233,7 @@ class _Forwarding:
 
 
 def _byte_time(rate: int | None) -> int:
-    """In 2^-32 us, of a link of `rate` bits a second; 0: unlimited, and so never busy."""
+    """Return the time of a byte on a link of `rate` bits per second, in 2^-32 us; 0 if it is unlimited."""
     return 0 if rate is None else round(8_000_000 * 2**32 / rate)
 
 
@@ -237,7 +253,7 @@ class _Part:
     def plan(self) -> SwitchPlan:
         replicas = tuple((self._port(name), member) for member, name in self._children())
         groups = (MulticastGroup(self.job.lease, replicas),)
-        # In this order they are installed: nobody is admitted before there is a way back.
+        # Installed in this order: nobody is admitted before results can be sent back.
         return SwitchPlan((*self._receivers(), *self._admissions()), groups)
 
     def _children(self) -> Iterable[tuple[int, str]]:

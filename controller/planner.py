@@ -1,4 +1,4 @@
-"""What decides what switches are told: our plans, or another's in their place."""
+"""The functions that decide what switches hold: our plans, or functions of a user's file that replace them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -19,11 +19,13 @@ AggregationTree: TypeAlias = Callable[[Network, tree.Job], tree.Tree]
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Functions without side effects, called alike for live switches and in virtual time.
+    """Functions without side effects, called in the same way for live switches and in virtual time.
 
-    plan_forwarding: what every switch is told before any job. aggregation_tree: which switches add up for a job, and
-    where their sums go. plan_aggregation: what these are told of it, taken back when it ends. plan_loss: what makes
-    links lose packets, live.
+    Attributes:
+        plan_forwarding: Returns what every switch holds before any job.
+        aggregation_tree: Returns which switches add up for a job, and where their sums go.
+        plan_aggregation: Returns what these switches hold for the job until it ends.
+        plan_loss: Returns what makes links lose packets; live networks only.
     """
 
     plan_forwarding: PlanForwarding = plan.plan_forwarding
@@ -37,12 +39,16 @@ OURS = Planner()
 
 @cache
 def planner_of(controller: Path | None, paths: plan.PathChoice = "ecmp") -> Planner:
-    """What a controller file defines, ours for the rest; what goes wrong in it comes as ControllerError.
+    """Return a planner with the functions of a controller file, and our own for the rest.
 
-    paths: which of several our forwarding takes.
+    Errors in the file's functions are raised as ControllerError.
+
+    Args:
+        controller: The file. None: all functions are ours.
+        paths: How our forwarding chooses one of several paths.
 
     Raises:
-        PythonFileError: it cannot be loaded, or defines nothing that is called.
+        PythonFileError: If the file cannot be loaded, or defines none of the functions.
     """
     if controller is None:
         return replace(OURS, plan_forwarding=partial(plan.plan_forwarding, paths=paths))

@@ -1,4 +1,4 @@
-"""What the controller writes to a program and reads from it, compared with what the program has."""
+"""A check that a program has everything that the controller writes and reads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from finsy.proto import p4i
 from fanin.controller.errors import ProgramMismatchError
 from fanin.controller.plan import Plan, TableEntry
 
-PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"  # which has all that our plans write
+PROGRAM = Path(__file__).parents[1] / "p4src" / "fanin.p4"  # has everything that our plans write
 
 _LPM, _EXACT = p4i.MatchField.LPM, p4i.MatchField.EXACT
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """A table that entries are written to: its keys, and the parameters of each action, by name."""
+    """A table that plans write to: its keys, and the parameters of each action, by name."""
 
     keys: Mapping[str, p4i.MatchField.MatchType.ValueType]
     purpose: str
@@ -39,12 +39,12 @@ class _Described:
         return {self._names[ref.id] for ref in self.tables[table].action_refs}
 
     def key_width(self, table: str, key: str) -> int | None:
-        """In bits; None: there is no such key."""
+        """Return a key's width in bits; None if there is no such key."""
         found = self.tables.get(table, p4i.Table()).match_fields
         return next((one.bitwidth for one in found if one.name == key), None)
 
     def param_width(self, action: str, param: str) -> int | None:
-        """In bits; None: there is no such parameter."""
+        """Return a parameter's width in bits; None if there is no such parameter."""
         found = self.actions.get(action, p4i.Action()).params
         return next((one.bitwidth for one in found if one.name == param), None)
 
@@ -55,13 +55,16 @@ def check_program(
     plans: Mapping[str, Plan],
     cells: Iterable[tuple[str, int]] = (),
 ) -> None:
-    """Check that `program` has every table, action and parameter of `plans`, and these cells of counters.
+    """Check that a program has every table, action and parameter of some plans, and some cells of counters.
 
-    plans: by what they are for. ours: the P4Info of p4src/fanin.p4: how wide the keys and parameters are of which
-    a plan says only the names.
+    Args:
+        program: The program's P4Info.
+        ours: The P4Info of p4src/fanin.p4. It gives the widths of keys and parameters, which plans only name.
+        plans: The plans, by their purpose.
+        cells: Names of counters and indices of cells.
 
     Raises:
-        ProgramMismatchError: with a line for each that it lacks.
+        ProgramMismatchError: If something is missing; the message has a line for each.
     """
     theirs, reference = _Described(program), _Described(ours)
     problems = [
@@ -88,7 +91,7 @@ def _keys(entry: TableEntry) -> dict[str, p4i.MatchField.MatchType.ValueType]:
 
 
 def _lacking(table: str, wanted: _Wanted, theirs: _Described, reference: _Described) -> Iterator[str]:
-    """What a program has not of a table."""
+    """Yield a line for everything that a program lacks of a table."""
     actions = [_action(action, params, reference) for action, params in wanted.actions.items()]
     if table not in theirs.tables:
         keys = ", ".join(_key(table, key, kind, reference) for key, kind in wanted.keys.items())
@@ -105,7 +108,7 @@ def _lacking(table: str, wanted: _Wanted, theirs: _Described, reference: _Descri
             )
     for name, one in there.items():
         if one.match_type == _EXACT and name not in wanted.keys:
-            yield f"table {table} without the key {name}, of which the controller knows nothing"
+            yield f"table {table} without the key {name}, which the controller does not know"
     for shown, (action, params) in zip(actions, wanted.actions.items(), strict=True):
         if action not in theirs.actions_of(table):
             yield f"action {shown} in table {table}, for {wanted.purpose}"

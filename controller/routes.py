@@ -1,4 +1,4 @@
-"""The ways of ordinary packets: up by any of the shortest, then down to the leaf of their destination."""
+"""The paths of ordinary packets: up by any of the shortest, then down to the leaf of their destination."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -8,7 +8,7 @@ from fanin.controller.network import Network
 
 
 class Routes:
-    """Of a network whose links join neighbouring tiers. Names stand for switches."""
+    """The paths in a network whose links join neighbouring tiers. Names stand for switches."""
 
     def __init__(self, network: Network) -> None:
         self._tiers = [[switch.name for switch in tier] for tier in network.tiers]
@@ -21,17 +21,17 @@ class Routes:
             self._down[name] = [n for n in around if self._tier_of[n] < tier]
 
     def up(self, switch: str) -> tuple[str, ...]:
-        """Its neighbours in the tier above, in the order of its ports."""
+        """Return the neighbours in the tier above, in the order of ports."""
         return tuple(self._up[switch])
 
     def goes_down(self, switch: str, leaf: str) -> bool:
-        """Whether `leaf` is below."""
+        """Return whether `leaf` is below `switch`."""
         return self._climbs[switch].get(leaf) == 0
 
     def next_hops(self, switch: str, leaf: str) -> tuple[str, ...]:
-        """The neighbours on a shortest way to `leaf`, in the order of ports.
+        """Return the neighbours on a shortest path to `leaf`, in the order of ports.
 
-        Empty: it is that leaf, or is on no way to it.
+        The result is empty if the switch is that leaf, or is on no path to it.
         """
         climb = self._climbs[switch].get(leaf)
         if switch == leaf or climb is None:
@@ -41,11 +41,15 @@ class Routes:
         return tuple(n for n in self._down[switch] if self._climbs[n].get(leaf) == 0)
 
     def stride(self, switch: str, *, down: bool) -> int:
-        """How many hashes in a row are to choose the same of its next hops.
+        """Return how many consecutive hashes choose the same of a switch's next hops.
 
-        All switches hash alike. Were each to take the last digit of the hash, a spine of a fat tree would see only
-        packets with one digit, and all but one of its cores would idle. So each tier takes the digit before the one
-        that the tier before it on the way has taken, of as many values as that tier has next hops at most.
+        All switches compute the same hash. If each took the last digit, a spine of a fat tree would see only packets
+        with one digit, and all but one of its cores would be idle. So each tier takes the digit before the one that the
+        previous tier on the path has taken. A digit has as many values as that tier has next hops at most.
+
+        Args:
+            switch: The switch.
+            down: Whether the next hops lead down.
         """
         tier = self._tier_of[switch]
         if down:
@@ -54,7 +58,7 @@ class Routes:
 
     @cached_property
     def _climbs(self) -> Mapping[str, Mapping[str, int]]:
-        """Of each switch and leaf, how many links a way to it goes up at least."""
+        """Return for each switch and leaf how many links a path to the leaf goes up at least."""
         climbs: dict[str, dict[str, int]] = {name: {name: 0} for name in self._tiers[0]}
         for tier in self._tiers[1:]:
             for name in tier:
@@ -69,12 +73,12 @@ class Routes:
 
     @cached_property
     def _most_up(self) -> list[int]:
-        """Of each tier, how many neighbours above a switch has at most, or 1."""
+        """Return for each tier how many neighbours above a switch has at most, or 1."""
         return [max([1, *(len(self._up[name]) for name in names)]) for names in self._tiers]
 
     @cached_property
     def _most_down(self) -> list[int]:
-        """Of each tier, how many ways down a switch has at most to one leaf, or 1."""
+        """Return for each tier how many paths down to one leaf a switch has at most, or 1."""
         return [
             max(
                 [1, *(len(self.next_hops(name, leaf)) for name in names for leaf in self._leaves_below(name))]

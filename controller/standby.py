@@ -1,4 +1,4 @@
-"""A controller that waits: a backup at every switch, from which another one can go on where the primary has ended."""
+"""A standby controller: a backup at every switch, from which another controller can continue if the primary ends."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,14 +11,20 @@ from fanin.controller.connection import Connection, connections
 from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
 
-_PAUSE = 1.0  # seconds, before a switch that has refused a session is asked again
+_PAUSE = 1.0  # seconds before another attempt with a switch that has refused a session
 
 
 class Standby:
-    """Sessions with all switches of `network`, as a backup with `election_id`: see Connection.stand_by.
+    """Sessions with all switches of a network, as a backup: see Connection.stand_by.
 
-    An asynchronous context manager: inside, there is one with each switch that answers, and again with each that has
-    come back; it ends them all, but those that somebody has taken.
+    It is an asynchronous context manager: inside, there is a session with each switch that answers, and a new one with
+    each that is back. At the end it closes all sessions except those that were taken.
+
+    Args:
+        network: The network.
+        schema: The schema of the switches' program.
+        patience: Factor for the time in which a switch has to answer.
+        election_id: The backup's election id.
     """
 
     def __init__(self, network: Network, schema: P4Schema, patience: float, election_id: int) -> None:
@@ -45,7 +51,7 @@ class Standby:
             await connection.close()
 
     async def take(self) -> Mapping[str, Connection]:
-        """The sessions, which are the caller's from now on, to bid in; some switches may have ended theirs."""
+        """Return the sessions, which the caller owns from now on, to bid in. Some switches may have ended theirs."""
         for keeper in self._keepers:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the switches have counted, read over P4Runtime: works on BMv2 as well, since no register is read."""
+"""The switches' counters, read over P4Runtime; this works with BMv2, too, since no register is read."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -14,11 +14,11 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
 from fanin.controller.schema import schema_of
 
-_LOOK_SECONDS = 2.0  # for an answer to who only looks
+_LOOK_SECONDS = 2.0  # for an answer to Telemetry
 
 
 class Reason(IntEnum):
-    """Why a packet was dropped: the index of ingress.drops (p4src/reasons.p4)."""
+    """The reason for a dropped packet: the index of ingress.drops (p4src/reasons.p4)."""
 
     NONE = 0
     LOST = 1
@@ -42,7 +42,7 @@ class Reason(IntEnum):
 
 
 class Event(IntEnum):
-    """What aggregation did with a packet: the index of ingress.aggregation.events (p4src/reasons.p4)."""
+    """A counted event in aggregation: the index of ingress.aggregation.events (p4src/reasons.p4)."""
 
     NEW_CHUNK = 0
     ADDED = 1
@@ -55,7 +55,7 @@ class Event(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PortCounts:
-    """What crossed a port; what the emulated link lost is in `received` and `sent` too.
+    """The traffic of a port. Packets that the emulated link lost are included in `received` and `sent`.
 
     `lost_in` and `lost_out` have no bytes.
     """
@@ -76,7 +76,7 @@ class PortCounts:
 
 @dataclass(frozen=True, slots=True)
 class SwitchCounts:
-    """What one switch has counted since its program was pushed; subtract two for what happened in between."""
+    """The counters of one switch since its program was pushed; subtract two for what happened in between."""
 
     ports: Mapping[int, PortCounts]
     drops: Mapping[Reason, Count]
@@ -94,18 +94,18 @@ PORT_COUNTERS = ("ingress.port_in", "egress.port_out", "ingress.loss_in.lost", "
 _DROPS = "ingress.drops"
 _EVENTS = "ingress.aggregation.events"
 
-# What the cells of a counter are called, by the counter's name; those of PORT_COUNTERS are ports.
+# The names of a counter's cells, by the counter's name; the cells of PORT_COUNTERS are ports.
 CELLS: Mapping[str, type[IntEnum]] = {_DROPS: Reason, _EVENTS: Event}
 
 
 def cells_read(ports: Iterable[int]) -> list[tuple[str, int]]:
-    """Counters and indices that tell all that a switch with these ports has counted."""
+    """Return the counters and indices that hold everything that a switch with these ports has counted."""
     cells = [(name, port) for port in ports for name in PORT_COUNTERS]
     return cells + [(name, int(cell)) for name, kind in CELLS.items() for cell in kind]
 
 
 async def read_counts(connection: Connection, network: Network) -> SwitchCounts:
-    """All that the switch has counted, at its ports that have links."""
+    """Return everything that the switch has counted, at its ports that have links."""
     ports = list(network.interfaces(connection.switch.name))
     read = await connection.read_counters(cells_read(ports))
     return SwitchCounts(
@@ -116,15 +116,18 @@ async def read_counts(connection: Connection, network: Network) -> SwitchCounts:
 
 
 class Telemetry:
-    """Reads the switches of `network` beside whoever controls them. An asynchronous context manager.
+    """Reads the switches' counters without involving their controller. An asynchronous context manager.
 
-    p4info, device_config: of the program that they run, as Controller has them.
+    Args:
+        network: The network.
+        p4info: The P4Info of the program that the switches run.
+        device_config: The program, BMv2 JSON.
     """
 
     def __init__(self, network: Network, p4info: p4i.P4Info, device_config: bytes) -> None:
         schema = schema_of(p4info, device_config)
         self._network = network
-        # Without a session: reads need none.
+        # Reads need no session.
         self._connections = {switch.name: Connection(switch, schema) for switch in network.switches}
 
     async def __aenter__(self) -> Self:
@@ -140,15 +143,16 @@ class Telemetry:
             await connection.close()
 
     async def counts(self) -> Mapping[str, SwitchCounts | str]:
-        """What each switch has counted since its program was pushed, or why that is not known."""
+        """Return what each switch has counted since its program was pushed, or why that is not known."""
         found = await asyncio.gather(*map(self._counts, self._connections.values()))
         return dict(zip(self._connections, found, strict=True))
 
     async def register(self, switch: str, name: str) -> list[int]:
-        """All cells of a register; unavailable from BMv2.
+        """Return all cells of a register; not available from BMv2.
 
         Raises:
-            ControllerError: it does not answer, or refuses. ValueError: the program has no such register.
+            ControllerError: If the switch does not answer, or refuses.
+            ValueError: If the program has no such register.
         """
         return await self._connections[switch].read_register(name)
 
@@ -160,5 +164,5 @@ class Telemetry:
             return f"{connection.switch.name} has not answered for {_LOOK_SECONDS:g} s"
         except ControllerError as error:
             return str(error)
-        except ValueError as error:  # a program of others
-            return f"the program of {connection.switch.name} has not all of fanin's counters: {error}"
+        except ValueError as error:  # a user's program
+            return f"the program of {connection.switch.name} lacks some of fanin's counters: {error}"

@@ -9,17 +9,25 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
 from fanin.workers.lease import Lease
 
-FIRST_UDP_PORT, LAST_UDP_PORT = 0xBEE0, 0xBEEF  # what the parser takes for aggregation
-SLOTS = 1024  # of a switch: p4src/values.p4
-MAX_CHILDREN = 32  # the bitmap of a chunk's contributions
+FIRST_UDP_PORT, LAST_UDP_PORT = 0xBEE0, 0xBEEF  # the ports that the parser accepts for aggregation
+SLOTS = 1024  # slots of a switch: p4src/values.p4
+MAX_CHILDREN = 32  # bits in the bitmap of a chunk's contributions
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One lease's claim: who adds up, on which UDP port, in which slots (`base` to `base + slots - 1`).
+    """The values of one lease.
 
-    Its chunks have numbers from `first_chunk` to `last_chunk`. `checksums`: switches drop its packets without a UDP
-    checksum, and write one into what they send; False: they accept packets without, and write none.
+    Attributes:
+        lease: The lease's id.
+        hosts: The workers' hosts, by rank.
+        udp_port: The UDP port of its packets.
+        base: The first slot.
+        slots: Number of slots.
+        first_chunk: The first chunk number.
+        last_chunk: The last chunk number.
+        checksums: Whether switches drop packets without a UDP checksum, and write one into those that they send. If
+            not, they accept packets without one, and write none.
     """
 
     lease: int
@@ -32,7 +40,7 @@ class Job:
     checksums: bool = True
 
     def lease_of(self, host: str, values: int = 256) -> Lease:
-        """The lease as the worker on one of its hosts holds it, for packets of 64 or 256 values."""
+        """Return the lease as the worker on one of the hosts holds it, for packets of 64 or 256 values."""
         return Lease(
             self.lease,
             self.hosts.index(host),
@@ -51,11 +59,11 @@ class Aggregator:
 
     switch: str
     children: tuple[str, ...]
-    parent: str | None  # None: the root
+    parent: str | None  # None for the root
 
     @property
     def full_mask(self) -> int:
-        """The bitmap when every child has contributed."""
+        """Return the bitmap after every child has contributed."""
         return (1 << len(self.children)) - 1
 
 
@@ -68,28 +76,37 @@ class Tree:
 
     @property
     def root(self) -> Aggregator:
-        """The switch where the sum is complete."""
+        """Return the switch where the sum is complete."""
         return self.aggregators[-1]
 
 
 def rests_on(aggregators: Iterable[Aggregator], switch: str) -> bool:
-    """Whether a job with these may stand still once a switch has lost its registers.
+    """Return whether a job may stand still after a switch has lost its registers.
 
-    If that has several children, those below one may have a result that those below another have not, and then nobody
-    will ever send that chunk again. If it has one, somebody below it has the result, or all ask for it.
+    If the switch has several children in the tree, workers below one child may have a result that workers below another
+    lack; then nobody ever sends that chunk again. If it has one child, either a worker below it has the result, or all
+    ask for it.
+
+    Args:
+        aggregators: The switches of the job's tree.
+        switch: The switch that has lost its registers.
     """
     return any(part.switch == switch and len(part.children) > 1 for part in aggregators)
 
 
 def aggregation_tree(network: Network, job: Job) -> Tree:
-    """The tree of `job`, along links of the network: see "Trees" in docs/reference/protocol.md.
+    """Return the tree of a job, along links of the network: see "Trees" in docs/reference/protocol.md.
 
-    Its root is as near as can be to the farthest of the job's leaves, and so the lowest switch above them all, where
-    no switch would have more children than it has bits. Jobs spread over equal roots by their UDP port, which outlives
-    their leases.
+    The root is the switch with the smallest distance to the farthest of the job's leaves, as long as no switch gets
+    more children than it has bits. So it is the lowest switch above all leaves. Jobs spread over equal roots by their
+    UDP port, which outlives their leases.
+
+    Args:
+        network: The network.
+        job: The job.
 
     Raises:
-        ControllerError: a job that the program cannot hold, or hosts that the network lacks.
+        ControllerError: If the program cannot hold the job, or the network lacks its hosts.
     """
     _check(network, job)
     members = set(job.hosts)
@@ -106,7 +123,7 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
             )
     search = _Search(network, racks, job.udp_port - FIRST_UDP_PORT)
     if apart := search.apart():
-        raise ControllerError(f"no way leads from {apart[0]} to {apart[1]}: links between them are down")
+        raise ControllerError(f"no path leads from {apart[0]} to {apart[1]}: links between them are down")
     for root in search.roots():
         if aggregators := search.tree_below(root):
             return Tree(job, aggregators)
@@ -117,11 +134,14 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
 
 
 class _Search:
-    """Trees of links in which every switch that leads to a job's leaves has children for its bits.
+    """The search for a tree in which every switch on the way to a job's leaves has enough bits for its children.
 
-    Greedy, and without a way back: on irregular networks it may miss a tree that there is.
+    The search is greedy and never goes back: on irregular networks it may miss a tree that exists.
 
-    racks: the job's hosts at each leaf. turn: of jobs, which among switches that will do alike.
+    Args:
+        network: The network.
+        racks: The job's hosts at each leaf.
+        turn: Chooses among equal switches; different for each job.
     """
 
     def __init__(self, network: Network, racks: Mapping[str, tuple[str, ...]], turn: int) -> None:
@@ -137,12 +157,12 @@ class _Search:
         self._used: set[str] = set()
 
     def apart(self) -> tuple[str, str] | None:
-        """Two of the job's leaves that no links join, if there are any."""
+        """Return two of the job's leaves that no links join, if there are any."""
         first, *others = self._racks
         return next(((first, other) for other in others if other not in self._links_to[first]), None)
 
     def roots(self) -> Iterable[str]:
-        """All switches, those first whose farthest leaf is nearest, and of these those of the highest tier."""
+        """Yield all switches by the distance to their farthest leaf; at equal distance, higher tiers come first."""
         alike: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
         for tier, names in enumerate(self._tiers):
             for name in names:
@@ -152,13 +172,17 @@ class _Search:
             yield from self._in_turn(names)
 
     def tree_below(self, root: str) -> tuple[Aggregator, ...]:
-        """The tree with this root, which is last; empty: there is none."""
+        """Return the tree with this root, which is last; empty if there is none."""
         self._found, self._used = [], set()
         reached = self._grow(root, None, set(self._racks))
         return tuple(self._found) if len(reached) == len(self._racks) else ()
 
     def _grow(self, switch: str, parent: str | None, leaves: set[str]) -> set[str]:
-        """Adds `switch` and what it needs to lead to as many of these leaves as it can, by shortest ways."""
+        """Add `switch` and the switches it needs to reach as many of these leaves as it can, by shortest paths.
+
+        Returns:
+            The leaves reached.
+        """
         self._used.add(switch)
         hosts = self._racks.get(switch, ())
         reached = {switch} if hosts else set()
@@ -190,7 +214,7 @@ class _Search:
         return [*names[first:], *names[:first]]
 
     def _links_from(self, leaf: str) -> Mapping[str, int]:
-        """How many links each switch is away."""
+        """Return the distance of each switch in links."""
         links, edge = {leaf: 0}, [leaf]
         while edge:
             edge = list(dict.fromkeys(n for name in edge for n in self._neighbours[name] if n not in links))
@@ -199,12 +223,12 @@ class _Search:
 
 
 def _check(network: Network, job: Job) -> None:
-    _check_range("lease", job.lease, 1, 255)  # 0 is what a fresh register holds
+    _check_range("lease", job.lease, 1, 255)  # 0 is the initial value of a register
     _check_range("udp_port", job.udp_port, FIRST_UDP_PORT, LAST_UDP_PORT)
     _check_range("slots", job.slots, 1, SLOTS)
     _check_range("base", job.base, 0, SLOTS - job.slots)
     if not job.hosts:
-        raise ControllerError("a job needs a host")
+        raise ControllerError("a job needs at least one host")
     known = {host.name for leaf in network.leaves for host in network.hosts_of(leaf.name)}
     if unknown := sorted(set(job.hosts) - known):
         raise ControllerError(f"no host is called {', '.join(unknown)}")

@@ -1,1 +1,1 @@
-"""Experiments: what is run on a network, how it is measured and checked, and how it is shown."""
+"""Experiments: what runs on a network, how it is measured and checked, and how the results are shown."""

@@ -1,4 +1,4 @@
-"""Virtual points on a Dask cluster, through its executor of concurrent.futures."""
+"""Virtual points on a Dask cluster, by way of its executor for concurrent.futures."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ from fanin.experiments.results.provenance import provenance
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.user_files import digests
 
-PATIENCE = 10.0  # seconds until a scheduler has answered and has a worker
+PATIENCE = 10.0  # seconds within which a scheduler must answer and have a worker
 
 
 class SchedulerError(Exception):
-    """The cluster cannot run points, or would run others than those meant."""
+    """A Dask cluster that cannot run the points, or would run different ones."""
 
 
 @contextmanager
 def scheduled(
     address: str, run_point: Callable[[Settings, bytes], Row]
 ) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
-    """What runs `run_point` on any worker of the cluster at `address`, such as tcp://10.0.0.1:8786.
+    """Connect to the Dask cluster at `address` and yield a function that runs `run_point` on one of its workers.
 
-    A point whose worker dies runs on another one. When the context is left, what has not ended is given up; a point
-    that is running then goes on to its end on its worker, for nobody.
+    A point whose worker dies runs on another one. When the context is left, waiting points are cancelled; a running
+    point continues to its end on its worker, but its result is lost.
+
+    Args:
+        address: Address of the scheduler, such as tcp://10.0.0.1:8786.
+        run_point: Takes the settings of a point and the compiled program, and returns the row.
 
     Raises:
-        SchedulerError: there is no scheduler, it has no workers, or Dask is not installed.
+        SchedulerError: If there is no scheduler, it has no workers, or Dask is not installed.
     """
     try:
         from distributed import Client
@@ -41,7 +45,7 @@ def scheduled(
     except ImportError:
         raise SchedulerError("Dask is not installed; install it with: pip install 'fanin[dask]'") from None
     try:
-        # A client that did not find its scheduler waits at its end for 20 s, and says so in a traceback.
+        # A client that does not find its scheduler waits for 20 s when it is closed, and prints a traceback.
         socket.create_connection(get_address_host_port(address, strict=True), PATIENCE).close()
         client = Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
@@ -59,7 +63,7 @@ def scheduled(
         @cache
         def compressed(
             device_config: bytes,
-        ) -> bytes:  # of a megabyte, which each point takes along, it leaves 3 %
+        ) -> bytes:  # each point sends the program along; compression leaves 3 % of a megabyte
             return zlib.compress(device_config)
 
         def submit(point: Settings, device_config: bytes) -> Future[Row]:
@@ -80,16 +84,17 @@ def _run_here(
     theirs: Mapping[str, Any],
     files: Mapping[str, str | None],
 ) -> Row:
-    """On a worker: the row of a point, with the machine that it ran on.
+    """Run a point on a worker of the cluster and return its row, with the machine that it ran on.
 
     Raises:
-        SchedulerError: this machine has another fanin, or other files, than the one that asks.
+        SchedulerError: If this machine has another version of fanin, or other files, than the one that asks.
     """
     own = provenance()
     for name in ("fanin", "commit"):
         if None not in (own[name], theirs[name]) and own[name] != theirs[name]:
             raise SchedulerError(
-                f"{platform.node()}: another fanin than here: {name} {own[name]}, not {theirs[name]}"
+                f"{platform.node()}: has another version of fanin: {name} {own[name]}, not {theirs[name]}; "
+                "install the same one there"
             )
     try:
         different = [name for name, digest in _files(point).items() if digest != files[name]]
@@ -97,10 +102,10 @@ def _run_here(
         raise SchedulerError(f"{platform.node()}: {error.filename}: {error.strerror}") from None
     if different:
         names = ", ".join(name.removesuffix("_sha256") for name in different)
-        raise SchedulerError(f"{platform.node()}: another {names} file than here")
+        raise SchedulerError(f"{platform.node()}: has another {names} file; copy the one from here")
     return run_point(point, zlib.decompress(program)) | own
 
 
 def _files(point: Settings) -> dict[str, Any]:
-    """Digests of what a worker reads itself; the program it is sent."""
+    """Return digests of the files that a worker reads itself; the program is sent to it."""
     return digests(point.model_copy(update={"program": None}))

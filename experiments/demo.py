@@ -1,4 +1,4 @@
-"""The main job: a model trained through the switches and by ring, and one large all-reduce both ways."""
+"""The demo: a model trained through the switches and with a ring, and one large all-reduce each way."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from fanin.topologies.link import LinkModel
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A training, and all-reduces of a large vector."""
+    """The demo's work: a training, and `repetitions` all-reduces of a vector of `elements` values."""
 
     training: Training
     elements: int
     repetitions: int
 
 
-# Of a size that the switch does in a minute or two.
+# The size that a switch handles in a minute or two.
 WORK: Mapping[SwitchKind, Work] = {
     "embedded": Work(Training(), 1_000_000, 5),
     "bmv2": Work(Training(epochs=6, hidden=64), 50_000, 3),
@@ -42,28 +42,28 @@ WORK: Mapping[SwitchKind, Work] = {
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """What `run_demo` measured, and the training that it is compared with."""
+    """The measurements of `run_demo`, and the reference training in one process."""
 
     runs: Sequence[Run]
     reference: Curve
 
     @property
     def training(self) -> Sequence[Run]:
-        """The runs that train."""
+        """Return the runs that train."""
         return [run for run in self.runs if run.settings.training is not None]
 
     @property
     def vectors(self) -> Sequence[Run]:
-        """The runs of one large vector: in-network, then ring."""
+        """Return the runs with one large vector: in-network, then ring."""
         return [run for run in self.runs if run.settings.training is None]
 
     @property
     def violations(self) -> Sequence[Run]:
-        """The runs in which a sum lies outside its bound."""
+        """Return the runs in which a sum lies outside its bound."""
         return [run for run in self.runs if run.measured.violations]
 
     def write(self, folder: Path) -> None:
-        """Rows of results as of any scenario, and summary.json, runs.csv, curves.csv, comparison.png, training.png."""
+        """Write rows of results, summary.json, runs.csv, curves.csv, comparison.png and training.png to `folder`."""
         common = provenance()
         write_results(
             [row(run.settings, run.measured, **common) for run in self.runs], {"name": "demo"}, folder
@@ -75,16 +75,16 @@ class Demo:
 
 
 class Observer(Protocol):
-    """Is told what the demo is doing."""
+    """A receiver of the demo's progress."""
 
     def stage(self, text: str) -> None:
-        """Something that takes a moment has begun."""
+        """Report that something begins that takes a moment."""
 
     def awaits(self, who: str) -> None:
-        """It goes on once `who` is ready."""
+        """Report that the demo waits for `who`."""
 
     def run(self, settings: Settings, steps: int) -> Observe:
-        """A run of `steps` all-reduces has begun, which tells how it goes on."""
+        """Report that a run of `steps` all-reduces begins, and return the observer of its progress."""
 
 
 def demo_points(
@@ -95,7 +95,16 @@ def demo_points(
     work: Work | None = None,
     **files: Path | None,
 ) -> list[Settings]:
-    """The demo's runs, in order; work: the switch's own where none is given. files: by the keys that name them."""
+    """Return the points of the demo, in order.
+
+    Args:
+        topology: The network.
+        loss: Probability that a link loses a packet, in the run with loss.
+        switch: The switch software.
+        compiler: The P4 compiler.
+        work: Sizes of the training and of the vectors; None: those that suit the switch.
+        files: The user's own files, by the settings that name them.
+    """
     work = work or WORK[switch]
 
     def point(**settings: object) -> Settings:
@@ -130,8 +139,17 @@ def run_demo(
 ) -> Demo:
     """Build the network, do every run on it, and take it down; see run_live.
 
+    Args:
+        points: The runs, as demo_points() returns them.
+        program: The compiled program.
+        logs: Folder for the switches' output.
+        observer: Receives the progress.
+        captures: Folder for a pcap file of each switch port; None: no captures.
+
     Raises:
-        RunError: a run did not finish. NetworkError, ControllerError: the network is not what it should be.
+        RunError: If a run does not finish.
+        NetworkError: If the network cannot be built or breaks.
+        ControllerError: If a switch cannot be programmed.
     """
     training, topology = work_of(points[0]), points[0].network
     assert isinstance(training, TrainingConfig)

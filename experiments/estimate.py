@@ -1,4 +1,4 @@
-"""What the points of a scenario will take, before they are run: time and memory, roughly."""
+"""Rough estimates of the time and packets that the points of a scenario take, before they run."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.targets import target
 from fanin.workers.host_based.transport import PAYLOAD
 
-# Of a machine of which no point is known: packets carried over a link, a second. Seconds that a point takes besides.
+# Packets carried over a link in a second, on a machine that has not finished any point yet.
 HOPS_PER_SECOND = 150_000.0
-VIRTUAL_START, LIVE_START = 1.0, 5.0
+VIRTUAL_START, LIVE_START = 1.0, 5.0  # seconds that a point takes in addition
 
 
 def hops_per_second(finished: Iterable[Row]) -> float:
-    """What this machine has proved to do, by the rows of finished virtual points, if there are any."""
+    """Return how many packet hops this machine simulates in a second, from rows of finished virtual points."""
     rows = [row for row in finished if row["error"] is None and row.get("packet_hops")]
     seconds = sum(max(row["run_seconds"] - VIRTUAL_START, 0.1 * row["run_seconds"]) for row in rows)
     return sum(row["packet_hops"] for row in rows) / seconds if rows else HOPS_PER_SECOND
 
 
 def point_seconds(settings: Settings, speed: float) -> float:
-    """Of the clock, for one point; NaN: of a training, or of live links without a rate, nothing is known.
+    """Estimate the elapsed time of one point in seconds; NaN for a training, and for live links without a rate.
 
-    speed: hops_per_second().
+    Args:
+        settings: The point.
+        speed: Packet hops in a second, from hops_per_second().
     """
     if settings.world == "virtual":
         return VIRTUAL_START + packet_hops(settings) / speed
@@ -42,10 +44,12 @@ def point_seconds(settings: Settings, speed: float) -> float:
 
 
 def packet_hops(settings: Settings) -> float:
-    """Packets of a virtual point over all links, where none is lost."""
+    """Return the number of packets that cross all links of a virtual point when none is lost."""
     assert settings.size is not None
     workers, cut = len(settings.members), settings.parallelism
-    model = cut.model if cut else 1  # so many have a part of the vector each, and sum it with so many copies
+    model = (
+        cut.model if cut else 1
+    )  # workers that share a copy of the model; each sums its part with the other copies
     copies, size = workers // model, settings.size // model
     packets = -(-size // settings.trees // full_payload(settings))
     paths = Paths(settings, full_frame(settings))
@@ -54,7 +58,8 @@ def packet_hops(settings: Settings) -> float:
         packets += min(virtual_window(settings), packets)
         gradients = 2.0 * packets * paths.tree_links if copies > 1 else 0.0
         return (gradients + activations) * settings.repetitions
-    # An all-reduce has each worker send what it has twice, others once, but for its own part; acknowledgements are few.
+    # In an all-reduce each worker sends its vector twice, in other operations once, without its own part. There are few
+    # acknowledgements.
     times = 2 if settings.collective == "all-reduce" else 1
     gathered = settings.compression.gathered(size, workers)
     whole = times * packets if gathered is None else gathered / full_payload(settings)
@@ -63,7 +68,10 @@ def packet_hops(settings: Settings) -> float:
 
 
 def _activation_hops(settings: Settings, cut: Parallelism) -> float:
-    """Of a step; each send of a few packets is acknowledged. It is as if all went to the next rank."""
+    """Return the packet hops of the activations in a step, as if all went to the next rank.
+
+    Each send takes a few packets and is acknowledged.
+    """
     packets = 1 + -(-(cut.activations or 0) // PAYLOAD)
     sends = 2 * (cut.pipeline * cut.chunks - 1) * cut.tensor
     all_reduces = 2 * cut.pipeline * cut.chunks * cut.tensor_calls * 2 * (cut.tensor - 1)
@@ -72,5 +80,5 @@ def _activation_hops(settings: Settings, cut: Parallelism) -> float:
 
 
 def wall_seconds(points: Sequence[float], jobs: int) -> float:
-    """Of the clock, for points that take these seconds, as many at a time as there are jobs."""
+    """Return the elapsed time of points that take these seconds each, if `jobs` of them run at a time."""
     return max(sum(points) / jobs, max(points, default=0.0))

@@ -1,4 +1,4 @@
-"""Scenarios from a notebook: run in its process, their rows and figures as values, nothing written."""
+"""Scenarios in a notebook: they run in its process and return rows and figures as values, without files."""
 
 from __future__ import annotations
 
@@ -18,19 +18,24 @@ from fanin.experiments.sweep import run_point
 
 
 class PointError(Exception):
-    """A point of the scenario failed: the message says which, and why."""
+    """A point of a scenario that failed; the message says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A scenario that has been run. rows: as in results.json, one for each point."""
+    """The results of a scenario.
+
+    Attributes:
+        scenario: The scenario that ran.
+        rows: A row for each point, as in results.json.
+    """
 
     scenario: Scenario
     rows: Sequence[Row]
 
     @property
     def table(self) -> list[dict[str, str]]:
-        """What differs between the points, and their median times."""
+        """Return the settings in which points differ, and their median times, as text."""
         return [
             {name: value_text(name, row[name]) for name in self.scenario.varied}
             | {"median ms": f"{1e3 * row['median_seconds']:.4g}", "resent": f"{row['retransmissions']:,}"}
@@ -38,14 +43,15 @@ class Found:
         ]
 
     def figure(self, title: str) -> str:
-        """The scenario's figure with this title, as SVG.
+        """Draw the scenario's figure with this title and return it as SVG.
 
         Raises:
-            PlotError: it cannot be drawn. ScenarioError: the scenario has no figure.
+            PlotError: If it cannot be drawn.
+            ScenarioError: If the scenario has no figure.
         """
         plot = self.scenario.frame.plot
         if plot is None:
-            raise ScenarioError(f"{self.scenario.frame.name}: has no figure; give it a table [plot]")
+            raise ScenarioError(f"{self.scenario.frame.name}: has no figure; add a table [plot]")
         with TemporaryDirectory() as folder:
             path = Path(folder, "figure.svg")
             draw(series(select(self.rows, plot.where), plot), plot.model_copy(update={"title": title}), path)
@@ -53,15 +59,21 @@ class Found:
 
 
 def run(file: str, *changes: str) -> Found:
-    """Run a scenario in virtual time. file: as for `fanin run`; changes: as of its --set.
+    """Run a scenario in virtual time.
+
+    Args:
+        file: A scenario file, or the name of a shipped one, as for `fanin run`.
+        changes: Changes such as "topology.leaf_spine.leaves=4", as for `fanin run --set`.
 
     Raises:
-        ScenarioError: it cannot be, or has live points. CompileError, ToolError: there is no program to run.
-        PointError: a point failed.
+        ScenarioError: If the scenario is invalid or has live points.
+        CompileError: If the program cannot be compiled.
+        ToolError: If there is no compiler for it.
+        PointError: If a point fails.
     """
     scenario = load_scenario(scenario_file(file), changes)
     if any(point.world == "live" for point in scenario.points):
-        raise ScenarioError(f"{file}: world: is live, which needs namespaces of its own; run it by fanin run")
+        raise ScenarioError(f"{file}: world: is live, which needs separate namespaces; run it with fanin run")
     rows = [run_point(point, program_of(point).device_config) for point in scenario.points]
     for point, row in zip(scenario.points, rows, strict=True):
         if row["error"] is not None:

@@ -1,4 +1,4 @@
-"""Functions in processes of their own on this machine, as many at a time as there are cores and as memory holds."""
+"""An executor with a separate process for each call, limited by the cores and the memory of this machine."""
 
 from __future__ import annotations
 
@@ -18,32 +18,41 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
-MEMORY_SHARE = 0.8  # of what is free
+MEMORY_SHARE = 0.8  # of the free memory
 
 
 class ProcessEndedError(RuntimeError):
-    """The process of a function ended before it had a result."""
+    """A process that ended before its function returned."""
 
 
 class ProcessExecutor(ThreadPoolExecutor):
-    """A process for each call: it dies alone, and its memory is its own.
+    """An executor that starts a process for each call, so that a crash or leaked memory affects no other call.
 
-    jobs: calls at a time. preload: the module that processes have loaded when they begin. Calls that have not ended
-    when the context is left are ended then.
+    Calls that have not ended when the context is left are killed.
+
+    Args:
+        jobs: Calls at a time.
+        preload: The module that processes have imported when they start.
     """
 
     def __init__(self, jobs: int, preload: str) -> None:
         super().__init__(jobs)
         self._context = fork_server(preload)
         self._memory = MEMORY_SHARE * _free_memory()
-        self._running: dict[BaseProcess, float] = {}  # and the memory that each is expected to need
+        self._running: dict[BaseProcess, float] = {}  # with the memory that each is expected to need
         self._changed = Condition()
         self._closed = False
 
     def submit_sized(self, memory: float, function: Callable[..., _T], *arguments: Any) -> Future[_T]:
-        """Call it as soon as there is a core and memory, in bytes, for it; one alone is called whatever it needs.
+        """Call `function` as soon as there is a core and enough memory for it.
 
-        The future has ProcessEndedError if its process ends without a result.
+        A call that is alone starts whatever memory it needs. The future raises ProcessEndedError if the process ends
+        without a result.
+
+        Args:
+            memory: Bytes that the call is expected to need.
+            function: The function; it must be picklable, like its arguments and its result.
+            arguments: Its arguments.
         """
         return self.submit(self._call, memory, function, arguments)
 
@@ -58,14 +67,14 @@ class ProcessExecutor(ThreadPoolExecutor):
         self.shutdown(cancel_futures=True)
 
     def _call(self, memory: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """In a thread that waits for the process."""
+        """Start the process and wait for it, in a thread of the pool."""
         ours, theirs = self._context.Pipe(duplex=False)
         process = self._context.Process(target=_answer, args=(function, arguments, theirs), daemon=True)
         with ours:
             with self._changed, theirs:
                 self._changed.wait_for(lambda: self._closed or self._has_room(memory))
                 if self._closed:
-                    raise ProcessEndedError("it was not begun any more")
+                    raise ProcessEndedError("it was cancelled before it started")
                 process.start()
                 self._running[process] = memory
             try:
@@ -76,10 +85,10 @@ class ProcessExecutor(ThreadPoolExecutor):
                 self._end(process)
 
     def _end(self, process: BaseProcess) -> int:
-        """Wait until `process` has ended: its exit code.
+        """Wait until `process` has ended and return its exit code.
 
-        Starting a process reads the exit codes of those that have ended, too, and only one reader gets each: one
-        thread at a time starts or joins.
+        Starting a process also reads the exit codes of those that have ended, and only one reader gets each code.
+        Therefore only one thread at a time starts or joins processes.
         """
         wait([process.sentinel])
         with self._changed:
@@ -93,13 +102,16 @@ class ProcessExecutor(ThreadPoolExecutor):
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], connection: Connection) -> None:
-    """What the process does."""
-    gc.freeze()  # what it has loaded stays: to look through it again and again takes a third of a short run
+    """Call the function in the new process and send its result."""
+    gc.freeze()  # imported modules stay; without this, collecting garbage among them takes a third of a short run
     connection.send(function(*arguments))
 
 
 def fork_server(preload: str) -> ForkServerContext:
-    """Makes processes that have loaded everything, and that ignore Ctrl-C: a terminal sends it to all of them."""
+    """Return a context whose processes have imported `preload` and ignore Ctrl-C.
+
+    A terminal sends the signal to all of them; their parent ends them.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
     usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -117,8 +129,8 @@ def _how(status: int) -> str:
 
 
 def _free_memory() -> int:
-    """Bytes."""
+    """Return the free memory in bytes."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable"):
             return int(line.split()[1]) << 10
-    raise OSError("/proc/meminfo does not tell MemAvailable")
+    raise OSError("/proc/meminfo has no line MemAvailable")

@@ -1,4 +1,4 @@
-"""All points of a scenario: virtual ones on all cores, as many at a time as memory holds, live ones one by one."""
+"""All points of a scenario: virtual ones on all cores, as far as memory allows, and live ones one by one."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from fanin.experiments.scenario.compilers import CompiledProgram
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.user_files import digests, program_of
 
-# Of memory: what a process of an empty run needs, and what the bytes of the workers' vectors multiply by.
+# Memory of a point: the bytes of a process without vectors, and the factor for the bytes of all workers' vectors.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
 
 
 class Observer(Protocol):
-    """Is told how far the points are."""
+    """A receiver of the sweep's progress."""
 
     def found(self, count: int) -> None:
-        """So many are in the journal already."""
+        """Report how many points are already in the journal."""
 
     def begun(self, settings: Settings) -> Observe:
-        """A live point has begun, which tells how it goes on."""
+        """Report that a live point begins, and return the observer of its progress."""
 
     def finished(self, row: Row) -> None:
-        """A point has a new row."""
+        """Report the new row of a point."""
 
 
 def run_points(
@@ -46,16 +46,23 @@ def run_points(
     jobs: int | None = None,
     scheduler: str | None = None,
 ) -> list[Row]:
-    """A row for each point, from the journal where it has one without an error.
+    """Run all points and return a row for each; points with a row without an error in the journal do not run again.
 
-    jobs: virtual points that run at a time, if memory holds so many; None: as many as there are cores. scheduler: the
-    address of a Dask scheduler, whose workers run them instead.
+    A point that fails has a row with its error, and the others continue. Live points need `sandbox.enter`.
 
-    A point that fails has a row with its error, and the others go on. Live points need `sandbox.enter`. The
-    switches' output goes to `logs`.
+    Args:
+        points: The points.
+        journal: Receives each row as soon as it is finished.
+        logs: Folder for the switches' output.
+        observer: Receives the progress.
+        jobs: Virtual points that run at a time, if they fit into memory; None: as many as there are cores.
+        scheduler: Address of a Dask scheduler whose workers run the virtual points instead.
 
     Raises:
-        CompileError, ToolError, ProgramMismatchError: there is no program to run. SchedulerError: the cluster cannot.
+        CompileError: If a program cannot be compiled.
+        ToolError: If there is no compiler for it.
+        ProgramMismatchError: If the program does not fit the point.
+        SchedulerError: If the cluster cannot run the points.
     """
     programs = {point.key: program_of(point) for point in points}
     files = {point.key: digests(point) for point in points}
@@ -79,10 +86,15 @@ def run_points(
 
 
 def finished(rows: Mapping[str, Row], points: Sequence[Settings]) -> dict[str, Row]:
-    """Those of earlier `rows`, by key, that `points` need not give again: without an error, of the same files.
+    """Return the earlier rows that are still valid, by key: those without an error, made with the same files.
+
+    Args:
+        rows: Earlier rows by key.
+        points: The points to find.
 
     Raises:
-        CompileError, ToolError: there is no program to compare.
+        CompileError: If a program to compare with cannot be compiled.
+        ToolError: If there is no compiler for it.
     """
     found = {}
     for point in points:
@@ -93,7 +105,7 @@ def finished(rows: Mapping[str, Row], points: Sequence[Settings]) -> dict[str, R
 
 
 def _attempt(settings: Settings, run: Callable[[], Row]) -> Row:
-    """The row of a run, or of its error: no point is to end a sweep."""
+    """Return the row of a run, or that of its error, so that no point ends the sweep."""
     try:
         return run()
     except Exception as error:
@@ -132,8 +144,13 @@ def _processes(jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
 
 
 def run_point(settings: Settings, device_config: bytes) -> Row:
-    """A virtual point, run in this process: its row, or that of its error. device_config: what its switches run."""
-    # Not above: the processes that wait for this one need not load them.
+    """Run a virtual point in this process and return its row, or that of its error.
+
+    Args:
+        settings: The point.
+        device_config: The compiled program of its switches.
+    """
+    # Imported here, so that processes that only wait for this one need not load them.
     from fanin.experiments.virtual.point import run_virtual
     from fanin.p4switch.engine.engine import Engine
 
@@ -146,7 +163,7 @@ def run_point(settings: Settings, device_config: bytes) -> Row:
 
 
 def memory_of(settings: Settings) -> float:
-    """What a virtual run is expected to need, in bytes."""
+    """Return the memory that a virtual run is expected to need, in bytes."""
     assert settings.size is not None
     workers = len(settings.members)
     gathered = settings.compression.gathered(settings.size, workers) or 0
@@ -155,7 +172,7 @@ def memory_of(settings: Settings) -> float:
 
 
 def cores() -> int:
-    """How many this process may use."""
+    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -1,4 +1,4 @@
-"""Packets through a program, each with its trace: the switch, what its tables hold, and what happens in it."""
+"""Traces of packets through a program: the switch, its tables' contents, and what happens to each packet."""
 
 from __future__ import annotations
 
@@ -16,11 +16,19 @@ from fanin.p4switch.trace.tracer import traced
 def trace(
     config: bytes, entries: Entries, packets: Sequence[tuple[int, bytes]], conditions: str = ""
 ) -> Iterator[PacketTrace]:
-    """The traces of packets that go through a fresh switch one after the other, a microsecond apart.
+    """Yield the traces of packets that go through a new switch one after the other, a microsecond apart.
+
+    Args:
+        config: The compiled program, BMv2 JSON.
+        entries: Contents of tables and multicast groups.
+        packets: The port and the bytes of each packet.
+        conditions: Which packets to trace, in the notation of p4switch/trace/conditions.py.
 
     Raises:
-        ProgramError: `config` (BMv2 JSON) cannot be run. ToolchainError: there is no C compiler.
-        ConditionError: see p4switch/trace/conditions.py. ValueError: an entry has no place.
+        ProgramError: If the program cannot be run.
+        ToolchainError: If there is no C compiler.
+        ConditionError: If the conditions are invalid.
+        ValueError: If an entry does not fit the program.
     """
     engine = Engine.load(config)
     fill(engine, entries)
@@ -31,10 +39,10 @@ def trace(
 
 
 def fill(engine: Engine, entries: Entries) -> None:
-    """Writes table entries and multicast groups by the names of the program alone, without P4Info.
+    """Write table entries and multicast groups with the names of the program alone, without P4Info.
 
     Raises:
-        ValueError: one of them has no place.
+        ValueError: If one of them does not fit the program.
     """
     try:
         for group, replicas in entries.groups.items():
@@ -96,11 +104,11 @@ def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
             return p4.Optional_(_number(value, where))
         case "exact" | "valid", int() | str() as value:
             return p4.Exact(_number(value, where))
-    raise ValueError(f"{where}: a match of kind {key.kind} is needed, not {match}")
+    raise ValueError(f"{where}: needs a match of kind {key.kind}, not {match}")
 
 
 def _number(value: int | str, where: str) -> int:
     try:
         return value if isinstance(value, int) else parse_number(value)
     except ValueError:
-        raise ValueError(f"{where}: {value} is not a number, and no address") from None
+        raise ValueError(f"{where}: {value} is neither a number nor an address") from None

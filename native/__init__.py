@@ -1,1 +1,1 @@
-"""C that Python loads: compiled within limits, kept by content, its structs and numbers compared with Python's."""
+"""Loading of C from Python: compilation within limits, a cache by content, and checks of shared structs and numbers."""

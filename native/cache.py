@@ -1,4 +1,4 @@
-"""The user's cache: what is made once and kept, in a folder that nobody else can write to, and bounded in size."""
+"""The user's cache of compiled programs: bounded in size, in a folder that nobody else can write to."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from typing import IO
 
 from fanin.native.trust import replaceable
 
-MAX_BYTES = 250_000_000  # of all programs: libraries with their C, and what p4compiler has made
-# Seconds after its last use for which a program stays: who asked for it may be about to load it.
+MAX_BYTES = 250_000_000  # of all entries together: libraries with their C, and output of p4compiler
+# An entry is kept for so many seconds after its last use: a process that asked for it may be about to load it.
 RECENT = 86_400.0
-SELDOM = 3600.0  # seconds for which nobody looks again for what can go
-LOOKED = "looked-for-room"  # a file, of the time when somebody did
-# Of our own making; whatever else is in the folder is left alone.
+SELDOM = 3600.0  # seconds between two searches for entries to remove
+LOOKED = "looked-for-room"  # a file whose modification time is that of the last search
+# Only files with such names are ours; all others in the folder are left alone.
 _NAME = re.compile(r"\w+-[0-9a-f]{32}")
 _SUFFIXES = (".so", ".c", ".compiled", ".building")
 
 
 class CacheError(Exception):
-    """Nothing can be kept, or nothing that is kept be trusted; the message says how to fix it."""
+    """A cache folder that cannot be written to or cannot be trusted; the message says how to fix it."""
 
 
 def cache_directory() -> Path:
-    """`$XDG_CACHE_HOME/fanin`, usually ~/.cache/fanin.
+    """Return the cache folder, `$XDG_CACHE_HOME/fanin`, usually ~/.cache/fanin.
 
     Raises:
-        CacheError: there is neither.
+        CacheError: If $XDG_CACHE_HOME is not set and the user has no home folder.
     """
     try:
         base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -48,11 +48,11 @@ def cache_directory() -> Path:
 
 @contextmanager
 def locked(entry: Path) -> Iterator[IO[str]]:
-    """Of an entry of the cache: one process at a time makes it, the others wait; yields the open file of the lock.
+    """Lock an entry of the cache, so that one process at a time makes it, and yield the open lock file.
 
     Raises:
-        CacheError: the folder cannot be written or is full, anybody else could write to it, or nothing can be loaded
-            from it.
+        CacheError: If the folder is full or cannot be written to, if another user could write to it, or if its file
+            system does not allow programs to be loaded from it.
     """
     folder = entry.parent
     try:
@@ -60,8 +60,8 @@ def locked(entry: Path) -> Iterator[IO[str]]:
         lock = _lock(entry.with_suffix(".lock"), "a", fcntl.LOCK_EX)
     except OSError as error:
         fix = "name another folder in $XDG_CACHE_HOME"
-        if isinstance(error, PermissionError) and os.access(folder, os.W_OK):  # sudo has been there
-            fix = f"a file there is another user's: sudo chown -R {os.geteuid()} {folder}"
+        if isinstance(error, PermissionError) and os.access(folder, os.W_OK):  # left there by sudo
+            fix = f"a file there belongs to another user: sudo chown -R {os.geteuid()} {folder}"
         raise CacheError(f"nothing can be kept in {folder}: {error.strerror}; {fix}") from error
     with lock:
         if os.statvfs(folder).f_flag & os.ST_NOEXEC:
@@ -82,7 +82,7 @@ def locked(entry: Path) -> Iterator[IO[str]]:
 
 
 def _lock(path: Path, mode: str, how: int) -> IO[str]:
-    """The file, opened in this mode, with a lock on it until everybody has closed it."""
+    """Open the file and lock it until all processes have closed it (`how`: flags of flock)."""
     while True:
         lock = path.open(mode)
         try:
@@ -99,20 +99,32 @@ def _lock(path: Path, mode: str, how: int) -> IO[str]:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A compiled program, a library with its C, say: its lock, bytes, and the time of its last use."""
+    """A compiled program in the cache, such as a library with its C.
+
+    Attributes:
+        lock: The path of its lock file, which is touched whenever the program is used.
+        bytes: The size of its files.
+        used: The time of its last use, in seconds since the epoch.
+    """
 
     lock: Path
     bytes: int
     used: float
 
     def remove(self) -> bool:
-        """Whether it is gone: not if it is being made, or has been used since it was looked at."""
+        """Remove the program and return whether that succeeded.
+
+        It fails if the program is being made, or has been used since this object was made.
+        """
         try:
             with _lock(self.lock, "r+", fcntl.LOCK_EX | fcntl.LOCK_NB) as lock:
                 if os.fstat(lock.fileno()).st_mtime > self.used:
                     return False
                 shutil.rmtree(self.lock.with_suffix(".temporary"), ignore_errors=True)
-                for suffix in (*_SUFFIXES, ".lock"):  # that last: who waits for it begins anew
+                for suffix in (
+                    *_SUFFIXES,
+                    ".lock",
+                ):  # the lock last: a process that waits for it then starts again
                     self.lock.with_suffix(suffix).unlink(missing_ok=True)
         except OSError:
             return False
@@ -120,7 +132,7 @@ class Library:
 
 
 def libraries(folder: Path) -> list[Library]:
-    """Those in a cache, the ones that have not been used for longest first."""
+    """Return the programs in a cache folder, the least recently used first."""
     found = []
     for lock in folder.glob("*.lock"):
         if _NAME.fullmatch(lock.stem):
@@ -132,9 +144,9 @@ def libraries(folder: Path) -> list[Library]:
 
 
 def make_room(folder: Path) -> None:
-    """`remove_unused`, but seldom: among thousands of programs it takes as long as to make one."""
+    """Call `remove_unused`, at most once in SELDOM seconds: in a large cache it takes as long as a compilation."""
     looked = folder / LOOKED
-    with suppress(OSError):  # another user's, whom sudo made
+    with suppress(OSError):  # the file may belong to another user if sudo was used
         if looked.exists() and abs(time.time() - looked.stat().st_mtime) < SELDOM:
             return
         looked.touch()
@@ -142,9 +154,15 @@ def make_room(folder: Path) -> None:
 
 
 def remove_unused(folder: Path, keep: int = MAX_BYTES, recent: float = RECENT) -> list[Library]:
-    """Removes libraries, the least recently used first, until the others have `keep` bytes; gives those that are gone.
+    """Remove programs, the least recently used first, until those that are left fit into `keep` bytes.
 
-    recent: seconds for which a library stays after its last use, come what may.
+    Args:
+        folder: The cache folder.
+        keep: Bytes that may be kept.
+        recent: Seconds after its last use for which a program is never removed.
+
+    Returns:
+        The programs that were removed.
     """
     there = libraries(folder)
     excess, before = sum(library.bytes for library in there) - keep, time.time() - recent
@@ -159,10 +177,10 @@ def remove_unused(folder: Path, keep: int = MAX_BYTES, recent: float = RECENT) -
 
 
 def _check_private(path: Path) -> None:
-    """The folder is made if need be.
+    """Make the folder if necessary, and check that nobody else can write to it.
 
     Raises:
-        CacheError: anybody else could put a program into it.
+        CacheError: If another user could put a program into it.
     """
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.stat()

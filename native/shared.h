@@ -1,9 +1,9 @@
-/* What a library tells Python of the structs and numbers that both use; shared.py compares.
+/* Macros by which a library tells Python its structs and numbers; shared.py compares them.
  *
  *     SHARE_STRUCT(drops, FIELD(too_long) FIELD(too_often))
  *     SHARE_NUMBER(LONGEST_PACKET);
  *
- * once each, in a .c file: of a struct every field, in its order. */
+ * Write each once, in a .c file. A struct lists all its fields, in their order. */
 
 #ifndef NATIVE_SHARED_H
 #define NATIVE_SHARED_H
@@ -15,7 +15,7 @@ struct shared_field {
     size_t offset, size;
 };
 
-/* A function that returns the fields, behind one without a name for the whole struct. */
+/* Defines a function that returns the fields. The first entry has no name and stands for the whole struct. */
 #define SHARE_STRUCT(struct_name, fields)                                                  \
     const struct shared_field *shared_struct_##struct_name(void);                          \
     const struct shared_field *shared_struct_##struct_name(void)                           \

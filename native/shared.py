@@ -1,4 +1,4 @@
-"""Structs and numbers that Python and C both use, compared when a library is loaded; shared.h has the other side."""
+"""Checks that Python and C agree on the structs and numbers that both use; shared.h has C's side."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import ctypes
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-if TYPE_CHECKING:  # it takes 0.2 s to load, and a switch process does without
+if TYPE_CHECKING:  # loading numpy takes 0.2 s, and a switch process does not need it
     import numpy as np
 
 Layout: TypeAlias = (
-    "dict[str, tuple[int, int]]"  # offset and size in bytes by field; of the whole struct by ""
+    "dict[str, tuple[int, int]]"  # offset and size in bytes of each field; "" stands for the whole struct
 )
 
 
 class SharedError(Exception):
-    """Python and C have different ideas of a struct or a number that both use; names it and both values."""
+    """A struct or number on which Python and C disagree; the message has its name and both values."""
 
 
 class _Field(ctypes.Structure):
@@ -25,10 +25,14 @@ class _Field(ctypes.Structure):
 def check_structs(
     library: ctypes.CDLL, structs: Mapping[str, type[ctypes.Structure] | np.dtype[np.void]]
 ) -> None:
-    """Compares structs, by their names in C: size, and name, offset and size of every field.
+    """Compare structs with those of a library: the size, and the name, offset and size of every field.
+
+    Args:
+        library: A loaded library that shares the structs with SHARE_STRUCT.
+        structs: Python's version of each struct, by its name in C.
 
     Raises:
-        SharedError: they differ.
+        SharedError: If they differ.
     """
     for name, ours in structs.items():
         in_c = _layout_in_c(library, name)
@@ -42,10 +46,10 @@ def check_structs(
 
 
 def check_numbers(library: ctypes.CDLL, numbers: Mapping[str, float]) -> None:
-    """Compares numbers, by their names in C.
+    """Compare numbers with those that a library shares with SHARE_NUMBER, by their names in C.
 
     Raises:
-        SharedError: they differ.
+        SharedError: If they differ.
     """
     for name, ours in numbers.items():
         if (theirs := ctypes.c_double.in_dll(library, f"shared_{name}").value) != ours:
@@ -53,7 +57,7 @@ def check_numbers(library: ctypes.CDLL, numbers: Mapping[str, float]) -> None:
 
 
 def enumerated(*names: str) -> dict[str, int]:
-    """The numbers of an enum of C in which these follow one another, in capitals, as check_numbers() takes them."""
+    """Return the numbers of a C enum whose constants are `names` in capitals, in this order, for check_numbers()."""
     return {name.upper().replace(" ", "_"): number for number, name in enumerate(names)}
 
 
@@ -71,7 +75,7 @@ def _layout_of_structure(structure: type[ctypes.Structure]) -> Layout:
     layout = {"": (0, ctypes.sizeof(structure))}
     for name, *_ in structure._fields_:
         field = getattr(structure, name)
-        layout[name.removeprefix("_")] = (field.offset, field.size)  # what is private is so in Python alone
+        layout[name.removeprefix("_")] = (field.offset, field.size)  # only Python marks private fields
     return layout
 
 

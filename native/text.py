@@ -1,4 +1,4 @@
-"""Text that comes from outside: names, error messages and command lines of other programs and people."""
+"""Checks of text that comes from outside: names, error messages and command lines of other programs and people."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ MAX_NAME = 64  # characters
 def printable(text: str) -> str:
     """Return `text` with a replacement character for each one that could act on a terminal.
 
-    These are control characters but for line feeds and tabs, and what changes the order of other characters or is not
-    seen. Spaces of all kinds stay.
+    These are control characters other than line feeds and tabs, characters that change the order of others, and
+    invisible ones. Spaces of all kinds are kept.
     """
     if text.isprintable():
         return text

@@ -1,8 +1,8 @@
-"""Compiles C with the system's compiler into shared libraries, and keeps them in a cache by content.
+"""Compilation of C into shared libraries with the system's compiler, kept in a cache by content.
 
-What is compiled may be a stranger's program: the compiler has limits of time, memory and output, an environment of its
-own and, where that is permitted, no network. What is loaded comes from a folder that nobody else can write to:
-cache.py.
+The C may come from a stranger's program. Therefore the compiler has limits of time, memory and output, a separate
+environment and, where that is permitted, no network. Libraries are loaded only from a folder that nobody else can
+write to: cache.py.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ PROCESSOR = (
     "CPU variant",
 )
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-pthread")
-NATIVE = ("-march=native", "-mcpu=native")  # which of them means this processor depends on the compiler
-# Bytes of a function's stack: about ten functions are on the way of a packet, and a thread has 8 MiB.
+NATIVE = ("-march=native", "-mcpu=native")  # it depends on the compiler which of them means this processor
+# Bytes of stack for one function: a packet is handled about ten calls deep, and a thread has 8 MiB.
 MAX_FRAME = 256 << 10
 FRAME = (
     (f"-Werror=frame-larger-than={MAX_FRAME}",),  # gcc
     (f"-Wframe-larger-than={MAX_FRAME}", "-Werror=frame-larger-than"),  # clang
 )
 
-MAX_MEMORY = 4 << 30  # bytes of address space, of each of the compiler's processes
+MAX_MEMORY = 4 << 30  # bytes of address space for each of the compiler's processes
 MAX_OUTPUT = 256 << 20  # bytes of each file
-_MAX_SECONDS = 600  # of processor time, of each process; twice that by the clock
-_MAX_MESSAGE = 2000  # characters of what the compiler says: gRPC's clients take 8 KB of everything
+_MAX_SECONDS = 600  # processor time of each process; the limit of elapsed time is twice that
+_MAX_MESSAGE = 2000  # characters kept of the compiler's output: gRPC's clients take at most 8 KB of metadata
 _BUILD = """
 built=$1 library=$2; shift 2
 ulimit -c 0; ulimit -t "$SECONDS_LIMIT" || :; ulimit -v "$MEMORY_LIMIT" || :; ulimit -f "$OUTPUT_LIMIT" || :
@@ -56,7 +56,7 @@ status=$?
 rm -rf "$TMPDIR" "$built"
 exit $status
 """
-_SIGNALS = 128  # of the shell: the status of what a signal has ended
+_SIGNALS = 128  # above this, the shell's exit status means that a signal ended the command
 _LIMIT_REACHED = re.compile(
     r"limit exceeded|out of memory|memory exhausted|annot allocate memory|bad_alloc|failed to map|signal terminated",
     re.IGNORECASE,
@@ -65,21 +65,33 @@ _log = logging.getLogger(__name__)
 
 
 class ToolchainError(Exception):
-    """There is no usable C compiler, or it refused what it was given; the message says how to fix it."""
+    """No usable C compiler, or C that it rejects; the message says how to fix it."""
 
 
 class NoCompilerError(ToolchainError):
-    """There is no C compiler."""
+    """No C compiler on this machine."""
 
 
 class CompileLimitError(ToolchainError):
-    """The compiler was stopped: what it was given would have taken too much time, memory or disk."""
+    """A program whose compilation was stopped because it needs too much time, memory or disk."""
 
 
 def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Path) -> Path:
-    """The library of C that `text` gives if it is not there yet; `content`: what that C depends on.
+    """Return the library compiled from generated C, compiling it only if it is not in the cache.
 
-    `include`: the folder of its headers. The C is kept beside the library, for whoever wants to read it.
+    The C is kept next to the library for anyone who wants to read it.
+
+    Args:
+        kind: The beginning of the library's file name.
+        content: Everything that the C depends on; it identifies the library in the cache.
+        text: Returns the C; it is called only when the library has to be compiled.
+        include: The folder of its headers.
+
+    Returns:
+        The path of the library.
+
+    Raises:
+        ToolchainError: If it cannot be compiled, or the cache cannot be used.
     """
 
     def source(library: Path) -> list[Path]:
@@ -91,9 +103,19 @@ def compile_text(kind: str, content: bytes, text: Callable[[], str], include: Pa
 
 
 def compile_folder(folder: Path, *options: str, any_processor: bool = False) -> Path:
-    """The library of all C in a folder and the folders in it, which may include its own headers and shared.h.
+    """Return the library compiled from all C files below a folder, which may include its own headers and shared.h.
 
-    any_processor: for all of this architecture, and it finds by itself what else the one has that it runs on.
+    Args:
+        folder: The folder with the C files and headers.
+        options: Further options for the compiler.
+        any_processor: Compile for every processor of this architecture; the C then selects at run time which further
+            instructions it uses.
+
+    Returns:
+        The path of the library.
+
+    Raises:
+        ToolchainError: If it cannot be compiled, or the cache cannot be used.
     """
     sources = sorted(folder.rglob("*.c"))
     content = b"".join(path.read_bytes() for path in (*sources, *sorted(folder.rglob("*.h"))))
@@ -101,7 +123,7 @@ def compile_folder(folder: Path, *options: str, any_processor: bool = False) -> 
 
 
 def _flags(any_processor: bool) -> tuple[str, ...]:
-    """How everything is compiled; $P4SWITCH_CFLAGS adds to it (a sanitizer, say)."""
+    """Return the options of every compilation; $P4SWITCH_CFLAGS adds to them (a sanitizer, for example)."""
     accepted = (each for each in _accepted()[0] if not (any_processor and each in NATIVE))
     return (*FLAGS, *accepted, *os.environ.get("P4SWITCH_CFLAGS", "").split())
 
@@ -114,7 +136,7 @@ def _library(
     *options: str,
     any_processor: bool = False,
 ) -> Path:
-    """The library made of this content, by this compiler, on this processor."""
+    """Return the library made from this content with this compiler on this processor."""
     flags = _flags(any_processor)
     key = hashlib.sha256(content + repr((_compiler(), _accepted(), _processor(), flags, options)).encode())
     for path in sorted(include.glob("*.h")):
@@ -133,9 +155,9 @@ def _library(
 
 
 def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:
-    """Compiles beside the library and moves it into place: a compilation cut short leaves no library.
+    """Compile next to the library, and move the result into place: an interrupted compilation leaves no library.
 
-    If this process is killed, the compiler goes on with the lock, and the library is there for the next one.
+    If this process is killed, the compiler keeps the lock and finishes, so that the next process finds the library.
     """
     built, temporary = library.with_suffix(".building"), library.with_suffix(".temporary")
     command = [_compiler()[0], "-o", str(built), *arguments]
@@ -184,7 +206,7 @@ def _compile(library: Path, arguments: list[str], lock: IO[str]) -> None:
 
 
 def _seconds() -> int:
-    """How long a compilation may take; a slow machine may need more than others."""
+    """Return the limit of processor time for a compilation, which slow machines can raise."""
     given = os.environ.get("P4SWITCH_COMPILE_SECONDS", "")
     if given and not (given.isdecimal() and int(given)):
         raise ToolchainError(f"$P4SWITCH_COMPILE_SECONDS is {given!r}, not a number of seconds")
@@ -192,13 +214,13 @@ def _seconds() -> int:
 
 
 def _environment() -> dict[str, str]:
-    """All that the compiler knows of ours: no include paths, no libraries to load before others."""
+    """Return the compiler's environment; it has none of our include paths or preloaded libraries."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
 
 
 @cache
 def _without_network() -> tuple[str, ...]:
-    """What runs a command in a network namespace without interfaces; empty where that is not permitted."""
+    """Return the command that runs another one without network interfaces; empty where that is not permitted."""
     for way in (("unshare", "-n"), ("unshare", "-rn")):
         try:
             if subprocess.run([*way, "true"], capture_output=True, check=False).returncode == 0:
@@ -211,7 +233,7 @@ def _without_network() -> tuple[str, ...]:
 
 @cache
 def _compiler() -> tuple[str, int, int]:
-    """Path, size and time of the compiler: a new one compiles anew."""
+    """Return the path, size and modification time of the compiler; after an update, everything is compiled again."""
     name = os.environ.get("CC", "cc")
     path = shutil.which(name)
     if path is None:
@@ -225,10 +247,14 @@ def _compiler() -> tuple[str, int, int]:
 
 @cache
 def _accepted() -> tuple[tuple[str, ...], str]:
-    """Of NATIVE, if any, and of FRAME what the compiler takes here, and what it makes of them: version, features."""
+    """Find out which options of NATIVE and FRAME the compiler accepts here.
+
+    Returns:
+        The accepted options, and the lines of the compiler's output that show its version and features.
+    """
     for options in product((*NATIVE, None), FRAME):
         chosen = tuple(filter(None, (options[0], *options[1])))
-        # -Werror: clang only warns of an option that it does not know.
+        # -Werror: without it, clang only warns about an option that it does not know.
         command = [_compiler()[0], *chosen, *("-Werror", "-v", "-S", "-x", "c", "-o", os.devnull, os.devnull)]
         done = subprocess.run(
             command, capture_output=True, text=True, env=_environment(), cwd="/", check=False
@@ -240,14 +266,14 @@ def _accepted() -> tuple[tuple[str, ...], str]:
 
 
 def compiler_version() -> str:
-    """What the compiler says of itself."""
+    """Return the first line of what the compiler prints for --version."""
     said = subprocess.run([_compiler()[0], "--version"], capture_output=True, text=True, check=False)
     return said.stdout.partition("\n")[0]
 
 
 @cache
 def _processor() -> tuple[str, ...]:
-    """What -march=native depends on, in a cache that several machines may share; of the first processor."""
+    """Return what -march=native depends on, as several machines may share a cache; read from the first processor."""
     try:
         first = CPUINFO.read_text().strip().partition("\n\n")[0]
     except OSError:

@@ -1,4 +1,4 @@
-"""Checks whether another user could replace a file in a shared folder."""
+"""A check whether another user could replace a file in a shared folder."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def replaceable(path: Path) -> str | None:
     """Return how another user could put something else at `path`; None if nobody but this user and root can.
 
     Every folder and symbolic link on the way has to belong to one of the two, and no folder may be writable by others
-    unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the owner of what belongs to one of
-    them is unknown, and is taken to be root.
+    unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the owner of a file that belongs to
+    one of them is unknown, and is taken to be root.
 
     Args:
         path: A file or folder. It need not exist, but its folder must.
 
     Raises:
-        OSError: A folder on the way cannot be examined, or there are too many symbolic links.
+        OSError: If a folder on the way cannot be examined, or there are too many symbolic links.
     """
     trusted = _trusted_users()
     for place in _way_to(path):
@@ -36,7 +36,7 @@ def replaceable(path: Path) -> str | None:
 
 
 def _way_to(path: Path) -> Iterator[Path]:
-    """Each folder and symbolic link that leads to `path`, which itself is left out."""
+    """Yield each folder and symbolic link that leads to `path`, but not `path` itself."""
     parts = deque(path.absolute().parts)
     here, links = Path(parts.popleft()), 0
     while parts:
@@ -55,7 +55,7 @@ def _way_to(path: Path) -> Iterator[Path]:
 
 
 def _trusted_users() -> set[int]:
-    """This user and root, and, for root, the user who became root with sudo."""
+    """Return the ids of this user and root and, for root, that of the user who became root with sudo."""
     trusted = {0, os.geteuid()}
     if os.geteuid() == 0:
         trusted.add(int(os.environ.get("SUDO_UID", 0)))

@@ -22,7 +22,7 @@ __all__ = [
     "dump_after",
 ]
 
-# The compiler itself, which most who ask for a program find kept, is loaded by those who name a part of it.
+# Load the compiler itself only when a part of it is used: most programs come from the cache.
 _LOADED_LATER = {"compile_file": "compile", "dump_after": "compile", "PHASE_NAMES": "phases"}
 
 

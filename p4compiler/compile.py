@@ -1,4 +1,4 @@
-"""The compiler as a whole: a file in, through all phases, and its JSON and P4Info out."""
+"""The compiler as a whole: a file in, BMv2's JSON and P4Info out."""
 
 from __future__ import annotations
 
@@ -28,12 +28,18 @@ def compile_file(
 ) -> Compiled:
     """Compile a P4_16 program written for v1model.
 
-    `include_dirs` are looked in before the compiler's own core.p4 and v1model.p4; `defines` are macros; `lookups` gets
-    all files that the result depends on.
+    Args:
+        path: The program's file.
+        include_dirs: Folders to search before the compiler's own core.p4 and v1model.p4.
+        defines: Macros by name.
+        lookups: Receives all files that the result depends on.
+
+    Returns:
+        The JSON, the P4Info and the warnings.
 
     Raises:
-        CompileError: its text has every error found: place, line, caret, hint.
-        OSError: `path` cannot be read.
+        CompileError: If the program has errors. Its text lists all of them, with place, line, caret and hint.
+        OSError: If `path` cannot be read.
     """
     reporter = Reporter()
     with _not_too_deep(path):
@@ -51,11 +57,21 @@ def dump_after(
     include_dirs: Iterable[str | Path] = (),
     defines: Mapping[str, str] | None = None,
 ) -> tuple[str, tuple[Diagnostic, ...]]:
-    """The program as text after the phase of this name, and the warnings until then; what each phase made is verified.
+    """Run the compiler up to the phase of this name, and verify the result of every phase.
+
+    Args:
+        name: The name of a phase, one of `phases.PHASE_NAMES`.
+        path: The program's file.
+        include_dirs: Folders to search before the compiler's own.
+        defines: Macros by name.
+
+    Returns:
+        The program as text after that phase, and the warnings so far.
 
     Raises:
-        ValueError: there is no such phase.
-        CompileError, OSError: see compile_file.
+        ValueError: If there is no such phase.
+        CompileError: As for `compile_file`.
+        OSError: As for `compile_file`.
     """
     if name not in phases.PHASE_NAMES:
         raise ValueError(f"there is no phase '{name}': the phases are {', '.join(phases.PHASE_NAMES)}")
@@ -91,7 +107,7 @@ def _start(path: str | Path) -> Span:
 
 @contextmanager
 def _not_too_deep(path: str | Path) -> Iterator[None]:
-    """A program whose parts are nested too deeply is an error, at the innermost part that was looked at."""
+    """Turn a stack overflow on deeply nested code into an error at the innermost part being processed."""
     try:
         yield
     except RecursionError as failure:
@@ -99,7 +115,7 @@ def _not_too_deep(path: str | Path) -> Iterator[None]:
 
 
 def _innermost_span(failure: RecursionError, otherwise: Span) -> Span:
-    """The innermost piece of source that was being looked at when the stack was full."""
+    """Return the innermost source location in the frames of the traceback."""
     for frame, _ in walk_tb(failure.__traceback__):
         spans = (getattr(value, "span", value) for value in frame.f_locals.values())
         otherwise = next((span for span in spans if isinstance(span, Span)), otherwise)

@@ -1,4 +1,4 @@
-"""Compiled programs in the user's cache: while no file of a program changes, it is not compiled again."""
+"""Compiled programs in the user's cache, used again as long as no file of the program changes."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from fanin.p4compiler.source import Diagnostic
 _SOURCES = Path(__file__).parent
 _DIGEST_BYTES = sha256().digest_size
 
-# What is kept: the files it depends on, the JSON, the P4Info and the warnings.
+# A cached result: the files it depends on, the JSON, the P4Info and the warnings.
 _Kept = tuple[Lookups, dict[str, Any], bytes, tuple[Diagnostic, ...]]
 
 
 def compile_once(
     path: str | Path, *, include_dirs: Iterable[str | Path] = (), defines: Mapping[str, str] | None = None
 ) -> Compiled:
-    """What `compile_file` gives, from the user's cache if the program has been compiled before as it is now.
+    """Compile a program like `compile_file`, or return the result from the user's cache if it is still valid.
 
-    Without a cache that can be trusted and written, it is compiled.
+    If the cache is not writable or not private to the user, the program is compiled.
 
     Raises:
-        CompileError, OSError: see compile_file.
+        CompileError: As for `compile_file`.
+        OSError: As for `compile_file`.
     """
     places = tuple(map(str, include_dirs))
     with ExitStack() as held:
         entry: Path | None = None
-        # Not of a pipe: it is never kept, and whoever writes to it may wait for another process that compiles.
+        # Pipes are never cached: their writer may wait for another process that compiles.
         if Path(path).is_file():
             try:
                 entry = cache_directory() / f"p4-{_key(path, places, defines or {})}.compiled"
@@ -49,12 +50,12 @@ def compile_once(
             except (CacheError, OSError):
                 entry = None
 
-        # Not above: it takes 0.2 s to load, and who finds the program kept does without.
+        # Imported here because it takes 0.2 s, which a cache hit saves.
         from fanin.p4compiler.compile import compile_file
 
         lookups: Lookups = {}
         compiled = compile_file(path, include_dirs=places, defines=defines, lookups=lookups)
-        # Not while somebody writes to a file, and not what came through a pipe.
+        # Do not cache a file that is being written, or that came through a pipe.
         if entry is not None and unchanged(lookups):
             with suppress(OSError):
                 _write(
@@ -65,7 +66,7 @@ def compile_once(
 
 @contextmanager
 def _locked(entry: Path) -> Iterator[None]:
-    """`locked`, and the lock is removed if nothing is kept in the end."""
+    """Hold the entry's lock, and remove the lock file if nothing was cached in the end."""
     with locked(entry) as lock:
         try:
             yield
@@ -76,8 +77,8 @@ def _locked(entry: Path) -> Iterator[None]:
 
 
 def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, str]) -> str:
-    """Of all that a result depends on but for the program's files: how it is asked for, and by what it is compiled."""
-    # A program whose path is absolute is the same one wherever the process is.
+    """Return a hash of everything but the program's files: the arguments, the compiler and its environment."""
+    # A program with an absolute path is the same one in every working directory.
     absolute = all(Path(place).is_absolute() for place in (path, *include_dirs))
     asked = (str(path), include_dirs, sorted(defines.items()), None if absolute else str(Path.cwd()))
     key = sha256(repr((asked, sys.version, protobuf.__version__)).encode())
@@ -87,14 +88,14 @@ def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, 
 
 
 def _read(entry: Path) -> Compiled | None:
-    """What is kept there, if it is whole and no file has changed since."""
+    """Return the cached result if it is intact and no file has changed since, else None."""
     if not entry.is_file():
         return None
     content = entry.read_bytes()
     digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
     if sha256(body).digest() != digest:
         return None
-    kept: _Kept = pickle.loads(body)  # of a folder to which nobody else can write, as libraries are
+    kept: _Kept = pickle.loads(body)  # safe: only this user can write to the folder
     lookups, json, p4info, warnings = kept
     return Compiled(json, p4i.P4Info.FromString(p4info), warnings) if unchanged(lookups) else None
 

@@ -1,4 +1,4 @@
-"""What the compiler makes of a program."""
+"""The result of compiling a program."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from fanin.p4compiler.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A compiled program: BMv2's JSON, its P4Info, and its warnings in the order of their places."""
+    """Compiled program: BMv2's JSON, its P4Info, and its warnings in the order of their places."""
 
     json: dict[str, Any]
     p4info: p4i.P4Info
     warnings: tuple[Diagnostic, ...]
 
     def json_text(self) -> str:
-        """The JSON as a file has it."""
+        """Return the JSON as the text of a file."""
         return json.dumps(self.json, indent=2) + "\n"
 
     def device_config(self) -> bytes:
-        """The JSON as a switch takes it over P4Runtime: compact, for gRPC takes messages of up to 4 MB."""
+        """Return the JSON as sent over P4Runtime: compact, because gRPC limits messages to 4 MB."""
         return json.dumps(self.json, separators=(",", ":")).encode()
 
     def p4info_text(self) -> str:
-        """The P4Info in protobuf's text format, as a file has it."""
+        """Return the P4Info in protobuf's text format."""
         head = "# proto-file: p4/config/v1/p4info.proto\n# proto-message: p4.config.v1.P4Info\n\n"
         return head + str(text_format.MessageToString(self.p4info))

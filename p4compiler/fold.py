@@ -1,4 +1,4 @@
-"""Constant folding: expressions are made through these functions, so that what is known when compiling is a Constant.
+"""Constant folding: functions that build expressions, and return a Constant where all operands are known.
 
 Arithmetic is P4's (specification, chapter 8): bit<W> wraps, int<W> is two's complement, literals have no width.
 """
@@ -29,11 +29,11 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-MAX_SHIFT = 4096  # a literal shifted further is a slip, and would fill the memory
+MAX_SHIFT = 4096  # a larger shift of a literal is a mistake, and would fill the memory
 
 
 def wrap(value: int, type_: types.Type) -> int:
-    """The value as the type holds it: modulo 2^width, two's complement if signed."""
+    """Reduce a value to the range of a type: modulo 2^width, two's complement if signed."""
     bits = types.scalar(type_)
     if not isinstance(bits, types.Bits):
         return value
@@ -42,14 +42,14 @@ def wrap(value: int, type_: types.Type) -> int:
 
 
 def limits(bits: types.Bits) -> tuple[int, int]:
-    """The least and the greatest value."""
+    """Return the smallest and the largest value of a type."""
     return (
         (-(1 << (bits.width - 1)), (1 << (bits.width - 1)) - 1) if bits.signed else (0, (1 << bits.width) - 1)
     )
 
 
 def unary(span: Span, op: str, operand: ir.Expr) -> ir.Expr:
-    """`op operand`."""
+    """Build `op operand`."""
     if isinstance(operand, ir.Constant):
         value = {"-": -operand.value, "~": ~operand.value, "!": 1 - operand.value}[op]
         return ir.Constant(operand.type, span, wrap(value, operand.type), operand.base)
@@ -57,10 +57,10 @@ def unary(span: Span, op: str, operand: ir.Expr) -> ir.Expr:
 
 
 def binary(span: Span, type_: types.Type, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    """`left op right` of the type given; operands already converted.
+    """Build `left op right` of the given type. The operands are already converted.
 
     Raises:
-        CompileError: a division by zero, or a shift by a negative or too large number.
+        CompileError: For a division by zero, or a shift by a negative or too large number.
     """
     if isinstance(right, ir.Constant) and op in ("/", "%") and right.value == 0:
         raise error(right.span, "division by zero")
@@ -106,7 +106,7 @@ def _compute(type_: types.Type, op: str, left: ir.Constant, right: ir.Constant) 
 
 
 def slice_(span: Span, base: ir.Expr, high: int, low: int) -> ir.Expr:
-    """`base[high:low]`."""
+    """Build `base[high:low]`."""
     result = types.Bits(high - low + 1)
     if isinstance(base, ir.Constant):
         return ir.Constant(result, span, wrap(base.value >> low, result), base.base)
@@ -114,7 +114,7 @@ def slice_(span: Span, base: ir.Expr, high: int, low: int) -> ir.Expr:
 
 
 def cast(span: Span, target: types.Type, operand: ir.Expr) -> ir.Expr:
-    """`(target)operand`, the conversion being allowed."""
+    """Build `(target)operand`. The conversion must be allowed."""
     if operand.type == target:
         return operand
     if isinstance(operand, ir.Constant):
@@ -123,7 +123,7 @@ def cast(span: Span, target: types.Type, operand: ir.Expr) -> ir.Expr:
 
 
 def mux(span: Span, condition: ir.Expr, chosen: ir.Expr, other: ir.Expr) -> ir.Expr:
-    """`condition ? chosen : other`."""
+    """Build `condition ? chosen : other`."""
     if isinstance(condition, ir.Constant):
         return chosen if condition.value else other
     return ir.Mux(chosen.type, span, condition, chosen, other)

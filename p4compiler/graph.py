@@ -1,6 +1,7 @@
-"""Control flow: a control's statements -> the nodes that BMv2 runs, tables and conditions, each with its successors.
+"""Control flow: a control's statements -> the nodes that BMv2 runs, tables and conditions with their successors.
 
-Statements between tables become hidden actions of hidden tables that always miss: BMv2 runs nothing outside of tables.
+Statements between tables become hidden actions of hidden tables that always miss, because BMv2 runs actions only in
+tables.
 """
 
 from __future__ import annotations
@@ -19,7 +20,16 @@ from fanin.p4compiler.source import Span, error
 
 @dataclass(slots=True, eq=False)
 class TableNode:
-    """A table is applied; `hit` and `miss`, or `by_action` (None: every other action) say what comes next."""
+    """Node that applies a table.
+
+    Attributes:
+        table: The table.
+        span: The place where it is applied.
+        by_action: The next node for each action that ran; None stands for all other actions.
+        hit: The next node after a hit.
+        miss: The next node after a miss.
+        on_hit: True if `hit` and `miss` decide the next node, False if `by_action` does.
+    """
 
     table: ir.Table
     span: Span
@@ -30,13 +40,13 @@ class TableNode:
 
     @property
     def name(self) -> str:
-        """The name that other nodes refer to."""
+        """Return the name by which other nodes refer to it."""
         return self.table.name
 
 
 @dataclass(slots=True, eq=False)
 class IfNode:
-    """A condition is evaluated."""
+    """Node that evaluates a condition."""
 
     name: str
     condition: ir.Expr
@@ -50,35 +60,35 @@ Node = TableNode | IfNode
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The nodes of a pipeline in the order of the program, and where it begins."""
+    """Nodes of a pipeline in the order of the program, and the first node to run."""
 
     first: Node | None
     nodes: tuple[Node, ...]
 
     @property
     def tables(self) -> tuple[ir.Table, ...]:
-        """The tables that are applied, each once."""
+        """Return the tables that are applied, each once."""
         return tuple(dict.fromkeys(node.table for node in self.nodes if isinstance(node, TableNode)))
 
     @property
     def actions(self) -> tuple[ir.Action, ...]:
-        """The actions of all tables, each once."""
+        """Return the actions of all tables, each once."""
         return tuple(dict.fromkeys(call.action for table in self.tables for call in table.actions))
 
 
 @dataclass(frozen=True, slots=True)
 class GraphProgram:
-    """A lowered program and the graphs of its pipelines."""
+    """Lowered program with the graphs of its pipelines."""
 
     flat: ir.FlatProgram
     graphs: dict[ir.Role, Graph]
 
 
 def build_graphs(program: ir.FlatProgram) -> GraphProgram:
-    """The program with its pipelines as graphs.
+    """Turn the pipelines of a program into graphs.
 
     Raises:
-        CompileError: BMv2 cannot run it in this order.
+        CompileError: If BMv2 cannot run the tables in this order.
     """
     blocks = program.blocks.values()
     names = Names(d.name for b in blocks for d in b.declared if isinstance(d, ir.Table | ir.Action))
@@ -110,7 +120,13 @@ class _Builder:
     def sequence(
         self, statements: tuple[ir.Stmt, ...], after: Node | None, exits: list[Node | None]
     ) -> Node | None:
-        """The node that the statements begin with; `after` is what comes behind them, `exits` where returns go."""
+        """Return the first node of a sequence of statements.
+
+        Args:
+            statements: The statements.
+            after: The node that follows them.
+            exits: The nodes that follow a return, one for each enclosing scope.
+        """
         groups = _groups(statements)
         node = after
         for group in reversed(groups):
@@ -143,7 +159,7 @@ class _Builder:
         return self.call(action, action.span, after)
 
     def branch(self, s: ir.If, after: Node | None, exits: list[Node | None]) -> Node:
-        """A condition, or a table whose hit is the condition."""
+        """Return a condition node, or a table node if the condition is the table's hit."""
         other = self.sequence(s.other, after, exits)
         chosen = self.sequence(s.chosen, after, exits)
         condition, negated = s.condition, False
@@ -159,7 +175,7 @@ class _Builder:
         return node
 
     def call(self, action: ir.Action, span: Span, after: Node | None) -> Node:
-        """A table without a key whose default action this is."""
+        """Return a node for a hidden table without a key whose default action is the given one."""
         call = ir.ActionCall(action, (), span)
         table = ir.Table("", (), (call,), call, True, None, span, hidden=True)
         node = TableNode(table, span)
@@ -172,7 +188,7 @@ class _Builder:
         return ir.Action("", (), tuple(statements), span.to(statements[-1].span), hidden=True)
 
     def named(self, table: ir.Table) -> ir.Table:
-        """A table that calls an action with its name, and the action's if it is hidden too, as p4c names them."""
+        """Name a table that calls an action, and the action if it is hidden, too, as p4c does."""
         action = table.default.action
         if action.hidden:
             action = replace(action, name=self.names.unique(_place_name(action.span)))
@@ -184,7 +200,7 @@ class _Builder:
 
 
 def _groups(statements: tuple[ir.Stmt, ...]) -> list[list[ir.Stmt]]:
-    """Neighbours that go into one hidden action are together, everything else is alone; nothing after a jump."""
+    """Group neighbouring statements that go into one hidden action; drop what follows a jump."""
     groups: list[list[ir.Stmt]] = []
     open_group = False
     for s in statements:
@@ -200,7 +216,7 @@ def _groups(statements: tuple[ir.Stmt, ...]) -> list[list[ir.Stmt]]:
 
 
 def _returns_from_loop(statements: tuple[ir.Stmt, ...]) -> bool:
-    """Whether a Return of this scope stands in a loop: then the scope is an action as a whole, as the loop is one."""
+    """Return whether a Return of this scope stands in a loop. If so, the whole scope becomes one action."""
     return any(
         has_return((s,)) if isinstance(s, ir.Loop) else any(map(_returns_from_loop, bodies(s)))
         for s in statements
@@ -209,7 +225,7 @@ def _returns_from_loop(statements: tuple[ir.Stmt, ...]) -> bool:
 
 
 def _place_name(span: Span) -> str:
-    """A hidden action's name: its file and line, as p4c makes it."""
+    """Return a hidden action's name, made of its file and line as p4c does."""
     stem = PurePath(span.file.path).name.partition(".")[0]
     name = re.sub(r"[^A-Za-z0-9_]", "", re.sub(r"^[^A-Za-z]+", "", stem))
     if not name:
@@ -218,7 +234,7 @@ def _place_name(span: Span) -> str:
 
 
 def _check_tables(nodes: list[Node]) -> None:
-    """BMv2 knows one successor of a table however it was reached."""
+    """Check that each table has the same successors wherever it is applied, as BMv2 requires."""
     seen: dict[ir.Table, TableNode] = {}
     for node in nodes:
         if isinstance(node, TableNode):

@@ -1,6 +1,7 @@
-"""The typed program that the checker makes, and of which the later phases make others: nothing in it changes.
+"""The typed program, made by the checker and rewritten by the later phases; immutable.
 
-Names are resolved to the objects they mean, every expression has its type, conversions are explicit, constants folded.
+Names are resolved to the objects they refer to, every expression has its type, conversions are explicit, and constants
+are folded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fanin.p4compiler.source import Span
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A local variable or a parameter; `direction` is `in`, `out`, `inout` or empty (parameters)."""
+    """Local variable or parameter; `direction` is `in`, `out`, `inout` or empty."""
 
     name: str
     type: types.Type
@@ -26,30 +27,30 @@ class Variable:
     direction: str = ""
     annotations: Annotations = ()
     parameter: bool = False
-    constructor: bool = False  # a parameter of a constructor: known once everything is instantiated
-    default: Constant | Text | Aggregate | None = None  # of a parameter that may be left out
+    constructor: bool = False  # a parameter of a constructor: known after instantiation
+    default: Constant | Text | Aggregate | None = None  # the default value of an optional parameter
 
     @property
     def made(self) -> bool:
-        """Whether the compiler made it: no program can write such a name."""
+        """Return whether the compiler created it: programs cannot write such a name."""
         return "$" in self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instance:
-    """An object made by a constructor: an extern, or a parser or control inside another one."""
+    """Object made by a constructor: an extern, or a nested parser or control."""
 
     name: str
     type: types.Type
     arguments: tuple[Expr, ...]
     span: Span
     annotations: Annotations = ()
-    block: Block | None = None  # of a parser or control: what it is an instance of
+    block: Block | None = None  # the parser or control that it instantiates
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Action:
-    """An action; `hidden` if the compiler made it, `top_level` if no control declares it."""
+    """Action; `hidden` if the compiler created it, `top_level` if it is declared outside of all controls."""
 
     name: str
     parameters: tuple[Variable, ...]
@@ -62,7 +63,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Function:
-    """A function with a body."""
+    """Function with a body."""
 
     name: str
     parameters: tuple[Variable, ...]
@@ -73,7 +74,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class KeyElement:
-    """One element of a table's key; `name` is what the control plane calls it."""
+    """Element of a table's key; `name` is its name in the control plane."""
 
     expr: Expr
     match_kind: str
@@ -84,7 +85,7 @@ class KeyElement:
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """An action with its arguments; in a table's list only those of parameters with a direction."""
+    """Action with its arguments; in a table's list only those for parameters with a direction."""
 
     action: Action
     arguments: tuple[Expr, ...]
@@ -94,22 +95,22 @@ class ActionCall:
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """What an entry or a select case wants of one key: value & mask, a range (low, high), or a value set."""
+    """Value that an entry or a select case requires of one key: value & mask, a range, or a value set."""
 
     value: int = 0
     mask: int | None = None  # None: all bits
-    high: int | None = None  # of a range; `value` is then its lower end
+    high: int | None = None  # the upper end of a range; `value` is the lower one
     value_set: ValueSet | None = None
 
     @property
     def anything(self) -> bool:
-        """Whether every value matches."""
+        """Return whether every value matches."""
         return self.mask == 0
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a table's `entries`; of those that match the one with the smallest priority wins."""
+    """Entry of a table. If several match, the one with the smallest priority wins."""
 
     keys: tuple[KeyValue, ...]
     call: ActionCall
@@ -119,7 +120,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table; `size` None: not given; `counters`, `meters`, `implementation`: the instances its properties name."""
+    """Table. `size` is None if the program gives none.
+
+    `counters`, `meters` and `implementation` are the extern instances that its properties name.
+    """
 
     name: str
     key: tuple[KeyElement, ...]
@@ -140,7 +144,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ValueSet:
-    """A parser's value set."""
+    """Value set of a parser."""
 
     name: str
     type: types.Type
@@ -151,7 +155,7 @@ class ValueSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
-    """A parser state; `subjects` empty: `cases` is one case that always matches."""
+    """Parser state. If `subjects` is empty, `cases` holds one case that always matches."""
 
     name: str
     body: tuple[Stmt, ...]
@@ -162,7 +166,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class SelectCase:
-    """Where a parser goes if the subjects match; `target` is a state's name, `accept` or `reject`."""
+    """Case of a select; `target` is the name of the next state, `accept` or `reject`."""
 
     keys: tuple[KeyValue, ...]
     target: str
@@ -171,7 +175,7 @@ class SelectCase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """A parser or control: its parameters and everything declared in it."""
+    """Parser or control, with its parameters and declarations."""
 
     kind: str
     name: str
@@ -187,17 +191,17 @@ class Block:
 
     @property
     def instances(self) -> tuple[Instance, ...]:
-        """The objects declared in it."""
+        """Return the instances it declares."""
         return tuple(d for d in self.declared if isinstance(d, Instance))
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """The actions declared in it."""
+        """Return the actions it declares."""
         return tuple(d for d in self.declared if isinstance(d, Action))
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables declared in it."""
+        """Return the tables it declares."""
         return tuple(d for d in self.declared if isinstance(d, Table))
 
 
@@ -209,7 +213,7 @@ Declared = Instance | Action | Table
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expression:
-    """Any expression: its type and where it stands."""
+    """Expression, with its type and its place in the source."""
 
     type: types.Type
     span: Span
@@ -217,7 +221,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant(Expression):
-    """A number, or (by their numbers) a bool, an error or an enum member."""
+    """Number; a bool, an error or an enum member is represented by its number."""
 
     value: int
     base: int = 10
@@ -225,28 +229,28 @@ class Constant(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Text(Expression):
-    """A string."""
+    """String."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ref(Expression):
-    """The value of a variable or parameter."""
+    """Value of a variable or parameter."""
 
     variable: Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Object(Expression):
-    """An object, or a parameter that stands for one, as an argument."""
+    """Instance, or a parameter that stands for one, used as an argument."""
 
     object: Instance | Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Field(Expression):
-    """A field of a header, struct or header union."""
+    """Field of a header, struct or header union."""
 
     base: Expr
     name: str
@@ -254,7 +258,7 @@ class Field(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Element(Expression):
-    """An element of a header stack."""
+    """Element of a header stack."""
 
     base: Expr
     index: Expr
@@ -262,7 +266,7 @@ class Element(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StackPart(Expression):
-    """`next`, `last` or `lastIndex` of a header stack, as `part` says."""
+    """Property of a header stack; `part` is `next`, `last` or `lastIndex`."""
 
     base: Expr
     part: str
@@ -270,7 +274,7 @@ class StackPart(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slice(Expression):
-    """Bits high to low, both included."""
+    """Slice of bits, from `high` down to `low`, both included."""
 
     base: Expr
     high: int
@@ -279,7 +283,7 @@ class Slice(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unary(Expression):
-    """`-`, `~` or `!`."""
+    """Unary operator: `-`, `~` or `!`."""
 
     op: str
     operand: Expr
@@ -287,7 +291,7 @@ class Unary(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binary(Expression):
-    """Two operands of one type (but for shifts and `++`) around an operator."""
+    """Binary operator. Both operands have the same type, except for shifts and `++`."""
 
     op: str
     left: Expr
@@ -296,7 +300,7 @@ class Binary(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Mux(Expression):
-    """`condition ? chosen : other`."""
+    """Conditional expression `condition ? chosen : other`."""
 
     condition: Expr
     chosen: Expr
@@ -305,38 +309,38 @@ class Mux(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cast(Expression):
-    """A conversion to the expression's type."""
+    """Conversion to the expression's type."""
 
     operand: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IsValid(Expression):
-    """`header.isValid()`."""
+    """Validity test `header.isValid()`."""
 
     header: Expr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lookahead(Expression):
-    """`packet.lookahead<T>()`."""
+    """Lookahead `packet.lookahead<T>()`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Expression):
-    """`{ a, b }` as a tuple, or in the order of the fields of the struct or header that it makes."""
+    """Aggregate `{ a, b }`: a tuple, or the fields of the struct or header that it creates, in order."""
 
     elements: tuple[Expr, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Invalid(Expression):
-    """An invalid header."""
+    """Invalid header."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Expression):
-    """A function's result."""
+    """Function call used as a value."""
 
     function: Function
     arguments: tuple[Expr, ...]
@@ -344,7 +348,7 @@ class Call(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableHit(Expression):
-    """`table.apply().hit`."""
+    """Hit test `table.apply().hit`."""
 
     table: Table
 
@@ -360,14 +364,14 @@ Expr = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """Any statement: where it stands."""
+    """Statement, with its place in the source."""
 
     span: Span
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Declare(Statement):
-    """A variable comes to life, with a value or without."""
+    """Declaration of a variable, with or without an initial value."""
 
     variable: Variable
     initial: Expr | None
@@ -375,7 +379,7 @@ class Declare(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Assign(Statement):
-    """`target = value`."""
+    """Assignment `target = value`."""
 
     target: Expr
     value: Expr
@@ -383,7 +387,7 @@ class Assign(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class If(Statement):
-    """`if (condition) chosen else other`."""
+    """Conditional `if (condition) chosen else other`."""
 
     condition: Expr
     chosen: tuple[Stmt, ...]
@@ -392,26 +396,26 @@ class If(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope(Statement):
-    """A body which a Return inside it (and in no inner Scope) leaves."""
+    """Body that a Return inside it (but in no inner Scope) leaves."""
 
     body: tuple[Stmt, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Return(Statement):
-    """Leave the Scope; in a function with its value."""
+    """Return from the Scope, in a function with its value."""
 
     value: Expr | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Exit(Statement):
-    """Leave the pipeline."""
+    """Exit from the pipeline."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Loop(Statement):
-    """The body, then the update, again and again, until a Break (in no inner Loop) leaves it."""
+    """Loop of the body, then the update, until a Break (in no inner Loop) leaves it."""
 
     body: tuple[Stmt, ...]
     update: tuple[Stmt, ...]
@@ -419,17 +423,17 @@ class Loop(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Break(Statement):
-    """Leave the Loop."""
+    """Jump out of the Loop."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Continue(Statement):
-    """Go on with the Loop's update."""
+    """Jump to the Loop's update."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApplyTable(Statement):
-    """Apply a table and go on according to the action that ran: `cases` by action, None is `default`."""
+    """Application of a table; `cases` continues according to the action that ran, where None is `default`."""
 
     table: Table
     cases: tuple[tuple[tuple[Action | None, ...], tuple[Stmt, ...]], ...] = ()
@@ -437,7 +441,7 @@ class ApplyTable(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SwitchValue(Statement):
-    """A switch over a value: labels None is `default`."""
+    """Switch over a value, where the label None is `default`."""
 
     subject: Expr
     cases: tuple[tuple[tuple[Expr | None, ...], tuple[Stmt, ...]], ...]
@@ -445,7 +449,7 @@ class SwitchValue(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallAction(Statement):
-    """An action called from a control or from another action."""
+    """Call of an action from a control or from another action."""
 
     action: Action
     arguments: tuple[Expr, ...]
@@ -453,14 +457,14 @@ class CallAction(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallFunction(Statement):
-    """A function called for its effect."""
+    """Call of a function for its side effects."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ApplyBlock(Statement):
-    """A control or parser inside another one is applied."""
+    """Application of a nested control or parser."""
 
     instance: Instance | Variable
     arguments: tuple[Expr, ...]
@@ -468,9 +472,9 @@ class ApplyBlock(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallExtern(Statement):
-    """An extern function (`instance` None) or an extern object's method.
+    """Call of an extern function (`instance` is None) or of an extern object's method.
 
-    packet_in and packet_out are parameters of the architecture: their methods have the name `packet_in.extract` etc.
+    packet_in and packet_out are parameters of the architecture: their methods are named `packet_in.extract` and so on.
     """
 
     name: str
@@ -482,7 +486,7 @@ class CallExtern(Statement):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CallHeader(Statement):
-    """`setValid`, `setInvalid` of a header, `push_front`, `pop_front` of a stack (with `count`), as `method` says."""
+    """Call of `setValid` or `setInvalid` of a header, or of `push_front` or `pop_front` of a stack (with `count`)."""
 
     method: str
     header: Expr
@@ -499,7 +503,7 @@ Stmt = (
 
 
 class Role(Enum):
-    """A parser or control of the architecture, by the parameter of the package V1Switch that it is given for."""
+    """Parser or control of the architecture; the value is the parameter's name in the package V1Switch."""
 
     PARSER = "p"
     VERIFY_CHECKSUM = "vr"
@@ -514,10 +518,10 @@ PIPELINES = (Role.INGRESS, Role.EGRESS)
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A checked program: the six blocks of the package `main`, and what the whole program shares."""
+    """Checked program: the six blocks of the package `main`, and the declarations that they share."""
 
     blocks: dict[Role, Instance]
-    instances: tuple[Instance, ...]  # objects of the top level
+    instances: tuple[Instance, ...]  # declared at the top level
     errors: dict[str, int]
     enums: tuple[types.Enum, ...]
     controller_headers: tuple[types.Header, ...]
@@ -525,7 +529,7 @@ class Program:
 
 
 class Roots(NamedTuple):
-    """What the architecture hands from block to block, by the names that it has in the JSON."""
+    """Parameters that the architecture passes from block to block, with their names in the JSON."""
 
     hdr: Variable
     meta: Variable
@@ -534,9 +538,9 @@ class Roots(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlatProgram:
-    """The program once everything is inlined; `source` is the one that was checked."""
+    """Program after inlining; `source` is the checked program."""
 
     blocks: dict[Role, Block]
     roots: Roots
-    instances: tuple[Instance, ...]  # objects of the top level
+    instances: tuple[Instance, ...]  # declared at the top level
     source: Program

@@ -1,7 +1,7 @@
 """Lowering: flat blocks -> statements that BMv2 has primitives for.
 
-Structs are handled field by field, slices are not written, switches over values become ifs, arguments of externs and
-keys of tables are simple, a parser looks ahead only in assignments.
+Afterwards structs are handled field by field, slices are not assigned, switches over values are ifs, arguments of
+externs and keys of tables are simple, and parsers use lookahead only in assignments.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from fanin.p4compiler.source import Span, error
 
 
 def lower(program: ir.FlatProgram) -> ir.FlatProgram:
-    """The program lowered.
+    """Lower a program.
 
     Raises:
-        CompileError: the target cannot do it.
+        CompileError: If the target does not support it.
     """
     names = Names()
     blocks = {
@@ -29,7 +29,7 @@ def lower(program: ir.FlatProgram) -> ir.FlatProgram:
 
 
 def leaves(e: ir.Expr) -> list[ir.Expr]:
-    """A struct's fields, down to what is stored as one thing: scalars, headers, stacks."""
+    """Return a struct's innermost fields: scalars, headers and stacks. Anything else is returned alone."""
     match e.type:
         case types.Struct(fields=fields) | types.Tuple(fields=fields):
             inner = [leaves(field_of(e, f.name, f.type, position)) for position, f in enumerate(fields)]
@@ -38,7 +38,7 @@ def leaves(e: ir.Expr) -> list[ir.Expr]:
 
 
 def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
-    """A field of an expression, taken out of it where it is written out."""
+    """Build an access to a field. An aggregate yields the element itself, `?:` one access for each branch."""
     if isinstance(e, ir.Aggregate):
         return e.elements[position]
     if isinstance(e, ir.Mux):
@@ -48,7 +48,7 @@ def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
 
 
 def _element(stack: ir.Expr, index: int) -> ir.Expr:
-    """An element of a stack, taken out of it where it is written out."""
+    """Build an access to a stack element. An aggregate yields the element itself."""
     if isinstance(stack, ir.Aggregate):
         return stack.elements[index]
     assert isinstance(stack.type, types.Stack)
@@ -62,7 +62,7 @@ class _Lowerer:
         self.simple = simple  # whether extern arguments must be simple (in actions)
         self.data: tuple[ir.Variable, ...] = ()  # of the action being lowered
         self.actions: dict[ir.Action, ir.Action] = {}
-        # Tables that are applied, and what is done before each application. The key of one that is not stays as it is.
+        # Applied tables, and the statements before each application. Keys of other tables are not lowered.
         self.tables: dict[ir.Table, ir.Table] = {}
         self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}
 
@@ -89,7 +89,7 @@ class _Lowerer:
         return declared
 
     def table(self, table: ir.Table, key: tuple[ir.KeyElement, ...]) -> ir.Table:
-        """The table with this key and the lowered actions."""
+        """Return the table with this key and the lowered actions."""
         entries = table.entries
         if entries is not None:
             entries = tuple(replace(e, call=self.action_call(e.call)) for e in entries)
@@ -102,13 +102,13 @@ class _Lowerer:
         return replace(call, action=self.actions[call.action])
 
     def variable(self, name: str, of: types.Type, span: Span) -> ir.Ref:
-        """A new variable."""
+        """Create a variable."""
         return ir.Ref(of, span, ir.Variable(self.names.serial(name), of, span))
 
     # Expressions
 
     def expr(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The expression in terms of scalars; what it needs done first goes to `before`."""
+        """Rewrite an expression in terms of scalars, with preceding statements added to `before`."""
         match e:
             case ir.Ref() | ir.Constant() | ir.Text():
                 return e
@@ -129,7 +129,7 @@ class _Lowerer:
         return map_children(e, lambda child: self.expr(child, before))
 
     def equal(self, span: Span, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-        """Equality; of structs, headers and stacks that of all their parts."""
+        """Build a comparison. Structs, headers and stacks are compared part by part."""
         boolean = types.Bool()
         match left.type:
             case types.Header(fields=fields):
@@ -158,7 +158,7 @@ class _Lowerer:
         return _all(span, [self.equal(span, a, b) for a, b in pairs])
 
     def lookahead(self, e: ir.Lookahead, before: list[ir.Stmt]) -> ir.Expr:
-        """The bits ahead, in a variable of their own; of a header or struct its fields cut out of them."""
+        """Save the bits ahead in a variable, and cut the fields of a header or struct out of it."""
         total = _total_width(e.type)
         if total is None or total == 0:
             raise error(e.span, f"lookahead of {e.type} is not supported")
@@ -168,7 +168,7 @@ class _Lowerer:
         return _cut(e.span, e.type, variable, [total])
 
     def simple_value(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The expression itself if it is a constant or a field, else a variable that holds it."""
+        """Return the expression if it is a constant or a field, else a variable that holds it."""
         match e:
             case ir.Constant() | ir.Text() | ir.Ref() | ir.Field() | ir.Element():
                 return e
@@ -181,7 +181,7 @@ class _Lowerer:
         return variable
 
     def listed(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The same for an element of a list, where BMv2 has no action data."""
+        """Return a simple value for an element of a list, where BMv2 does not accept action data."""
         if isinstance(e, ir.Ref) and e.variable in self.data:
             return self.held(e, before)
         return self.simple_value(e, before)
@@ -251,7 +251,7 @@ class _Lowerer:
             out.append(ir.Assign(span, target, value))
 
     def assign_parts(self, span: Span, target: ir.Expr, value: ir.Expr, out: list[ir.Stmt]) -> None:
-        """A struct, or a header or stack whose parts are written out, part by part."""
+        """Assign part by part: a struct, or a header or stack that is an aggregate."""
         of = target.type
         if isinstance(of, types.Header) and isinstance(value, ir.Mux):
             branches = []
@@ -288,7 +288,7 @@ class _Lowerer:
         return variable
 
     def assign_slice(self, span: Span, target: ir.Slice, value: ir.Expr, out: list[ir.Stmt]) -> None:
-        """`x[h:l] = v` is `x = x & ~mask | v << l`."""
+        """Assign `x[h:l] = v` as `x = x & ~mask | v << l`."""
         base = target.base
         if isinstance(base, ir.Slice):
             inner = ir.Slice(target.type, span, base.base, base.low + target.high, base.low + target.low)
@@ -359,7 +359,7 @@ class _Lowerer:
     # Tables
 
     def applied(self, table: ir.Table, out: list[ir.Stmt]) -> ir.Table:
-        """The table, what its key computes put into variables before it is applied."""
+        """Return the lowered table, and add the statements that compute its key to `out`."""
         if table not in self.tables:
             computed: list[ir.Stmt] = []
             key = tuple(replace(k, expr=self.key(k.expr, computed)) for k in table.key)
@@ -369,7 +369,7 @@ class _Lowerer:
         return self.tables[table]
 
     def key(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """An expression that BMv2 can match on."""
+        """Return an expression that BMv2 can match on."""
         e = self.expr(e, before)
         if is_simple_key(e):
             return e
@@ -385,7 +385,7 @@ def _is_hit(condition: ir.Expr) -> bool:
 
 
 def _all(span: Span, parts: list[ir.Expr]) -> ir.Expr:
-    """All of them, as a tree that is not deep."""
+    """Join conditions with `&&`, as a balanced tree to limit the nesting."""
     if len(parts) <= 1:
         return parts[0] if parts else ir.Constant(types.Bool(), span, 1)
     half = len(parts) // 2
@@ -412,7 +412,7 @@ def _total_width(of: types.Type) -> int | None:
 
 
 def _cut(span: Span, of: types.Type, bits: ir.Expr, remaining: list[int]) -> ir.Expr:
-    """A value of type `of` from the first of the bits that remain."""
+    """Cut a value of type `of` from the remaining bits, highest first."""
     if isinstance(of, types.Header | types.Struct | types.Tuple | types.Stack):
         parts = (of.element,) * of.size if isinstance(of, types.Stack) else (f.type for f in of.fields)
         return ir.Aggregate(of, span, tuple(_cut(span, part, bits, remaining) for part in parts))

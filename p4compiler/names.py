@@ -1,4 +1,4 @@
-"""Names for what the compiler makes, each given out once."""
+"""Unique names for what the compiler creates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Gives out names that are not taken yet; `first` is the number of the first serial name."""
+    """Generator of unused names; `first` is the number of the first serial name."""
 
     def __init__(self, taken: Iterable[str] = (), first: int = 0) -> None:
         self._taken = set(taken)
@@ -15,18 +15,18 @@ class Names:
         self._serial = itertools.count(first)
 
     def take(self, names: Iterable[str]) -> None:
-        """Give these names to nobody."""
+        """Reserve these names."""
         self._taken.update(names)
 
     def unique(self, name: str) -> str:
-        """The name itself, or a numbered one if it is taken."""
+        """Return the name itself, or a numbered one if it is taken."""
         if name in self._taken:
             return self.numbered(name)
         self._taken.add(name)
         return name
 
     def numbered(self, name: str) -> str:
-        """The name with the first number that is free: `name_0`, `name_1` ..."""
+        """Return the name with the first free number: `name_0`, `name_1` and so on."""
         number = self._next.get(name, 0)
         while f"{name}_{number}" in self._taken:
             number += 1
@@ -35,5 +35,5 @@ class Names:
         return f"{name}_{number}"
 
     def serial(self, name: str) -> str:
-        """`name$N`, which no program can write; N counts all names made this way."""
+        """Return `name$N`, which no program can write. N counts all serial names."""
         return f"{name}${next(self._serial)}"

@@ -1,4 +1,4 @@
-"""The syntax tree: what a P4_16 program says, names not yet resolved. Every node has the span it was read from."""
+"""The syntax tree of a P4_16 program, with unresolved names. Every node has its span in the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fanin.p4compiler.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Anything in the tree."""
+    """Node of the tree."""
 
     span: Span
 
@@ -19,7 +19,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Integer(Node):
-    """A number literal; `width` None: arbitrary precision."""
+    """Number literal; `width` is None for arbitrary precision."""
 
     value: int
     width: int | None
@@ -29,21 +29,21 @@ class Integer(Node):
 
 @dataclass(frozen=True, slots=True)
 class Boolean(Node):
-    """`true` or `false`."""
+    """Boolean literal, `true` or `false`."""
 
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class String(Node):
-    """A string literal, quotes removed."""
+    """String literal, without quotes."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True)
 class Name(Node):
-    """A name, or (`rooted`) a name after a dot: one of the top level."""
+    """Name; `rooted` if a dot before it refers to the top level."""
 
     name: str
     rooted: bool = False
@@ -51,7 +51,7 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Member(Node):
-    """`base.name`; `name_span` is the name's own place."""
+    """Member `base.name`; `name_span` is the place of the name alone."""
 
     base: Expr
     name: str
@@ -60,7 +60,7 @@ class Member(Node):
 
 @dataclass(frozen=True, slots=True)
 class Index(Node):
-    """`base[index]`."""
+    """Index `base[index]`."""
 
     base: Expr
     index: Expr
@@ -68,7 +68,7 @@ class Index(Node):
 
 @dataclass(frozen=True, slots=True)
 class Slice(Node):
-    """`base[high:low]`."""
+    """Slice `base[high:low]`."""
 
     base: Expr
     high: Expr
@@ -77,7 +77,7 @@ class Slice(Node):
 
 @dataclass(frozen=True, slots=True)
 class PlusSlice(Node):
-    """`base[low +: width]`: the bits from `low` upward, which only here may be computed."""
+    """Slice `base[low +: width]`, the only one whose lowest bit may be computed."""
 
     base: Expr
     low: Expr
@@ -86,7 +86,7 @@ class PlusSlice(Node):
 
 @dataclass(frozen=True, slots=True)
 class Unary(Node):
-    """One of `- ~ ! +` before an operand."""
+    """Unary operator, one of `- ~ ! +`."""
 
     op: str
     operand: Expr
@@ -94,7 +94,7 @@ class Unary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Binary(Node):
-    """Two operands around an operator; `&&&` and `..` (sets) too."""
+    """Binary operator, including `&&&` and `..`, which form sets."""
 
     op: str
     left: Expr
@@ -103,7 +103,7 @@ class Binary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Ternary(Node):
-    """`condition ? chosen : other`."""
+    """Conditional expression `condition ? chosen : other`."""
 
     condition: Expr
     chosen: Expr
@@ -112,7 +112,7 @@ class Ternary(Node):
 
 @dataclass(frozen=True, slots=True)
 class Cast(Node):
-    """`(type)operand`."""
+    """Cast `(type)operand`."""
 
     type: TypeNode
     operand: Expr
@@ -120,7 +120,7 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Argument(Node):
-    """An argument of a call; `name` for `name = value`, `value` None for `_`."""
+    """Argument of a call; `name` is given for `name = value`, `value` is None for `_`."""
 
     name: str | None
     value: Expr | None
@@ -128,7 +128,7 @@ class Argument(Node):
 
 @dataclass(frozen=True, slots=True)
 class Call(Node):
-    """`function<types>(arguments)`; a constructor call where `function` is a TypeExpr."""
+    """Call `function<types>(arguments)`; a constructor call if `function` is a TypeExpr."""
 
     function: Expr
     types: tuple[TypeNode, ...]
@@ -137,7 +137,7 @@ class Call(Node):
 
 @dataclass(frozen=True, slots=True)
 class Tuple(Node):
-    """`{ a, b }`; `rest`: it ends with `...`, and what is not given has its default value."""
+    """List `{ a, b }`; `rest` if it ends with `...`, which stands for default values."""
 
     elements: tuple[Expr, ...]
     rest: bool = False
@@ -145,7 +145,7 @@ class Tuple(Node):
 
 @dataclass(frozen=True, slots=True)
 class Record(Node):
-    """`{ x = a, y = b }`; `rest` as in a Tuple."""
+    """Record `{ x = a, y = b }`; `rest` as in a Tuple."""
 
     fields: tuple[tuple[str, Expr], ...]
     rest: bool = False
@@ -153,17 +153,17 @@ class Record(Node):
 
 @dataclass(frozen=True, slots=True)
 class Invalid(Node):
-    """`{#}`: an invalid header."""
+    """Invalid header `{#}`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anything(Node):
-    """`_` or `default`: the set of all values."""
+    """Set of all values, `_` or `default`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypeExpr(Node):
-    """A type where an expression may stand: before `.member`, or as a constructor."""
+    """Type used as an expression: before `.member`, or as a constructor."""
 
     type: TypeNode
 
@@ -179,7 +179,7 @@ Expr = (
 
 @dataclass(frozen=True, slots=True)
 class NamedType(Node):
-    """A type by name, with the arguments of a generic one."""
+    """Type given by name, with the arguments of a generic one."""
 
     name: str
     arguments: tuple[TypeNode, ...] = ()
@@ -188,7 +188,7 @@ class NamedType(Node):
 
 @dataclass(frozen=True, slots=True)
 class BitsType(Node):
-    """`bit<width>`, `int<width>` or `varbit<width>`, as `kind` says."""
+    """Type `bit<width>`, `int<width>` or `varbit<width>`; `kind` is the word before `<`."""
 
     kind: str
     width: Expr
@@ -196,7 +196,7 @@ class BitsType(Node):
 
 @dataclass(frozen=True, slots=True)
 class StackType(Node):
-    """`element[size]`."""
+    """Header stack type `element[size]`."""
 
     element: TypeNode
     size: Expr
@@ -204,7 +204,7 @@ class StackType(Node):
 
 @dataclass(frozen=True, slots=True)
 class TupleType(Node):
-    """`tuple<...>`."""
+    """Tuple type `tuple<...>`."""
 
     elements: tuple[TypeNode, ...]
 
@@ -217,7 +217,10 @@ TypeNode = NamedType | BitsType | StackType | TupleType
 
 @dataclass(frozen=True, slots=True)
 class Annotation(Node):
-    """`@name(arguments)`, or `@name[...]` (`structured`); `text` is the arguments, their tokens apart as in p4c."""
+    """Annotation `@name(arguments)`, or `@name[...]` if `structured`.
+
+    `text` is the source of the arguments, with spaces between tokens as in p4c.
+    """
 
     name: str
     arguments: tuple[Expr, ...]
@@ -229,7 +232,7 @@ Annotations = tuple[Annotation, ...]
 
 
 def annotation_text(annotations: Annotations, name: str) -> str | None:
-    """The string that an annotation like @name("x") has, or None."""
+    """Return the string in an annotation such as @name("x"), or None."""
     for annotation in annotations:
         if annotation.name == name and annotation.arguments and isinstance(annotation.arguments[0], String):
             return annotation.arguments[0].value
@@ -238,7 +241,7 @@ def annotation_text(annotations: Annotations, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """A parameter; `direction` is `in`, `out`, `inout` or empty."""
+    """Parameter; `direction` is `in`, `out`, `inout` or empty."""
 
     name: str
     type: TypeNode
@@ -252,7 +255,7 @@ class Parameter(Node):
 
 @dataclass(frozen=True, slots=True)
 class Assignment(Node):
-    """`target = value;`, or with an operator (`op`) `target += value;`."""
+    """Assignment `target = value;`, or `target op= value;` if `op` is not empty."""
 
     target: Expr
     value: Expr
@@ -261,14 +264,14 @@ class Assignment(Node):
 
 @dataclass(frozen=True, slots=True)
 class CallStatement(Node):
-    """A call for its effect."""
+    """Call for its side effects."""
 
     call: Call
 
 
 @dataclass(frozen=True, slots=True)
 class If(Node):
-    """`if (condition) chosen else other`."""
+    """Conditional `if (condition) chosen else other`."""
 
     condition: Expr
     chosen: Statement
@@ -277,26 +280,26 @@ class If(Node):
 
 @dataclass(frozen=True, slots=True)
 class Block(Node):
-    """`{ ... }`."""
+    """Block `{ ... }`."""
 
     statements: tuple[Statement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Return(Node):
-    """`return value;`."""
+    """Statement `return value;`."""
 
     value: Expr | None
 
 
 @dataclass(frozen=True, slots=True)
 class Exit(Node):
-    """`exit;`."""
+    """Statement `exit;`."""
 
 
 @dataclass(frozen=True, slots=True)
 class For(Node):
-    """`for (first; condition; update) body`."""
+    """Loop `for (first; condition; update) body`."""
 
     first: tuple[Statement, ...]
     condition: Expr
@@ -306,7 +309,7 @@ class For(Node):
 
 @dataclass(frozen=True, slots=True)
 class ForIn(Node):
-    """`for (variable in values) body`; the values are a range or a header stack."""
+    """Loop `for (variable in values) body` over a range or a header stack."""
 
     variable: Variable
     values: Expr
@@ -315,17 +318,17 @@ class ForIn(Node):
 
 @dataclass(frozen=True, slots=True)
 class Break(Node):
-    """`break;`."""
+    """Statement `break;`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue(Node):
-    """`continue;`."""
+    """Statement `continue;`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchCase(Node):
-    """`label: body`; no body: falls through to the next case. Label Anything is `default`."""
+    """Case `label: body`, without a body if it falls through. The label Anything is `default`."""
 
     label: Expr
     body: Block | None
@@ -333,7 +336,7 @@ class SwitchCase(Node):
 
 @dataclass(frozen=True, slots=True)
 class Switch(Node):
-    """`switch (subject) { ... }`."""
+    """Statement `switch (subject) { ... }`."""
 
     subject: Expr
     cases: tuple[SwitchCase, ...]
@@ -344,7 +347,7 @@ class Switch(Node):
 
 @dataclass(frozen=True, slots=True)
 class Declaration(Node):
-    """Anything with a name; `name_span` is the name's own place."""
+    """Named declaration; `name_span` is the place of the name alone."""
 
     name: str
     name_span: Span
@@ -353,7 +356,7 @@ class Declaration(Node):
 
 @dataclass(frozen=True, slots=True)
 class Variable(Declaration):
-    """`type name = initial;`."""
+    """Variable declaration `type name = initial;`."""
 
     type: TypeNode
     initial: Expr | None
@@ -361,7 +364,7 @@ class Variable(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Constant(Declaration):
-    """`const type name = value;`."""
+    """Constant declaration `const type name = value;`."""
 
     type: TypeNode
     value: Expr
@@ -369,7 +372,7 @@ class Constant(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Instance(Declaration):
-    """`type(arguments) name;`."""
+    """Instance declaration `type(arguments) name;`."""
 
     type: TypeNode
     arguments: tuple[Argument, ...]
@@ -377,7 +380,7 @@ class Instance(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Typedef(Declaration):
-    """`typedef type name;`, or (`new`) `type type name;`."""
+    """Type declaration `typedef type name;`, or `type type name;` if `new`."""
 
     type: TypeNode
     new: bool
@@ -385,14 +388,14 @@ class Typedef(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Field(Declaration):
-    """A field of a header, struct or header union."""
+    """Field of a header, struct or header union."""
 
     type: TypeNode
 
 
 @dataclass(frozen=True, slots=True)
 class Composite(Declaration):
-    """A `header`, `struct` or `header_union`, as `kind` says."""
+    """Composite type; `kind` is `header`, `struct` or `header_union`."""
 
     kind: str
     fields: tuple[Field, ...]
@@ -400,7 +403,7 @@ class Composite(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Enum(Declaration):
-    """An enum; `underlying` and the members' values only in a serializable one."""
+    """Enum; `underlying` and the values of members are given only if it is serializable."""
 
     underlying: TypeNode | None
     members: tuple[tuple[str, Expr | None, Span], ...]
@@ -408,14 +411,14 @@ class Enum(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Names(Declaration):
-    """`error { ... }` or `match_kind { ... }`; `name` says which."""
+    """Declaration `error { ... }` or `match_kind { ... }`; `name` is the word before the brace."""
 
     members: tuple[tuple[str, Span], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Method(Declaration):
-    """A function's head: of an extern's method or constructor (`result` None), or of an extern function."""
+    """Signature of an extern's method or constructor (`result` is None), or of a function."""
 
     result: TypeNode | None
     type_parameters: tuple[str, ...]
@@ -424,7 +427,7 @@ class Method(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Extern(Declaration):
-    """An extern object type."""
+    """Extern object type."""
 
     type_parameters: tuple[str, ...]
     methods: tuple[Method, ...]
@@ -432,7 +435,7 @@ class Extern(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Function(Declaration):
-    """A function with its body."""
+    """Function with its body."""
 
     head: Method
     body: Block
@@ -440,7 +443,7 @@ class Function(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Action(Declaration):
-    """An action."""
+    """Action."""
 
     parameters: tuple[Parameter, ...]
     body: Block
@@ -448,7 +451,7 @@ class Action(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class KeyElement(Node):
-    """`expression: match_kind;`."""
+    """Key element `expression: match_kind;`."""
 
     expression: Expr
     match_kind: str
@@ -458,7 +461,7 @@ class KeyElement(Node):
 
 @dataclass(frozen=True, slots=True)
 class ActionRef(Node):
-    """An action in a table's list, as default or in an entry; `arguments` None: written without parentheses."""
+    """Action in a table's list, as its default or in an entry; `arguments` is None without parentheses."""
 
     name: str
     rooted: bool
@@ -468,7 +471,7 @@ class ActionRef(Node):
 
 @dataclass(frozen=True, slots=True)
 class Entry(Node):
-    """`const priority = n: (keys): action;` of `entries`, `priority` None where it is left out."""
+    """Entry `const priority = n: (keys): action;`; `priority` is None if omitted."""
 
     keys: tuple[Expr, ...]
     action: ActionRef
@@ -478,7 +481,7 @@ class Entry(Node):
 
 @dataclass(frozen=True, slots=True)
 class Property(Node):
-    """Any other `name = value;` of a table."""
+    """Table property `name = value;` that has no node type of its own."""
 
     name: str
     constant: bool
@@ -488,7 +491,7 @@ class Property(Node):
 
 @dataclass(frozen=True, slots=True)
 class Table(Declaration):
-    """A table; `default_constant` tells `const default_action`; `entries` None: no entries property."""
+    """Table. `default_constant` is True for `const default_action`; `entries` is None without that property."""
 
     key: tuple[KeyElement, ...]
     actions: tuple[ActionRef, ...]
@@ -501,7 +504,7 @@ class Table(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class SelectCase(Node):
-    """`keys: state;` of a select."""
+    """Case `keys: state;` of a select."""
 
     keys: tuple[Expr, ...]
     state: str
@@ -510,7 +513,7 @@ class SelectCase(Node):
 
 @dataclass(frozen=True, slots=True)
 class Select(Node):
-    """`select (subjects) { ... }`."""
+    """Transition `select (subjects) { ... }`."""
 
     subjects: tuple[Expr, ...]
     cases: tuple[SelectCase, ...]
@@ -518,7 +521,7 @@ class Select(Node):
 
 @dataclass(frozen=True, slots=True)
 class State(Declaration):
-    """A parser state; its transition is a select, a state's name, or None (which rejects)."""
+    """Parser state. Its transition is a select, a state's name, or None, which rejects."""
 
     statements: tuple[Statement, ...]
     transition: Select | Name | None
@@ -526,7 +529,7 @@ class State(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class ValueSet(Declaration):
-    """`value_set<type>(size) name;`."""
+    """Value set declaration `value_set<type>(size) name;`."""
 
     type: TypeNode
     size: Expr
@@ -534,7 +537,7 @@ class ValueSet(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Callable(Declaration):
-    """A parser's, control's or package's head (`kind`); `constructor` None: a type declaration, without a body."""
+    """Head of a parser, control or package, as `kind` says; `constructor` is None for a type without a body."""
 
     kind: str
     type_parameters: tuple[str, ...]
@@ -544,7 +547,7 @@ class Callable(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Parser(Declaration):
-    """A parser with its states."""
+    """Parser with its states."""
 
     head: Callable
     locals: tuple[Node, ...]
@@ -553,7 +556,7 @@ class Parser(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Control(Declaration):
-    """A control with its body."""
+    """Control with its body."""
 
     head: Callable
     locals: tuple[Node, ...]

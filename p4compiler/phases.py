@@ -1,4 +1,4 @@
-"""The phases of the compiler: each takes what the one before made, and makes something new of it."""
+"""The phases of the compiler. Each takes the result of the phase before and returns a new one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ from fanin.p4compiler.warn.program import warn
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase: what it does, its result as text, and what is wrong with a result (nothing, if the phase is right)."""
+    """Phase of the compiler.
+
+    Attributes:
+        name: Its name, as `--dump-after` takes it.
+        run: The function that carries it out.
+        dump: Formats its result as text.
+        verify: Yields what is wrong with its result; nothing if the phase is correct.
+    """
 
     name: str
     run: Callable[[Any, Reporter], Any]
@@ -53,14 +60,14 @@ PHASE_NAMES = tuple(phase.name for phase in PHASES)
 
 
 class BrokenPhaseError(Exception):
-    """A phase made what it must not make; str() says what is wrong."""
+    """Bug of the compiler: a phase returned an invalid result. str() lists the problems."""
 
 
 def run_verified(phase: Phase, tree: Any, reporter: Reporter) -> Any:
-    """What the phase makes.
+    """Run a phase and verify its result.
 
     Raises:
-        BrokenPhaseError: it is not as the next phase needs it.
+        BrokenPhaseError: If the result is not what the next phase needs.
     """
     made = phase.run(tree, reporter)
     problems = list(phase.verify(made))

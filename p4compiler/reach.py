@@ -1,4 +1,4 @@
-"""What a checked program uses: actions and functions that are called, and the parsers and controls around them."""
+"""The parts of a checked program that are used: called actions and functions, and the blocks around them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fanin.p4compiler.rewrite import bodies, expressions, table_expressions, wal
 
 
 def calls(statements: Iterable[ir.Stmt]) -> Iterator[ir.Action | ir.Function]:
-    """Actions and functions that statements call, each after those that it calls itself."""
+    """Yield the actions and functions that statements call, each after those that it calls itself."""
     for s in statements:
         match s:
             case ir.CallAction(action=action):
@@ -24,7 +24,7 @@ def calls(statements: Iterable[ir.Stmt]) -> Iterator[ir.Action | ir.Function]:
 
 
 def called_functions(e: ir.Expr) -> Iterator[ir.Action | ir.Function]:
-    """Functions that an expression calls, and what these call, in the order of `calls`."""
+    """Yield the functions that an expression calls, and what these call, in the order of `calls`."""
     for part in walk(e):
         if isinstance(part, ir.Call):
             yield from calls(part.function.body)
@@ -32,7 +32,7 @@ def called_functions(e: ir.Expr) -> Iterator[ir.Action | ir.Function]:
 
 
 def reachable(program: ir.Program) -> list[ir.Function | ir.Action | ir.Block]:
-    """The blocks of a program, and functions and actions of the top level that they use, each after what it uses."""
+    """Return the program's blocks and the top-level functions and actions they use, each before its first use."""
     found: dict[ir.Function | ir.Action | ir.Block, None] = {}
     for instance in program.blocks.values():
         _reach(instance, found)

@@ -1,4 +1,4 @@
-"""Tools of the phases that rewrite the typed program: mapping over expressions, and what statements touch."""
+"""Tools for phases that rewrite the typed program: mapping over expressions, and the places statements access."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import fields
 from fanin.p4compiler import fold, ir, types
 from fanin.p4compiler.source import Span
 
-Path = tuple[object, ...]  # a variable, then fields' names and elements' numbers
+Path = tuple[object, ...]  # a variable, then names of fields and numbers of elements
 
 
 def map_children(e: ir.Expr, f: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
-    """The expression with `f` applied to its operands, constants folded; the same object if nothing changed."""
+    """Return the expression with `f` applied to its operands and constants folded; itself if nothing changed."""
     match e:
         case (
             ir.Ref() | ir.Object() | ir.Constant() | ir.Text() | ir.Lookahead() | ir.Invalid() | ir.TableHit()
@@ -51,7 +51,7 @@ def map_children(e: ir.Expr, f: Callable[[ir.Expr], ir.Expr]) -> ir.Expr:
 
 
 def children(e: ir.Expr) -> tuple[ir.Expr, ...]:
-    """The operands of an expression."""
+    """Return the operands of an expression."""
     match e:
         case ir.Field(base=base) | ir.Slice(base=base) | ir.StackPart(base=base):
             return (base,)
@@ -73,7 +73,7 @@ def children(e: ir.Expr) -> tuple[ir.Expr, ...]:
 
 
 def walk(e: ir.Expr) -> Iterator[ir.Expr]:
-    """The expression and everything in it."""
+    """Yield the expression and everything in it."""
     todo = [e]
     while todo:
         e = todo.pop()
@@ -82,25 +82,25 @@ def walk(e: ir.Expr) -> Iterator[ir.Expr]:
 
 
 def has_effects(e: ir.Expr) -> bool:
-    """Whether an expression calls something, so that when it is evaluated matters."""
+    """Return whether an expression calls something, so that the time of its evaluation matters."""
     return any(isinstance(part, ir.Call | ir.TableHit) for part in walk(e))
 
 
 def same(one: ir.Expr, other: ir.Expr) -> bool:
-    """Whether two expressions are written alike, wherever they stand."""
+    """Return whether two expressions are equal apart from their places."""
     left, right = children(one), children(other)
     alike = type(one) is type(other) and len(left) == len(right) and _own(one) == _own(other)
     return alike and all(map(same, left, right))
 
 
 def _own(e: ir.Expr) -> list[object]:
-    """What an expression is besides its operands, its place and the base in which a number is written."""
+    """Return an expression's own values, without its operands, its place and the base in which a number is written."""
     values = [getattr(e, f.name) for f in fields(e) if f.name not in ("span", "base")]
     return [value for value in values if not isinstance(value, ir.Expression | tuple)]
 
 
 def path(e: ir.Expr) -> Path | None:
-    """Where a left value lives, as far as that is known when compiling; None for other expressions."""
+    """Return the place of a left value, as far as it is known at compile time; None for other expressions."""
     match e:
         case ir.Ref(variable=variable):
             return (variable,)
@@ -122,7 +122,7 @@ def _dynamic(e: ir.Expr) -> bool:
 
 
 def is_fixed(e: ir.Expr) -> bool:
-    """Whether the expression is a left value whose place is known when compiling (no computed index, no slice)."""
+    """Return whether a left value's place is known at compile time: no computed index, no slice."""
     match e:
         case ir.Ref():
             return True
@@ -134,7 +134,7 @@ def is_fixed(e: ir.Expr) -> bool:
 
 
 def is_simple_key(e: ir.Expr) -> bool:
-    """Whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
+    """Return whether BMv2 can match on it: a field, a header's validity, or a field under a constant mask."""
     match e:
         case ir.IsValid(header=header):
             return isinstance(header.type, types.Header) and is_fixed(header)
@@ -147,13 +147,13 @@ def is_simple_key(e: ir.Expr) -> bool:
 
 
 def overlap(a: Path, b: Path) -> bool:
-    """Whether two places share storage: one is a part of the other."""
+    """Return whether two places share storage, because one contains the other."""
     shorter = min(len(a), len(b))
     return a[:shorter] == b[:shorter]
 
 
 def reads(e: ir.Expr) -> Iterator[Path]:
-    """Places that an expression reads."""
+    """Yield the places that an expression reads."""
     where = path(e)
     if where is not None:
         yield where
@@ -163,7 +163,7 @@ def reads(e: ir.Expr) -> Iterator[Path]:
 
 
 def bodies(s: ir.Stmt) -> tuple[tuple[ir.Stmt, ...], ...]:
-    """The statements inside a statement."""
+    """Return the bodies nested in a statement."""
     match s:
         case ir.If(chosen=chosen, other=other):
             return (chosen, other)
@@ -177,7 +177,7 @@ def bodies(s: ir.Stmt) -> tuple[tuple[ir.Stmt, ...], ...]:
 
 
 def expressions(s: ir.Stmt) -> tuple[ir.Expr, ...]:
-    """The expressions of a statement itself, those that are written included."""
+    """Return a statement's own expressions, including the target it writes."""
     match s:
         case ir.Declare(initial=initial):
             return (initial,) if initial is not None else ()
@@ -203,14 +203,14 @@ def expressions(s: ir.Stmt) -> tuple[ir.Expr, ...]:
 
 
 def table_expressions(table: ir.Table) -> Iterator[ir.Expr]:
-    """The expressions that applying a table evaluates: its key, and arguments of its actions."""
+    """Yield the expressions that applying a table evaluates: its key, and the arguments of its actions."""
     yield from (element.expr for element in table.key)
     for call in table.actions:
         yield from call.arguments
 
 
 def writes(statements: Iterable[ir.Stmt]) -> Iterator[Path]:
-    """Places that statements may write, those in called actions and functions included."""
+    """Yield the places that statements may write, including those written in called actions and functions."""
     for s in statements:
         targets: Iterable[ir.Expr] = ()
         match s:
@@ -242,7 +242,7 @@ def _written_arguments(parameters: tuple[ir.Variable, ...], arguments: tuple[ir.
 
 
 def touches(statements: Iterable[ir.Stmt]) -> Iterator[Path]:
-    """Places that statements may read or write."""
+    """Yield the places that statements may read or write."""
     for s in statements:
         for e in expressions(s):
             yield from reads(e)
@@ -253,7 +253,7 @@ def touches(statements: Iterable[ir.Stmt]) -> Iterator[Path]:
 
 
 def has_return(statements: Iterable[ir.Stmt]) -> bool:
-    """Whether a Return of this scope (not of one inside) is among the statements."""
+    """Return whether the statements contain a Return of this scope (not of an inner one)."""
     return any(
         isinstance(s, ir.Return) or (not isinstance(s, ir.Scope) and any(map(has_return, bodies(s))))
         for s in statements
@@ -261,7 +261,7 @@ def has_return(statements: Iterable[ir.Stmt]) -> bool:
 
 
 def scoped(span: Span, body: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
-    """The body as a scope that its returns leave, or as it is if it has none."""
+    """Wrap a body in a scope that its returns leave. A body without returns is not wrapped."""
     if body and isinstance(body[-1], ir.Return):
         return scoped(span, body[:-1])
     return (ir.Scope(span, body),) if has_return(body) else body

@@ -1,4 +1,4 @@
-"""Source files, places in them, and the errors that name those places."""
+"""Source files, places in them, and errors with places."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceFile:
-    """One file's text: its path as the user named it, its lines without line ends, and the number of the first."""
+    """Text of one file: its path as the user gave it, its lines without line ends, and the number of the first line."""
 
     path: str
     lines: tuple[str, ...] = field(repr=False)
     first: int = 1
 
     def line(self, number: int) -> str:
-        """The text of a line; nothing if there is no such line."""
+        """Return the text of a line; empty if there is no such line."""
         index = number - self.first
         return self.lines[index] if 0 <= index < len(self.lines) else ""
 
 
 class Expansion(NamedTuple):
-    """Where a token that a macro wrote is spelled: the macro, its file, 1-based line and 0-based column."""
+    """Place of a token inside the macro that produced it: the macro, its file, 1-based line and 0-based column."""
 
     macro: str
     file: SourceFile
@@ -30,10 +30,10 @@ class Expansion(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A piece of source: 1-based lines, 0-based columns, the end exclusive.
+    """Range of source text: 1-based lines, 0-based columns, with an exclusive end.
 
-    What a macro wrote is placed where the macro was called (as cpp's line markers would have it); `expansion` says
-    where it is spelled.
+    A token produced by a macro has the place of the macro call, as with cpp's line markers; `expansion` is its place in
+    the macro.
     """
 
     file: SourceFile
@@ -44,13 +44,13 @@ class Span(NamedTuple):
     expansion: Expansion | None = None
 
     def to(self, last: Span) -> Span:
-        """From this span's start to the end of `last`; this span alone if `last` is not after it in the same file."""
+        """Return the range from this span to the end of `last`, or this span if `last` does not follow in its file."""
         if last.file is not self.file or (last.end_line, last.end_column) < (self.end_line, self.end_column):
             return self
         return Span(self.file, self.line, self.column, last.end_line, last.end_column, self.expansion)
 
     def fragment(self) -> str:
-        """The text of the span, its first line only (then with ` ...`)."""
+        """Return the text of the span. Only its first line, followed by ` ...`, if it has several."""
         text = self.file.line(self.line)
         if self.end_line > self.line:
             return text[self.column :] + " ..."
@@ -72,10 +72,15 @@ def _excerpt(file: SourceFile, line: int, column: int, width: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One error or warning about a place in the source; its string is what the user reads.
+    """Error or warning about a place in the source. Its string is what the user reads.
 
-    `option` is p4c's name for such warnings, as its options --Wwarn and --Werror take it; None where it has none.
-    `other` is where something else is that this collides with.
+    Attributes:
+        span: The place.
+        message: What is wrong.
+        hint: What to do about it, or None.
+        severity: "error" or "warning".
+        option: The name of the warning in p4c's options --Wwarn and --Werror, or None.
+        other: The place of another declaration that conflicts with this one, or None.
     """
 
     span: Span
@@ -87,7 +92,7 @@ class Diagnostic:
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
-        """What makes it another diagnostic than others: its place, and what it says there."""
+        """Return what distinguishes it from other diagnostics: its place and its message."""
         return self.span.file.path, self.span.line, self.span.column, self.message
 
     def __str__(self) -> str:
@@ -114,7 +119,7 @@ class Diagnostic:
 
 
 class CompileError(Exception):
-    """The program cannot be compiled; `diagnostics` holds every error found, str() is all of them as text."""
+    """Failure to compile a program. `diagnostics` holds all errors found, and str() is their text."""
 
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         super().__init__("\n".join(map(str, diagnostics)))
@@ -125,19 +130,19 @@ TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep th
 
 
 def error(span: Span, message: str, hint: str | None = None, *, other: Span | None = None) -> CompileError:
-    """A CompileError of one diagnostic, to be raised."""
+    """Return a CompileError with one diagnostic, to be raised."""
     return CompileError([Diagnostic(span, message, hint, other=other)])
 
 
 @dataclass(slots=True)
 class Reporter:
-    """Collects diagnostics, so that one run reports several errors; the same message at the same place counts once."""
+    """Collector of diagnostics, so that one run reports several errors. A repeated message at one place counts once."""
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
 
     def add(self, failure: CompileError) -> None:
-        """Keep the diagnostics of an error and go on."""
+        """Keep the diagnostics of an error and continue."""
         known = {d.identity for d in self.errors}
         self.errors += [d for d in failure.diagnostics if d.identity not in known]
 
@@ -150,16 +155,24 @@ class Reporter:
         option: str | None = None,
         other: Span | None = None,
     ) -> None:
-        """Keep a warning; `option` is p4c's name for it, `other` is where something else is that this collides with."""
+        """Keep a warning.
+
+        Args:
+            span: The place.
+            message: What is wrong.
+            hint: What to do about it.
+            option: The warning's name in p4c's options.
+            other: The place of another declaration that conflicts with this one.
+        """
         warning = Diagnostic(span, message, hint, "warning", option, other)
         if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)
 
     def check(self) -> None:
-        """End here if there were errors.
+        """Raise all errors collected so far, if any.
 
         Raises:
-            CompileError: there were, all of them.
+            CompileError: If there are errors.
         """
         if self.errors:
             raise CompileError(self.errors)

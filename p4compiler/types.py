@@ -1,4 +1,4 @@
-"""Types as the compiler knows them once names are resolved (P4_16 specification, chapter 7)."""
+"""Types after name resolution (P4_16 specification, chapter 7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.p4compiler.source import Span
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """Any type; str() is how P4 writes it. Types that are declared are equal only to themselves."""
+    """Type. str() is its P4 syntax. Declared types are equal only to themselves."""
 
     def __str__(self) -> str:
         return type(self).__name__.lower()
@@ -18,7 +18,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Bits(Type):
-    """`bit<width>`, or (`signed`) `int<width>`."""
+    """Type `bit<width>`, or `int<width>` if `signed`."""
 
     width: int
     signed: bool = False
@@ -29,32 +29,32 @@ class Bits(Type):
 
 @dataclass(frozen=True, slots=True)
 class Int(Type):
-    """The type of number literals without a width: arbitrary precision."""
+    """Type of number literals without a width: arbitrary precision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bool(Type):
-    """`bool`."""
+    """Type `bool`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Error(Type):
-    """`error`."""
+    """Type `error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class String(Type):
-    """`string`."""
+    """Type `string`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Void(Type):
-    """`void`."""
+    """Type `void`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Varbit(Type):
-    """`varbit<width>`."""
+    """Type `varbit<width>`."""
 
     width: int
 
@@ -64,7 +64,7 @@ class Varbit(Type):
 
 @dataclass(frozen=True, slots=True)
 class TypeVariable(Type):
-    """A type parameter of a generic declaration."""
+    """Type parameter of a generic declaration."""
 
     name: str
 
@@ -74,14 +74,14 @@ class TypeVariable(Type):
 
 @dataclass(frozen=True, slots=True)
 class Tuple(Type):
-    """`tuple<...>`, and the type of `{ a, b }` until it is known what it initializes."""
+    """Type `tuple<...>`, and the type of `{ a, b }` until its target is known."""
 
     elements: tuple[Type, ...]
-    rest: bool = False  # of `{ a, ... }`: more are to follow
+    rest: bool = False  # True for `{ a, ... }`: default values follow
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The elements as the fields of a struct are, each named by its number."""
+        """Return the elements as fields, named by their numbers."""
         return tuple(Field(str(number), element) for number, element in enumerate(self.elements))
 
     def __str__(self) -> str:
@@ -90,10 +90,10 @@ class Tuple(Type):
 
 @dataclass(frozen=True, slots=True)
 class Record(Type):
-    """The type of `{ x = a, y = b }` until it is known what it initializes."""
+    """Type of `{ x = a, y = b }` until its target is known."""
 
     fields: tuple[tuple[str, Type], ...]
-    rest: bool = False  # of `{ x = a, ... }`: there are more
+    rest: bool = False  # True for `{ x = a, ... }`: other fields have default values
 
     def __str__(self) -> str:
         return (
@@ -103,7 +103,7 @@ class Record(Type):
 
 @dataclass(frozen=True, slots=True)
 class InvalidHeader(Type):
-    """The type of `{#}` until it is known of which header it is one."""
+    """Type of `{#}` until its target is known."""
 
     def __str__(self) -> str:
         return "{#}"
@@ -111,7 +111,7 @@ class InvalidHeader(Type):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Named(Type):
-    """A declared type: equal only to itself."""
+    """Declared type, equal only to itself."""
 
     name: str
 
@@ -121,7 +121,7 @@ class Named(Type):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Enum(Named):
-    """An enum; a member's value is its place, or in a serializable one (`underlying`) what the program says."""
+    """Enum. The value of a member is its position, or what the program gives if it is serializable (`underlying`)."""
 
     members: dict[str, int]
     underlying: Bits | None = None
@@ -129,7 +129,7 @@ class Enum(Named):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NewType(Named):
-    """`type base name;`."""
+    """Type declared as `type base name;`."""
 
     base: Type
     annotations: Annotations = ()
@@ -137,7 +137,7 @@ class NewType(Named):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a header, struct or header union."""
+    """Field of a header, struct or header union."""
 
     name: str
     type: Type
@@ -146,7 +146,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields(Named):
-    """What has fields: headers, structs, header unions."""
+    """Type with fields: header, struct or header union."""
 
     fields: tuple[Field, ...]
     span: Span
@@ -159,22 +159,22 @@ class Fields(Named):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Header(Fields):
-    """A header."""
+    """Header type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Struct(Fields):
-    """A struct."""
+    """Struct type."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Union(Fields):
-    """A header union."""
+    """Header union type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stack(Type):
-    """A header stack."""
+    """Header stack type."""
 
     element: Type
     size: int
@@ -185,7 +185,7 @@ class Stack(Type):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a function, method, constructor, parser or control type."""
+    """Parameter of a function, method, constructor, parser or control type."""
 
     name: str
     type: Type
@@ -195,7 +195,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a function, method or constructor takes and gives."""
+    """Signature of a function, method or constructor."""
 
     name: str
     type_parameters: tuple[str, ...]
@@ -205,7 +205,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Extern(Named):
-    """An extern object type; its constructors have the type's own name."""
+    """Extern object type; its constructors are the methods with the type's name."""
 
     type_parameters: tuple[str, ...]
     methods: dict[str, list[Signature]]
@@ -213,7 +213,7 @@ class Extern(Named):
 
 @dataclass(frozen=True, slots=True)
 class ExternInstance(Type):
-    """An extern object type with its type arguments."""
+    """Extern object type with its type arguments."""
 
     extern: Extern
     arguments: tuple[Type, ...]
@@ -228,21 +228,21 @@ class ExternInstance(Type):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block(Named):
-    """The type of a parser, control (`kind`) or package, with or without a body."""
+    """Type of a parser, control (`kind`) or package, with or without a body."""
 
     kind: str
     type_parameters: tuple[str, ...]
     parameters: tuple[Parameter, ...]
 
     def fits(self, wanted: Block) -> bool:
-        """Whether a parser or control of this type can stand where another type is wanted: they are applied alike."""
+        """Return whether a block of this type can be used where another type is expected: both are applied alike."""
         given = [(p.type, p.direction) for p in self.parameters]
         return self.kind == wanted.kind and given == [(p.type, p.direction) for p in wanted.parameters]
 
 
 @dataclass(frozen=True, slots=True)
 class BlockInstance(Type):
-    """A generic parser or control type with its arguments, as a package's parameter has it."""
+    """Generic parser or control type with its arguments, as in a package's parameters."""
 
     block: Block
     arguments: tuple[Type, ...]
@@ -254,7 +254,7 @@ class BlockInstance(Type):
 
 
 def width(type_: Type) -> int | None:
-    """Bits that a value takes in BMv2 (bool 1; error and plain enums 32); None for what is not a scalar."""
+    """Return the width in bits of a value in BMv2 (bool 1; error and plain enums 32); None if it is not a scalar."""
     match type_:
         case Bits(width=bits):
             return bits
@@ -270,7 +270,7 @@ def width(type_: Type) -> int | None:
 
 
 def scalar(type_: Type) -> Type:
-    """The bits beneath a type: of a newtype its base, of enums and errors what represents them; else the type."""
+    """Return the bits that represent a newtype, an enum or an error; any other type is returned unchanged."""
     match type_:
         case NewType(base=base):
             return scalar(base)
@@ -282,7 +282,7 @@ def scalar(type_: Type) -> Type:
 
 
 def substitute(type_: Type, bindings: dict[str, Type]) -> Type:
-    """The type with its type variables replaced."""
+    """Return the type with its type variables replaced."""
     if not bindings:
         return type_
     match type_:

@@ -1,4 +1,4 @@
-"""`python -m fanin.p4switch`: the switch as a process, with simple_switch_grpc's command line."""
+"""Command `python -m fanin.p4switch`: the switch as a process, with simple_switch_grpc's command line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ _EXIT_USAGE = 2
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the switch until SIGTERM or SIGINT; the exit status: 0, 1 if it cannot start, 2 for bad usage."""
+    """Run the switch until SIGTERM or SIGINT.
+
+    Args:
+        argv: The arguments; None uses the process's own.
+
+    Returns:
+        The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
+    """
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
         _log_to(options)
         _check_ports(options.ports)
-        # What serves imports gRPC: a wrong command line should not wait for it. Its C core prints beside our messages.
+        # Imported here because serving needs gRPC, which takes long to load: wrong usage should fail at once.
+        # GRPC_VERBOSITY keeps gRPC's C core from printing between our messages.
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
         from fanin.p4switch.serving import run
 
@@ -38,10 +46,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _PrintableFormatter(logging.Formatter):
-    """Clients' names and messages are quoted in what is logged."""
+    """Formatter that makes log lines printable, because they quote names and messages of clients."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line without anything that could act on a terminal."""
+        """Return the line without control characters that could act on a terminal."""
         return printable(super().format(record))
 
 
@@ -69,7 +77,7 @@ def _check_ports(ports: dict[int, str]) -> None:
             socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0).close()
         except PermissionError:
             raise StartError(
-                "ports need CAP_NET_RAW: run as root, or in a namespace of yours (unshare -Urn)"
+                "ports need CAP_NET_RAW: run as root, or in your own network namespace (unshare -Urn)"
             ) from None
 
 

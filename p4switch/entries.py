@@ -1,6 +1,6 @@
-"""What the control plane hands to the engine: matches, table entries, multicast replicas and counter values.
+"""Data that the control plane gives to the engine: matches, table entries, multicast replicas and counter values.
 
-Values are unsigned integers as wide as the P4 field. Priorities have P4Runtime's sense: the larger one wins.
+Values are unsigned integers as wide as the P4 field. Priorities are P4Runtime's: the larger one wins.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ _MAX_TEXT = 200  # characters of a key in a message
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The field equals `value`."""
+    """Match of a field that equals `value`."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Lpm:
-    """The field's first `prefix_length` bits equal those of `value`; 0 matches everything."""
+    """Match of a field whose first `prefix_length` bits equal those of `value`; 0 matches everything."""
 
     value: int
     prefix_length: int
@@ -28,7 +28,7 @@ class Lpm:
 
 @dataclass(frozen=True, slots=True)
 class Ternary:
-    """The field equals `value` where `mask` has ones; mask 0 matches everything."""
+    """Match of a field that equals `value` where `mask` has ones; mask 0 matches everything."""
 
     value: int
     mask: int
@@ -36,7 +36,7 @@ class Ternary:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The field lies in `low`..`high`, both included."""
+    """Match of a field in `low`..`high`, both included."""
 
     low: int
     high: int
@@ -44,7 +44,7 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Optional_:  # noqa: N801 - "optional" is the match kind's name, typing.Optional another thing
-    """The field equals `value`; None matches everything."""
+    """Match of a field that equals `value`; None matches everything."""
 
     value: int | None
 
@@ -54,13 +54,16 @@ Match = Exact | Lpm | Ternary | Range | Optional_
 
 @dataclass(frozen=True, slots=True)
 class EntryKey:
-    """One match for each key field, in the table's order; `priority` only where a kind may overlap."""
+    """Key of an entry: one match for each key field, in the table's order.
+
+    `priority` is only used if entries can overlap.
+    """
 
     match: tuple[Match, ...]
     priority: int = 0
 
     def __str__(self) -> str:
-        """For messages, of any width: Python refuses to write very large numbers in decimal."""
+        """Format it for messages. Numbers are hexadecimal, as Python refuses to write very large ones in decimal."""
         matches = []
         for match in self.match:
             numbers = ("any" if number is None else f"{number:#x}" for number in astuple(match))
@@ -71,7 +74,7 @@ class EntryKey:
 
 @dataclass(frozen=True, slots=True)
 class ActionCall:
-    """An action by its JSON name, with its action data in the order of its parameters."""
+    """Action by its JSON name, with its data in the order of its parameters."""
 
     name: str
     args: tuple[int, ...] = ()
@@ -79,21 +82,21 @@ class ActionCall:
 
 @dataclass(frozen=True, slots=True)
 class MemberReference:
-    """The action of a member of the table's action profile."""
+    """Reference to a member of the table's action profile, whose action is used."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class GroupReference:
-    """The action of one member of a group of the table's action selector, chosen for each packet."""
+    """Reference to a group of the table's action selector, one member of which is chosen for each packet."""
 
     id: int
 
 
 @dataclass(frozen=True, slots=True)
 class OneShot:
-    """A group of an entry's own: actions with their weights, of which the hash chooses, or chance."""
+    """Group that belongs to one entry: actions with weights, chosen by the hash or at random."""
 
     choices: tuple[tuple[ActionCall, int], ...]
     random: bool = False
@@ -104,7 +107,7 @@ EntryAction = ActionCall | MemberReference | GroupReference | OneShot
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A table entry; `is_const` marks those that the program itself declares."""
+    """Table entry; `is_const` if the program declares it constant."""
 
     key: EntryKey
     action: EntryAction
@@ -113,7 +116,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One copy of a multicast packet: where it leaves and the `egress_rid` it carries."""
+    """Copy of a multicast packet: the port it leaves through and the `egress_rid` it carries."""
 
     port: int
     instance: int
@@ -121,7 +124,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Clones:
-    """What a mirroring session says of its clones: how many bytes they have at most, and a priority unless it is 0."""
+    """Options of the clones of a mirroring session: the largest length in bytes, and a priority unless it is 0."""
 
     longest: int = (1 << 32) - 1
     service_class: int = 0
@@ -132,7 +135,7 @@ DEFAULT_CLONE_OPTIONS = Clones()
 
 @dataclass(frozen=True, slots=True)
 class CounterValue:
-    """Packets and bytes seen by one counter cell."""
+    """Packets and bytes counted by one counter cell."""
 
     packets: int
     bytes: int
@@ -140,9 +143,9 @@ class CounterValue:
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Committed and peak rate in packets or bytes a second, each with its burst (RFC 2698).
+    """Committed and peak rate in packets or bytes per second, each with its burst (RFC 2698).
 
-    With an excess burst there is a single rate (RFC 2697), and the peak one is the committed one again.
+    With an excess burst there is a single rate (RFC 2697), and the peak rate equals the committed one.
     """
 
     cir: int
@@ -153,19 +156,19 @@ class MeterConfig:
 
 
 MeterCounters = tuple[CounterValue, CounterValue, CounterValue]
-"""What a meter has found green, yellow and red."""
+"""Packets and bytes that a meter has marked green, yellow and red."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What generate_digest sent: the name of its list, and the fields' values."""
+    """Digest sent by generate_digest: the name of its list, and the values of the fields."""
 
     name: str
     values: tuple[int, ...]
 
 
 class TableErrorCode(Enum):
-    """Why a control-plane write was refused, in the words of gRPC's canonical codes."""
+    """Reason why a control-plane request was rejected, one of gRPC's canonical codes."""
 
     ALREADY_EXISTS = "ALREADY_EXISTS"
     NOT_FOUND = "NOT_FOUND"
@@ -175,7 +178,7 @@ class TableErrorCode(Enum):
 
 
 class TableError(Exception):
-    """A control-plane read or write that cannot be done; `code` says which way."""
+    """Control-plane read or write that cannot be done; `code` gives the kind of error."""
 
     def __init__(self, code: TableErrorCode, message: str) -> None:
         super().__init__(message)

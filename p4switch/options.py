@@ -1,6 +1,6 @@
-"""The command line: simple_switch_grpc's, so that scripts made for BMv2 can name this switch instead.
+"""The command line of simple_switch_grpc, so that scripts made for BMv2 can use this switch instead.
 
-What BMv2 has and this switch has not is refused by name, unless its absence cannot be noticed.
+Options for features that this switch lacks are rejected by name, unless their absence makes no difference.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from fanin.p4switch.engine.links import Direction, LinkError, LinkProperties, ch
 from fanin.p4switch.tls import TlsFiles
 
 _GRPC_ADDRESS = (
-    "127.0.0.1:9559"  # simple_switch_grpc listens to everybody: who reaches it may set the program
+    # simple_switch_grpc listens on all addresses, but whoever can connect may set the program
+    "127.0.0.1:9559"
 )
 _MAX_PORT = 511  # v1model's ports are bit<9>
-_MAX_PRIORITIES = 8  # and its priority is bit<3>
+_MAX_PRIORITIES = 8  # v1model's priority is bit<3>
 _LEVELS = {
     "trace": logging.DEBUG,
     "debug": logging.DEBUG,
@@ -46,16 +47,19 @@ _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
 
 
 class UsageError(Exception):
-    """A command line that cannot be followed; says what to change."""
+    """Invalid command line. The message says what to change."""
 
 
 class StartError(Exception):
-    """The switch cannot start here and now; says what is in the way."""
+    """Condition that prevents the switch from starting. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """A command line. `program` is a BMv2 JSON, None with --no-p4; `ports` maps numbers to interfaces."""
+    """Parsed command line.
+
+    `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces.
+    """
 
     program: Path | None
     ports: dict[int, str]
@@ -72,10 +76,10 @@ class Options:
 
 
 def parse(argv: Sequence[str]) -> Options:
-    """The options in a command line.
+    """Parse a command line.
 
     Raises:
-        UsageError: one is unknown or wrong, or two do not go together.
+        UsageError: If an option is unknown or invalid, or two exclude each other.
     """
     general, target = _split(argv)
     _refuse(general, _REFUSED)
@@ -168,7 +172,7 @@ def _tls(grpc: argparse.Namespace) -> TlsFiles | None:
     if folder is not None:
         for name, value in {"--grpc-server-ssl": grpc.grpc_server_ssl, **given}.items():
             if value:
-                raise UsageError(f"--grpc-mutual-tls stands for {name}, too: give only one of them")
+                raise UsageError(f"--grpc-mutual-tls includes {name}: give only one of them")
         return TlsFiles(folder / "server.crt", folder / "server.key", folder / "ca.crt")
     if not grpc.grpc_server_ssl:
         for name, value in given.items():
@@ -220,7 +224,7 @@ def _switch_parser() -> _ArgumentParser:
         action="append",
         default=[],
         metavar="PORT[:ingress]:NAME=VALUE,…",
-        help="emulate the link at a port, for packets that leave by it or that come in; may be repeated; names: "
+        help="emulate the link at a port, for packets that leave or enter through it; may be repeated; names: "
         + ", ".join(field.name for field in fields(LinkProperties)),
     )
     parser.add_argument(
@@ -240,19 +244,22 @@ def _target_parser() -> _ArgumentParser:
         "--grpc-server-addr",
         default=_GRPC_ADDRESS,
         metavar="HOST:PORT",
-        help=f"default {_GRPC_ADDRESS}; for other hosts, too: 0.0.0.0:9559, and then better with --grpc-mutual-tls",
+        help=f"default {_GRPC_ADDRESS}; 0.0.0.0:9559 also accepts other hosts; then better use --grpc-mutual-tls",
     )
     parser.add_argument(
         "--grpc-mutual-tls",
         type=Path,
         metavar="FOLDER",
-        help="serve over TLS only, with server.crt and server.key of FOLDER, to clients whom ca.crt there signed",
+        help="serve over TLS only, with FOLDER's server.crt and server.key; its ca.crt signs the clients' certificates",
     )
     parser.add_argument("--grpc-server-ssl", action="store_true", help="serve over TLS only")
     parser.add_argument("--grpc-server-cert", type=Path, metavar="FILE", help="the server's certificate, PEM")
     parser.add_argument("--grpc-server-key", type=Path, metavar="FILE", help="its private key, PEM")
     parser.add_argument(
-        "--grpc-server-cacert", type=Path, metavar="FILE", help="who may sign clients' certificates, PEM"
+        "--grpc-server-cacert",
+        type=Path,
+        metavar="FILE",
+        help="certificate of the authority that signs clients' certificates, PEM",
     )
     parser.add_argument(
         "--grpc-server-with-client-auth", action="store_true", help="clients need a certificate, too"
@@ -266,7 +273,7 @@ def _target_parser() -> _ArgumentParser:
         type=int,
         default=1,
         metavar="N",
-        help="a port has a queue for each priority below N, the higher one served first, where a link is emulated",
+        help="on emulated links, a port has a queue for each priority below N, and serves the highest first",
     )
     _add_unused(parser, _UNUSED_TARGET)
     return parser

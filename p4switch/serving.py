@@ -1,4 +1,4 @@
-"""The switch as a process once its command line is understood: its services, until a signal ends it."""
+"""The switch as a process, after its command line is parsed: its services, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from fanin.p4switch.tls import TlsError
 from fanin.p4switch.trace.injection import inject_call
 from fanin.p4switch.trace.stream import trace_stream
 
-_COLLECT_AFTER = 50_000  # objects more
+_COLLECT_AFTER = 50_000  # additional objects
 
 _log = logging.getLogger(__name__)
 
 
 def run(options: Options) -> None:
-    """Serve P4Runtime, gNMI and management calls at its address, and forward packets, until SIGTERM or SIGINT.
+    """Serve P4Runtime, gNMI and management calls, and forward packets, until SIGTERM or SIGINT.
 
     Raises:
-        StartError: what is in the way.
+        StartError: If something prevents it. The message names it.
     """
-    # Written to as the signal arrives: a handler in Python would not run any more where the main thread is just about
-    # to wait, nor where another thread gets the signal.
+    # Written to when the signal arrives. A handler in Python might not run, if the main thread is just about to wait
+    # or another thread receives the signal.
     ended, end = os.pipe()
     os.set_blocking(end, False)
     signal.set_wakeup_fd(end)
@@ -62,7 +62,7 @@ def run(options: Options) -> None:
         server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
         if not _is_loopback(options.grpc_address) and (options.tls is None or options.tls.client_ca is None):
             _log.warning(
-                "whoever reaches %s may set the program: --grpc-mutual-tls asks clients for certificates",
+                "anyone who can connect to %s may set the program; --grpc-mutual-tls requires client certificates",
                 options.grpc_address,
             )
     except ProgramError as error:
@@ -72,7 +72,7 @@ def run(options: Options) -> None:
         raise StartError(str(error)) from None
     host = options.grpc_address.rpartition(":")[0]
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
-    # Table entries are many and live long: to look through them for garbage took a quarter of the time of writing them.
+    # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
     print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)

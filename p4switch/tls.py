@@ -1,4 +1,4 @@
-"""TLS of the gRPC server: its certificate and key, and who may sign those of its clients."""
+"""TLS of the gRPC server: its certificate and key, and the authority that signs its clients' certificates."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ if TYPE_CHECKING:
 
 
 class TlsError(Exception):
-    """A file that cannot be read, or has not what it should; names the file."""
+    """File that cannot be read, or has the wrong content. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files. With `client_ca` clients need a certificate that it has signed, else none is asked for."""
+    """PEM files. With `client_ca` clients need a certificate signed by it; otherwise none is requested."""
 
     certificate: Path
     key: Path
     client_ca: Path | None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """For a gRPC server.
+        """Return the credentials for a gRPC server.
 
         Raises:
-            TlsError: a file cannot be read, or is not what it should be.
+            TlsError: If a file cannot be read, or has the wrong content.
         """
         import grpc
 
-        # gRPC says nothing of a wrong file: it refuses every client.
+        # gRPC does not report a wrong file: it rejects every client.
         check = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         key, certificate = _read(self.key), _read(self.certificate)
         try:

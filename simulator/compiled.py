@@ -1,6 +1,6 @@
-"""The event loop in C, for switches whose programs are C, too: loop/ does what network.py and links.py say.
+"""Event loop in C, for networks whose switches run C programs: `loop/` implements network.py and links.py.
 
-Everything has the same history, byte for byte; without a C compiler those do it alone.
+The history is the same, byte for byte. Without a C compiler, the Python modules do the work alone.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 @runtime_checkable
 class CompiledProgram(Protocol):
-    """A switch's program that is C; native/program.h says what is at these addresses. An engine of p4switch is one."""
+    """A switch program compiled to C, such as an engine of p4switch; native/program.h describes its two addresses."""
 
     @property
     def run_function(self) -> int: ...  # noqa: D102
@@ -144,10 +144,16 @@ class CompiledProgram(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StationInC:
-    """A station's work on packets in C, see native/worker.h; `turn` and `worker` are where it is in memory.
+    """A station whose packets C handles (native/worker.h).
 
-    give_up: seconds. headers: of the frames that it sends, by the size of the datagram in bytes (two sizes). What comes
-    is its own with this Ethernet type and IPv4 protocol; ends: addresses, source and destination, then ports.
+    Attributes:
+        turn: Address of the function that takes the worker's turn.
+        worker: Address of the worker.
+        give_up: Seconds without an answer after which the worker gives up.
+        headers: Headers of the frames that it sends, by the size of the datagram in bytes (two sizes).
+        type: Ethernet type of the frames that it accepts.
+        protocol: IPv4 protocol of the frames that it accepts.
+        ends: Addresses (source, destination) and then ports of the frames that it accepts.
     """
 
     turn: int
@@ -159,7 +165,7 @@ class StationInC:
     ends: bytes
 
     def as_struct(self) -> ctypes.Structure:
-        """For C."""
+        """Return the struct that C reads."""
         return _Station(
             self.turn,
             self.worker,
@@ -176,25 +182,34 @@ class CompiledStation(Protocol):
 
     @property
     def compiled(self) -> StationInC | None:
-        """What C needs to know; None: all is done in Python."""
+        """Return what C needs to know, or None if everything is done in Python."""
 
     def taken(self, now: float) -> None:
-        """C has taken what had arrived by `now` (seconds); frames_to_send() and deadline() come next."""
+        """Continue after C has received everything that arrived by `now` (seconds).
+
+        frames_to_send() and deadline() are called next.
+        """
 
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The loop, compiled by $CC or cc. None where there is no compiler; and, with a warning, where it fails.
+    """Return the loop, compiled by $CC or cc.
+
+    Returns:
+        The loaded library. None if there is no compiler, or, with a warning, if compiling fails.
 
     Raises:
-        SharedError: C and Python do not agree on a number or a struct.
+        SharedError: C and Python disagree about a number or a struct.
     """
     try:
         loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent / "loop")))
     except NoCompilerError:
         return None
     except (OSError, ToolchainError) as error:
-        warnings.warn(f"virtual time goes on without loop/*.c, more slowly: {error}", stacklevel=2)
+        warnings.warn(
+            f"loop/*.c could not be compiled, so virtual time runs in Python, more slowly: {error}",
+            stacklevel=2,
+        )
         return None
     check_structs(loaded, {"link": _LINK, "event": _EVENT, "station": _Station})
     check_numbers(loaded, enumerated(*_FAULTS) | enumerated(*ACTIONS) | {"PROGRAM_ROOM": _PROGRAM_ROOM})
@@ -215,7 +230,7 @@ def virtual_network(
     observer: Observer | None = None,
     priorities: bool = False,
 ) -> VirtualNetwork:
-    """The fastest VirtualNetwork that there is for this topology and these programs here."""
+    """Return the fastest VirtualNetwork available here for this topology and these programs."""
     compiled = all(isinstance(program, CompiledProgram) for program in switches.values())
     kind = CompiledNetwork if compiled and library() else VirtualNetwork
     return kind(
@@ -234,17 +249,18 @@ class CompiledNetwork(VirtualNetwork):
     """A VirtualNetwork in C. Its switches are CompiledPrograms.
 
     Raises:
-        RuntimeError: it has not been compiled here. ValueError: longest_frame is more than a program takes.
+        RuntimeError: The loop has not been compiled here.
+        ValueError: longest_frame is more than a program accepts.
     """
 
     def _open(self) -> None:
         loaded = library()
         if loaded is None:
-            raise RuntimeError("loop/*.c have not been compiled here")
+            raise RuntimeError("loop/*.c have not been compiled; install a C compiler, or use VirtualNetwork")
         self._width = self.store.rows.shape[1]
         if self._width > _PROGRAM_ROOM:
             raise ValueError(
-                f"longest_frame: room for {self._width} bytes, a program takes at most {_PROGRAM_ROOM}"
+                f"longest_frame: {self._width} bytes; a switch program accepts at most {_PROGRAM_ROOM}"
             )
         self._c = loaded
         self._links = links = np.zeros(len(self.link_ends), _LINK)
@@ -339,7 +355,9 @@ class CompiledNetwork(VirtualNetwork):
 
     def _set_program(self, node: int, program: SwitchProgram) -> None:
         if not isinstance(program, CompiledProgram):
-            raise TypeError(f"{type(program).__name__} is no program in C, as the others of this network are")
+            raise TypeError(
+                f"{type(program).__name__} is not a C program; all switches of this network must be"
+            )
         self._c.loop_set_program(self._loop, node, program.run_function, program.base)
 
     def _set_station(self, index: int, station: Station) -> None:
@@ -357,7 +375,7 @@ class CompiledNetwork(VirtualNetwork):
             raise MemoryError(f"no memory for the packets of {self.topology.name}")
         if longest := self._c.loop_too_long(self._loop):
             raise ValueError(
-                f"a packet of {longest} bytes left a switch: the network's longest has {self._width}"
+                f"a packet of {longest} bytes left a switch; this network carries at most {self._width}"
             )
 
     # -- a window --------------------------------------------------------------------------------------------
@@ -388,7 +406,7 @@ class CompiledNetwork(VirtualNetwork):
         observer(Transit(links, times, np.arange(count)), packets)
 
     def _run_station(self, host: int, *, taken: bool) -> None:
-        """One waking. taken: C has had its turn, and the station goes on."""
+        """Run one wake-up of a host's station. If `taken`, C has already handled what arrived."""
         station = self._stations[host]
         assert station
         self.wakes += 1

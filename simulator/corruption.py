@@ -1,4 +1,4 @@
-"""Bits that flip on a link, of many frames at once."""
+"""Bit errors on a link, for many frames at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,18 @@ _PROTOCOL_UDP = 17
 def flip_bits(
     frames: NDArray[np.uint8], lengths: NDArray[np.int64], draws: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
-    """Frames [m, room] with one bit flipped in each, of its first `lengths` bytes: the share `draws` of them, 0 to 1.
+    """Return a copy of `frames` with one bit flipped in each.
 
-    A UDP checksum of 0 stands for one that the sender's network card would have written: that is done first, so that
-    whoever receives the frame can see that it is corrupted.
+    A UDP checksum of 0 stands for one that the sender's network card would have written. It is filled in first, so that
+    the receiver can detect the corruption.
+
+    Args:
+        frames: uint8 [m, room].
+        lengths: Bytes of each frame, [m]. Only these are corrupted.
+        draws: Position of the flipped bit as a fraction of the frame, 0 to 1, [m].
+
+    Returns:
+        The corrupted frames, uint8 [m, room].
     """
     frames = frames.copy()
     complete_checksums(frames, lengths)
@@ -33,7 +41,7 @@ def flip_bits(
 
 
 def complete_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
-    """Write the UDP checksum (RFC 768) of frames that have none: IPv4 without options, not fragments."""
+    """Write the UDP checksum (RFC 768) of frames that have none: IPv4 without options, no fragments."""
     begin = np.frombuffer(b"\x08\x00\x45", np.uint8)
     udp = (frames[:, _ETHERTYPE : _IP + 1] == begin).all(axis=1) & (frames[:, _PROTOCOL] == _PROTOCOL_UDP)
     whole = ((frames[:, _FRAGMENT] & 0x3F) | frames[:, _FRAGMENT + 1]) == 0
@@ -45,11 +53,11 @@ def complete_checksums(frames: NDArray[np.uint8], lengths: NDArray[np.int64]) ->
     datagrams[np.arange(_UDP, frames.shape[1]) >= lengths[which, np.newaxis]] = 0
     total = _word_sums(datagrams) + _word_sums(frames[which, _ADDRESSES:_UDP]) + _PROTOCOL_UDP
     total += _word_sums(frames[which, _UDP_LENGTH:_CHECKSUM])
-    checksums = 0xFFFF - total % 0xFFFF  # never 0, which would say that there is none
+    checksums = 0xFFFF - total % 0xFFFF  # never 0, which would mean that there is none
     frames[which, _CHECKSUM], frames[which, _CHECKSUM + 1] = checksums >> 8, checksums & 0xFF
 
 
 def _word_sums(rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Of the 16-bit words in each row; an odd last byte is a word's first (RFC 768)."""
+    """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word (RFC 768)."""
     even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))

@@ -1,8 +1,8 @@
-"""Deadlocks of priority flow control: links that wait for one another in a circle, and so for ever.
+"""Deadlocks of priority flow control: links that wait for one another in a circle, and so never send again.
 
-A link is let go once no more than xon_bytes of what came by it wait at its far end. So one of which more than that
-waits before links that stand still themselves, stands still, too. What is left when all links are struck out that
-might go on, if everything else moved, will never move.
+A paused link is released when at most xon_bytes of what it delivered still wait at its far end. So a link stays paused
+if more than that waits in front of links that are themselves stuck. To find a deadlock, all links that could send if
+everything else moved are removed, repeatedly. Links that remain will never send again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _SHOWN = 8
 
 
 class DeadlockError(RuntimeError):
-    """Links of a network in virtual time wait for one another for ever; says which."""
+    """Links of a virtual network wait for one another indefinitely. The message lists them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """stopped: lanes that have been told to wait, and are by nobody else let go, [lanes]. xon: of each, in bytes.
+    """The lanes that are paused, and the bytes that wait between them.
 
-    bytes: what came by one lane and waits for another, by both.
+    Attributes:
+        stopped: Lanes that have been paused and that nothing but the far end can release, [lanes].
+        xon: Threshold of each lane for releasing it, in bytes, [lanes].
+        bytes: Bytes that arrived on one lane and wait for another, by both lanes.
     """
 
     stopped: NDArray[np.bool_]
@@ -34,14 +37,21 @@ class Waiting:
 
     @classmethod
     def of(cls, stopped: NDArray[np.bool_], xon: NDArray[np.int64], queued: NDArray[np.int64]) -> Waiting:
-        """queued: of each packet by which lane it came, for which it waits, and its bytes, [packets, 3]."""
+        """Sum up the packets in the queues.
+
+        Args:
+            stopped: See Waiting.
+            xon: See Waiting.
+            queued: For each packet the lane that it arrived on, the lane that it waits for, and its bytes, [packets,
+                3].
+        """
         sums: Counter[tuple[int, int]] = Counter()
         for came, lane, size in queued.tolist():
             sums[came, lane] += size
         return cls(stopped, xon, sums)
 
     def circle(self) -> list[int]:
-        """Lanes of which each waits for the next, and the last for the first; none: all may go on."""
+        """Return lanes each of which waits for the next, and the last for the first. Empty if there is no deadlock."""
         left = set(np.flatnonzero(self.stopped).tolist())
         while True:
             stuck = dict.fromkeys(left, 0)
@@ -54,7 +64,7 @@ class Waiting:
             left -= going
         if not left:
             return []
-        # Each waits for some of the others, so whoever goes on from one to the next comes back to one.
+        # Each waits for some of the others, so following them from one to the next leads back to an earlier one.
         ahead = {came: lane for (came, lane) in sorted(self.bytes) if came in left and lane in left}
         way = [min(left)]
         while ahead[way[-1]] not in way:
@@ -63,11 +73,11 @@ class Waiting:
 
 
 def describe(circle: Sequence[int], link_ends: Sequence[tuple[str, str]], priorities: int) -> str:
-    """The circle in words."""
+    """Describe the circle of lanes in words."""
     links = [" → ".join(link_ends[lane // priorities]) for lane in circle]
     more = f" and {len(links) - _SHOWN} more" if len(links) > _SHOWN else ""
     of = f" of priority {circle[0] % priorities}" if priorities > 1 else ""
     return (
-        f"deadlock of priority flow control{of}: each of these links waits for the next, the last for the first, and "
-        f"all for ever: {', '.join(links[:_SHOWN])}{more}"
+        f"deadlock of priority flow control{of}: each of these links waits for the next and the last for the first, "
+        f"so none will ever send again: {', '.join(links[:_SHOWN])}{more}"
     )

@@ -1,7 +1,7 @@
-"""Random numbers that depend on nothing but seed, link, packet and purpose.
+"""Random numbers that depend only on seed, link, packet and purpose.
 
-They are hashes of a counter (SplitMix64: Steele, Lea, Flood, OOPSLA'14), so no draw shifts another: switching on
-duplication changes no packet's loss, and packets may be looked at in batches of any size.
+They are hashes of a counter (SplitMix64: Steele, Lea, Flood, OOPSLA'14), so no draw shifts another: turning on
+duplication does not change which packets are lost, and packets can be processed in batches of any size.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def stream_keys(seed: int, streams: int) -> NDArray[np.uint64]:
-    """A key for each of `streams` independent streams, uint64 [streams]."""
+    """Return a key for each of `streams` independent streams, uint64 [streams]."""
     start = _mix(np.array([seed % 2**64], np.uint64) + _GOLDEN)
     return _mix(start ^ _mix(np.arange(1, streams + 1, dtype=np.uint64) * _GOLDEN))
 
@@ -30,6 +30,15 @@ def stream_keys(seed: int, streams: int) -> NDArray[np.uint64]:
 def uniform(
     keys: NDArray[np.uint64], numbers: NDArray[np.int64], purposes: Sequence[int]
 ) -> NDArray[np.float64]:
-    """In [0, 1), a row for each of `purposes` (0 to 15): for packet `numbers` [m] of the streams with `keys` [m]."""
+    """Draw uniform random numbers in [0, 1).
+
+    Args:
+        keys: Keys of the streams, [m].
+        numbers: Number of the packet in its stream, [m].
+        purposes: Purposes of the draws, each 0 to 15.
+
+    Returns:
+        float64 [purposes, m].
+    """
     counters = numbers.astype(np.uint64) * _PURPOSES + np.array(purposes, np.uint64)[:, np.newaxis]
     return np.asarray((_mix(keys + counters * _GOLDEN) >> np.uint64(11)) * 2.0**-53, np.float64)

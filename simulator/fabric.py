@@ -1,4 +1,4 @@
-"""All-reduces in virtual time: the compiled program, the controller's plans and the workers of a live network."""
+"""All-reduces in virtual time, with the compiled program, the controller's plans and the workers of a live network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fanin.simulator.compiled import virtual_network
 from fanin.simulator.hosts.card import Card
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
-    Nobody,
+    IdleStation,
     PeerPort,
     Port,
     SharedStation,
@@ -48,22 +48,33 @@ from fanin.workers.protocol import MakeWorker, Worker
 from fanin.workers.tensor import Tensor
 from fanin.workers.wire import HEADERS
 
-_SESSIONS = 1 << 16  # of groups of hosts: more than there are jobs
+_SESSIONS = 1 << 16  # session numbers of host groups: more than there are jobs
 
 _LONGEST_FRAME = HEADERS + max(1038, HEADER_BYTES + PAYLOAD)
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
-    """The compiled program in a switch; `new_instance()` makes more of them at next to no cost."""
+    """Load the compiled program into a switch; its `new_instance()` makes more of them at almost no cost."""
     return Engine.load(compile_once(program).device_config())
 
 
 class Fabric:
-    """A network in virtual time whose switches run the program like `switch`, and the jobs that share it.
+    """A network in virtual time whose switches run the program of `switch`, and the jobs that share it.
 
-    numbers: what its packets may carry; None: all that there are, from lease 1 and chunk 0 on. planner: what switches
-    are told. make_network: what it runs on, with the arguments of virtual_network(). priorities: links have a queue
-    for each. usable: of the topology, what is planned with. checksums: whether aggregation packets carry UDP checksums.
+    Args:
+        topology: The network.
+        switch: A switch that has the program. Each switch of the network is a new instance of it.
+        host: How hosts notice what arrives.
+        seed: Seed of all random draws.
+        observer: Called with everything that arrives.
+        numbers: Lease and chunk numbers that packets may carry. None allows all, from lease 1 and chunk 0 on.
+        planner: Decides the entries of the switches.
+        make_network: Builds the network, with the arguments of virtual_network().
+        priorities: Whether links have a queue for each priority.
+
+    Attributes:
+        usable: The part of the topology that planning uses.
+        checksums: Whether aggregation packets carry UDP checksums.
     """
 
     def __init__(
@@ -83,13 +94,13 @@ class Fabric:
         self.jobs: list[Job] = []
         self.engines = {node.name: switch.new_instance(seed) for node in topology.switches}
         self.usable = topology
-        # Elsewhere they only cost time, and a link that corrupts a packet between hosts writes its checksum first.
+        # Without corruption they only cost time. A link that corrupts a packet between hosts writes its checksum first.
         self.checksums = any(link.properties.corruption for link in topology.links)
-        self._empty: set[str] = set()  # switches that nobody has programmed since they restarted
+        self._empty: set[str] = set()  # switches that have not been programmed since they restarted
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
-        self._beside: dict[str, tuple[Station, Collection[int]]] = {}  # others, with their UDP ports
+        self._flow_stations: dict[str, tuple[Station, Collection[int]]] = {}  # of flows, with their UDP ports
         self._coalescing = host.coalescing
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
@@ -116,10 +127,15 @@ class Fabric:
         in_place: bool = False,
         place: SlotAllocation | None = None,
     ) -> Job:
-        """One more job, on hosts that no other has at the time, in slots and on UDP ports of its own.
+        """Start another job, on hosts without a job, with its own slots and UDP ports.
 
-        inputs: for each all-reduce a vector of each worker, [all-reduces][workers]. starts: when each worker begins.
-        place: where, if a budget is kept of the network (controller/jobs/budget.py).
+        Args:
+            spec: The job.
+            inputs: For each all-reduce one vector per worker, [all-reduces][workers].
+            starts: Start time of each worker in seconds. None starts all at 0.
+            make_worker: Makes a worker from its lease and its timers.
+            in_place: Whether sums replace the inputs.
+            place: Slots and UDP ports granted by a budget (controller/jobs/budget.py). None takes the next free ones.
         """
         udp_port = FIRST_UDP_PORT + sum(job.spec.trees for job in self.jobs)
         first_slot = spec.first_slot
@@ -144,10 +160,10 @@ class Fabric:
         return self._cards[host]
 
     def take_numbers(self, chunks: int) -> Identity:
-        """What the packets of a new lease carry.
+        """Return the lease number and the chunk numbers that the packets of a new lease carry.
 
         Raises:
-            ControllerError: there are no such numbers, or none as long as leases are in force.
+            ControllerError: There are not so many numbers, or none while leases are in force.
         """
         in_force = {granted.lease for job in self.jobs for granted in job.granted}
         try:
@@ -160,22 +176,22 @@ class Fabric:
         return self._numbers.take(chunks)
 
     def empty_cells(self) -> None:
-        """Push the program to all switches, none of which has anything of a lease."""
+        """Load the program into all switches again. No lease may be in force."""
         for name in self.engines:
             self._push(name)
             self._install_forwarding(name)
 
     @property
     def finished(self) -> bool:
-        """Whether every worker has all its sums."""
+        """Return whether every worker has all its sums."""
         return all(station.finished for job in self.jobs for station in job.stations)
 
     def run(self, limit: float) -> bool:
-        """Until every worker has all its sums: True. False: not by `limit` (seconds)."""
+        """Run until every worker has all its sums; return False if `limit` (seconds) comes first."""
         return self._run_until_done([station for job in self.jobs for station in job.stations], limit)
 
     def run_job(self, job: Job, limit: float) -> bool:
-        """Until every worker of `job` has all its sums: True. False: not by `limit` (seconds)."""
+        """Run until every worker of `job` has all its sums; return False if `limit` (seconds) comes first."""
         return self._run_until_done(job.stations, limit)
 
     def _run_until_done(self, stations: Sequence[WorkerStation[Any]], limit: float) -> bool:
@@ -189,11 +205,11 @@ class Fabric:
         return self.network.run(done, limit)
 
     def host_bytes(self, hosts: Collection[str] | None = None) -> int:
-        """What these hosts have sent, and what has been sent to them, in frames; left out, all hosts."""
+        """Return the bytes, in frames, sent by and to these hosts. None counts all hosts."""
         return self._at_hosts(self.network.links.counts.bytes, hosts)
 
     def host_packets(self, hosts: Collection[str] | None = None) -> int:
-        """As host_bytes, in packets."""
+        """Return the packets sent by and to these hosts. None counts all hosts."""
         return self._at_hosts(self.network.links.counts.packets, hosts)
 
     def _at_hosts(self, counts: NDArray[np.int64], hosts: Collection[str] | None) -> int:
@@ -202,11 +218,11 @@ class Fabric:
         return sum(count for ends, count in joined if wanted & set(ends))
 
     def drops(self) -> Mapping[Reason, int]:
-        """Packets that switches dropped, by reason, over all switches."""
+        """Return the number of packets that switches dropped, by reason, over all switches."""
         return {reason: self._count("ingress.drops", reason) for reason in Reason}
 
     def events(self) -> Mapping[Event, int]:
-        """What aggregation did, over all switches."""
+        """Return the aggregation event counts, over all switches."""
         return {event: self._count("ingress.aggregation.events", event) for event in Event}
 
     def _count(self, counter: str, index: int) -> int:
@@ -214,9 +230,9 @@ class Fabric:
         return sum(engine.counter(counter).read(index).packets for engine in engines)
 
     def restart_switch(self, name: str, notice: float) -> None:
-        """A switch loses all its state. The controller notices after `notice` seconds and programs it.
+        """Make a switch lose all its state. The controller notices after `notice` seconds and programs it.
 
-        The jobs that add up in it get a new lease, see Job. The others just go on.
+        The jobs that aggregate in it get a new lease (see Job). All others continue.
         """
         self._push(name)
         self.network.run(limit=self.network.now / SECOND + notice)
@@ -225,12 +241,12 @@ class Fabric:
             job.go_on_after(name)
 
     def empty_switch(self, name: str) -> None:
-        """A switch loses all its state, and nobody programs it before refill_switch()."""
+        """Make a switch lose all its state. It stays unprogrammed until refill_switch()."""
         self._push(name)
         self._empty.add(name)
 
     def refill_switch(self, name: str) -> None:
-        """What was lost of its tables is installed again."""
+        """Install the table entries again that a switch has lost."""
         if name in self._empty:
             self._empty.remove(name)
             self._install_forwarding(name)
@@ -238,7 +254,7 @@ class Fabric:
                 job.reinstall(name)
 
     def reroute(self, usable: Topology) -> None:
-        """From now on ordinary packets, and the trees of new leases, go by the links of this network."""
+        """Use only the links of `usable` for ordinary packets, and for the trees of new leases, from now on."""
         before, after = (self.planner.plan_forwarding(network) for network in (self.usable, usable))
         self.usable = usable
         changed = [name for name in self.engines if before.get(name) != after.get(name)]
@@ -246,13 +262,13 @@ class Fabric:
         self.install({name: after[name] for name in changed if name in after})
 
     def _push(self, name: str) -> None:
-        """The program, upon which a switch has nothing in tables, registers and counters."""
+        """Load the program into a switch, which clears its tables, registers and counters."""
         self._retired.append(self.engines[name])
         self.engines[name] = self._switch.new_instance(self._seed)
         self.network.replace_switch(name, self.engines[name])
 
     def lose_registers(self, name: str) -> None:
-        """A switch loses what its registers hold, and keeps its tables; nobody notices."""
+        """Make a switch lose the contents of its registers but keep its tables. The controller does not notice."""
         self._retired.append(self.engines[name])
         self.engines[name] = self._switch.new_instance(self._seed)
         self._install_forwarding(name)
@@ -261,7 +277,7 @@ class Fabric:
         self.network.replace_switch(name, self.engines[name])
 
     def left_behind(self) -> Iterator[str]:
-        """What switches hold besides forwarding: table entries and multicast groups of leases."""
+        """Describe what switches hold besides forwarding: table entries and multicast groups of leases."""
         for name, engine in self.engines.items():
             bare = self._switch.new_instance(self._seed)
             install(bare, self._forwarding(name).items)
@@ -276,36 +292,36 @@ class Fabric:
                 yield f"{name} has multicast groups of no lease: {sorted(groups)}"
 
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
-        """Let a job's station run on a host from `start` on (seconds), beside the one that add_beside() has put there.
+        """Run a job's station on a host from `start` (seconds) on, next to one that add_flow_station() has put there.
 
         Raises:
-            ValueError: that one was there before the job.
+            ValueError: The other station was there before the job.
         """
-        if host in self._beside and host not in self._placed:
+        if host in self._flow_stations and host not in self._placed:
             raise ValueError(f"host {host} has flows already; start jobs before flows")
         self._placed[host] = station
         self.network.replace_station(host, self._station_at(host), start)
 
     def vacate(self, host: str) -> None:
-        """The job's station on a host has ended; nobody takes its place."""
-        self._placed[host] = Nobody()
+        """Remove the job's station from a host, without a replacement."""
+        self._placed[host] = IdleStation()
         self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
 
-    def add_beside(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
-        """Let another station have the frames to UDP `ports` of a host from `start` on, beside a job's.
+    def add_flow_station(self, host: str, station: Station, ports: Collection[int], start: float) -> None:
+        """Give the frames to UDP `ports` of a host to another station from `start` (seconds) on, next to a job's.
 
         Raises:
-            ValueError: the host has one already.
+            ValueError: The host already has such a station.
         """
-        if host in self._beside:
+        if host in self._flow_stations:
             raise ValueError(f"host {host} has other flows already; give all flows of a host at once")
-        self._beside[host] = station, ports
+        self._flow_stations[host] = station, ports
         self.network.replace_station(host, self._station_at(host), start)
 
     def _station_at(self, host: str) -> Station:
-        if host not in self._beside:
+        if host not in self._flow_stations:
             return self._placed[host]
-        station, ports = self._beside[host]
+        station, ports = self._flow_stations[host]
         return SharedStation(self._placed[host], station, ports) if host in self._placed else station
 
     def _install_forwarding(self, name: str) -> None:
@@ -315,25 +331,31 @@ class Fabric:
         return self.planner.plan_forwarding(self.usable).get(name, SwitchPlan(()))
 
     def install(self, plan: Plan) -> None:
-        """Program switches, but for those that are to be refilled."""
+        """Program switches, except those that wait for refill_switch()."""
         for name, part in plan.items():
             if name not in self._empty:
                 install(self.engines[name], part.items)
 
     def remove(self, plan: Plan) -> None:
-        """Take it out again."""
+        """Remove a plan from the switches, except from those that wait for refill_switch()."""
         for name, part in plan.items():
             if name not in self._empty:
                 remove(self.engines[name], part.items)
 
 
 class Job:
-    """One job on a fabric; made by Fabric.start.
+    """One job on a fabric, made by Fabric.start.
 
-    members: the hosts, by rank; ranks: what these were at the beginning. stations: on them, as of the newest lease.
-    left: of workers that have ended. leases: granted so far, each with the number of all-reduces that were done before.
-    granted: the newest, one for each tree; none: it has none, or it is withdrawn. trees: of these. contributions: that
-    switches add up for each chunk.
+    Attributes:
+        members: Names of the hosts, by rank.
+        ranks: What these ranks were at the beginning.
+        stations: Stations on the hosts, by rank, since the newest lease.
+        left: Stations of workers that have ended.
+        leases: For each lease granted so far, the number of all-reduces that were done before it.
+        granted: The newest grant, one lease per tree. Empty if there is none, or if it has been revoked.
+        trees: Aggregation trees of this grant.
+        contributions: Number of contributions that switches add up per chunk.
+        by_ring: Number of all-reduces done before the job fell back to the ring, or None.
     """
 
     def __init__(
@@ -362,34 +384,37 @@ class Job:
         self._inputs = inputs
         self._make_worker = make_worker
         self._udp_port, self._first_slot = udp_port, first_slot
-        self._session = session  # of a group of hosts
+        self._session = session  # number of the group of hosts
         self._in_place = in_place
         self._plan: dict[str, SwitchPlan] = {}
         self._between: Callable[[], None] = lambda: None
         self._groups: list[tuple[int, Sequence[int], Algorithm]] = []
 
     def begin(self, starts: Sequence[float]) -> None:
-        """From the first all-reduce on."""
+        """Begin with the first all-reduce."""
         self._place(starts, [()] * len(starts))
 
     def go_on_after(self, restarted: str) -> None:
-        """A switch has lost its state. If it added up for this job, a new lease is granted, in which all workers begin
-        again with the first all-reduce that some of them has not finished. Between hosts they just go on.
+        """Continue after a switch has lost its state.
+
+        If the switch aggregates for this job, a new lease is granted. All workers then repeat the first all-reduce that
+        some of them have not finished. A job between hosts just continues.
         """
         if restarted in self._plan:
             del self._plan[restarted]
             self.regrant()
 
     def reinstall(self, name: str) -> None:
-        """What a switch is told of this job, once more."""
+        """Install this job's entries in a switch again."""
         if name in self._plan:
             self._fabric.install({name: self._plan[name]})
 
     def regrant(self, between: Callable[[], None] = lambda: None, *, cut: bool = False) -> None:
-        """Withdraw the grant, make another, and start over with the first all-reduce that somebody has not finished.
+        """Revoke the grant, make another, and start over with the first all-reduce that some worker has not finished.
 
-        between: happens after each switch is told. cut: a grant before it fails after half of the switches, and is
-        taken back.
+        Args:
+            between: Called after each switch has been changed.
+            cut: Whether another grant fails first, after half of the switches, and is undone.
         """
         self._withdraw(between)
         if cut:
@@ -404,25 +429,28 @@ class Job:
         self._place([now] * len(self.stations), [station.outputs[:done] for station in self.stations])
 
     def revoke(self, between: Callable[[], None]) -> None:
-        """Its lease is withdrawn; `between` happens after each switch is told."""
+        """Revoke the job's lease; `between` is called after each switch has been changed."""
         self._withdraw(between)
         self.granted = ()
 
     def carry_on(self, outputs: Sequence[Sequence[Vector]], now: float) -> None:
-        """Without a lease, by ring between the hosts, behind the sums `outputs` of each worker."""
+        """Continue without a lease, using the ring between the hosts, after the sums `outputs` of each worker."""
         self.by_ring = len(outputs[0])
         recovery = self.spec.ring_recovery or self.spec.recovery
         self.spec = replace(self.spec, algorithm="ring", recovery=recovery)
         self._place([now] * len(self.stations), outputs)
 
     def regroup(self, staying: Sequence[int], outputs: Sequence[Sequence[Vector]], now: float) -> None:
-        """These ranks go on alone, behind the sums `outputs` of each: with another lease, or without one by ring."""
+        """Continue with these ranks only, after the sums `outputs` of each.
+
+        They use another lease, or the ring if there is none.
+        """
         self.revoke(lambda: None)
         self.left += [station for rank, station in enumerate(self.stations) if rank not in staying]
         self.stations = [self.stations[rank] for rank in staying]
         self.members = tuple(self.members[rank] for rank in staying)
         self.ranks = [self.ranks[rank] for rank in staying]
-        self._session += _SESSIONS  # what is on its way between hosts is for the group before
+        self._session += _SESSIONS  # packets in flight between hosts belong to the previous group
         try:
             self._place([now] * len(staying), outputs)
         except ControllerError:
@@ -430,15 +458,15 @@ class Job:
 
     @property
     def changed(self) -> bool:
-        """Whether not all of its all-reduces were done by all of its workers in the same way."""
+        """Return whether the all-reduces were done by different workers or in different ways."""
         return len(self._groups) > 1
 
     def done_by(self, index: int) -> tuple[Sequence[int], Algorithm]:
-        """Which ranks of the beginning have done an all-reduce, and how."""
+        """Return which ranks, numbered as at the beginning, did an all-reduce, and with which algorithm."""
         return next(group[1:] for group in reversed(self._groups) if group[0] <= index)
 
     def end(self) -> None:
-        """Its workers have ended: its lease is withdrawn. May be called twice."""
+        """Revoke the lease after the workers have ended. May be called twice."""
         self.revoke(lambda: None)
 
     def _withdraw(self, between: Callable[[], None]) -> None:
@@ -474,7 +502,7 @@ class Job:
 
     @property
     def _keeps(self) -> bool:
-        """Whether an all-reduce may have to be done again, from arrays that nobody has written to."""
+        """Return whether an all-reduce may have to be repeated, from inputs that nothing has overwritten."""
         return self.spec.elastic or (self.spec.ring and bool(self.granted))
 
     def _grant(self) -> None:
@@ -484,8 +512,8 @@ class Job:
             self._between()
 
     def _next_plan(self) -> Plan:
-        """Of a grant that there has not been yet."""
-        self.granted = ()  # the one before is no longer in force
+        """Return the plan of a new grant."""
+        self.granted = ()  # the previous grant is no longer in force
         network, planner = self._fabric.usable, self._fabric.planner
         for number in range(self.spec.trees):
             wanted = TreeJob(
@@ -512,11 +540,11 @@ class Job:
     def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort:
         spec = self.spec
         lease = granted.lease_of(self.members[rank], spec.values)
-        if spec.counted:  # too few of them: the rank is within what it counts
+        if spec.counted:  # may be fewer than there are, so the rank is taken modulo this number
             lease = replace(lease, workers=spec.counted, rank=rank % spec.counted)
         worker = self._make_worker(lease, spec.recovery)
         if spec.counted:
-            assert isinstance(worker, Worker)  # not of a user's own
+            assert isinstance(worker, Worker)  # not a user's worker
             _keep_quiet(worker)
         return SwitchPort(
             worker,
@@ -548,13 +576,13 @@ class Job:
         return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
-        """And its gateway's MAC address."""
+        """Return the host of a rank and its gateway's MAC address."""
         host = self._fabric.topology.host(self.members[rank])
         return host, self._fabric.topology.switch(host.leaf).mac
 
 
 def _keep_quiet(worker: Worker) -> None:
-    """Let it say nothing of what all workers must have alike (workers/agreement.py)."""
+    """Make a worker send no agreement digits, which compare what all workers must share (workers/agreement.py)."""
     make = worker._make_tensor
 
     def quiet(elements: int, call: str) -> Tensor:
@@ -595,20 +623,20 @@ class Cluster(Fabric):
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
 
     def run(self, limit: float) -> bool:
-        """Until every worker of its job has all its sums: True. False: not by `limit` (seconds)."""
+        """Run until every worker of the job has all its sums; return False if `limit` (seconds) comes first."""
         return self.run_job(self._job, limit)
 
     @property
     def job(self) -> Job:
-        """Its only one at the beginning."""
+        """Return the job with which the cluster began."""
         return self._job
 
     @property
     def members(self) -> tuple[str, ...]:
-        """The hosts, by rank."""
+        """Return the names of the job's hosts, by rank."""
         return self._job.members
 
     @property
     def stations(self) -> list[WorkerStation[Any]]:
-        """On the hosts, by rank."""
+        """Return the stations of the job's hosts, by rank."""
         return self._job.stations

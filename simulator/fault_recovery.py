@@ -1,7 +1,7 @@
-"""How a job goes on that loses its lease, or some of its workers: all who are left have the same sums.
+"""Recovery of a job that loses its lease or some of its workers: the remaining workers end with the same sums.
 
-Each says how many it has finished, and those behind are sent the result that others have; the next all-reduce, or the
-one that is under way, goes by ring (workers/job/ring_fallback.py), or is done by another group
+Each worker reports how many all-reduces it has finished. Those behind receive the result that others have. The next
+all-reduce, or the one under way, uses the ring (workers/job/ring_fallback.py) or is done by a smaller group
 (workers/job/elastic.py).
 """
 
@@ -20,14 +20,18 @@ GOES_ON, _BY_RING = "the job goes on", "the hosts add up by ring"
 
 
 def kept_of(job: Job, rank: int) -> Kept:
-    """What a worker of a job that can go on by ring keeps of its sums."""
+    """Return what a worker keeps of its sums, in a job that can fall back to the ring."""
     kept = job.stations[rank].kept
     assert kept is not None
     return kept
 
 
 def carry_on(job: Job, standing: ProgressSnapshot, now: float) -> int:
-    """All of its workers have stopped, and have finished the same afterwards; how many are sent a result for that."""
+    """Continue a stopped job using the ring, with the same number of finished all-reduces on all workers.
+
+    Returns:
+        The number of workers that were sent a result for that.
+    """
     outputs = [list(station.outputs) for station in job.stations]
     for rank in standing.behind:
         outputs[rank].append(kept_of(job, standing.giver).last.copy())
@@ -36,7 +40,7 @@ def carry_on(job: Job, standing: ProgressSnapshot, now: float) -> int:
 
 
 def sums_of_all(job: Job, staying: Collection[int]) -> list[list[Vector]]:
-    """Those of each of the ranks that stay, once they have finished the same."""
+    """Return the sums of each rank that stays, after all of them have finished the same all-reduces."""
     stations = job.stations
     standing = ProgressSnapshot(
         [len(one.outputs) if rank in staying else None for rank, one in enumerate(stations)]
@@ -48,53 +52,64 @@ def sums_of_all(job: Job, staying: Collection[int]) -> list[list[Vector]]:
 
 
 class JobUnderFaults:
-    """A job in a network where something fails: what its workers do, each time in a few words.
+    """A job in a network with faults. Its methods report in a few words what the workers do.
 
-    min_workers: it goes on as long as so many are left; None: as long as all are there.
+    Args:
+        job: The job.
+        min_workers: The job continues while this many workers remain. None requires all of them.
     """
 
     def __init__(self, job: Job, min_workers: int | None) -> None:
         self.job = job
         self._least = min_workers
-        self._dead: set[str] = set()  # hosts of workers without which it does not go on yet
-        self._without: dict[str, str] = {}  # of those without which it does: what the others did
+        self._dead: set[str] = set()  # hosts of ended workers that are still in the job
+        self._without: dict[str, str] = {}  # by host of a worker that was removed: what the others did
 
     @property
     def ended(self) -> bool:
-        """Whether all of its workers have all their sums."""
+        """Return whether all its workers have all their sums."""
         return all(station.finished for station in self.job.stations)
 
     @property
     def waiting(self) -> bool:
-        """Whether a worker is in the middle of an all-reduce."""
+        """Return whether a worker is in the middle of an all-reduce."""
         return any(len(station.began) > len(station.outputs) for station in self.job.stations)
 
     def name(self, host: str) -> str:
-        """Of the worker there."""
+        """Return the name of the worker on a host, for messages."""
         return f"rank {self.job.members.index(host)} on {host}"
 
     @property
     def needs_lease(self) -> bool:
-        """Whether it needs another one to go on, without workers that have ended."""
+        """Return whether the job needs another lease to continue without workers that have ended."""
         return bool(self._dead) and bool(self.job.granted)
 
     def lacks(self, host: str) -> None:
-        """The worker there has ended."""
+        """Note that the worker on a host has ended."""
         self._dead.add(host)
 
     def needs(self, link: Link) -> bool:
-        """Whether one of the job's trees has both ends of it."""
+        """Return whether one of the job's trees contains both ends of a link."""
         job = self.job
         parts = ({*job.members, *(part.switch for part in tree.aggregators)} for tree in job.trees)
         return bool(job.granted) and any({link.a.node, link.b.node} <= nodes for nodes in parts)
 
     def rests_on(self, switch: str) -> bool:
-        """Whether it cannot go on in the network where this switch has lost its registers."""
+        """Return whether the job cannot continue in the network if this switch has lost its registers."""
         job = self.job
         return bool(job.granted) and any(rests_on(tree.aggregators, switch) for tree in job.trees)
 
     def end_lease(self, now: float, down: Sequence[Link], *, for_good: bool) -> str:
-        """It is withdrawn. down: links that are known to be; for_good: no other lease would be better."""
+        """Revoke the job's lease and let the workers continue.
+
+        Args:
+            now: Time in seconds.
+            down: Links that are known to be down.
+            for_good: Whether no other lease would be better, so that the job falls back to the ring.
+
+        Returns:
+            What the workers do now, in a few words.
+        """
         if self._dead:
             return self._go_on(now)
         if self._least is not None and not for_good:
@@ -109,10 +124,10 @@ class JobUnderFaults:
         return f"{_BY_RING}, {sent} of them sent a sum that others had" if sent else _BY_RING
 
     def check_those_left(self, now: float) -> None:
-        """Of a job some of whose workers have ended.
+        """Check that the job can continue without the workers that have ended.
 
         Raises:
-            LeftError: they are too few.
+            LeftError: Too few workers remain.
         """
         job = self.job
         ended = "; ".join(f"{self.name(host)} ended" for host in self._ended)
@@ -128,10 +143,13 @@ class JobUnderFaults:
             raise LeftError(f"{ended}; {left} are left, fewer than min_workers, {self._least}")
 
     def go_on_without(self, host: str, now: float) -> str:
-        """The worker there, with another lease if the job has one.
+        """Continue without the worker on a host, with another lease if the job has one.
+
+        Returns:
+            What the workers do now, in a few words.
 
         Raises:
-            LeftError: too few are left.
+            LeftError: Too few workers remain.
         """
         if host in self._dead and self.ended:
             return GOES_ON

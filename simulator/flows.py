@@ -1,6 +1,6 @@
-"""Flows in virtual time: so many bytes from one host to another, by the transport of host-based all-reduce.
+"""Flows in virtual time: transfers from one host to another, using the transport of host-based all-reduce.
 
-They fill queues, are marked, dropped and paused as the packets of a job are, on any hosts.
+They can use any hosts. They fill queues, and are marked, dropped and paused like the packets of a job.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from fanin.workers.wire import HEADERS
 
 Frames = NDArray[np.uint8]  # [m, length]
 
-_PORT = 20_000  # UDP, where flows are received,
-_PORT_BESIDE_A_JOB = 19_999  # and where a job's packets are, too
-_SOURCE_PORTS = (32_768, 61_000)  # of which Linux gives one to each new socket
-_STREAM = slice(2, 10)  # of a datagram: source, destination and session
-_PORTS_DRAW = 2  # keeps the draws of ports apart from others of a seed
+_PORT = 20_000  # UDP port where flows are received
+_PORT_WITH_A_JOB = 19_999  # the same, on a host that has a job
+_SOURCE_PORTS = (32_768, 61_000)  # the range from which Linux gives each new socket one
+_STREAM = slice(2, 10)  # bytes of a datagram that hold source, destination and session
+_PORTS_DRAW = 2  # separates draws of ports from other draws with the same seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +54,34 @@ class FlowSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedFlow(FlowSpec):
-    """seconds: from its start until its last byte has been handed out at the destination."""
+    """A flow that has arrived.
+
+    Attributes:
+        seconds: Time from its start until its last byte was delivered at the destination.
+    """
 
     seconds: float
 
 
 class Flows:
-    """Flows on a fabric, beside its jobs, which have begun before, or alone.
+    """Flows on a fabric, alone or next to jobs that were started before.
 
-    window: most packets outstanding of one flow. seed: draws the UDP port of each flow, which spreads them over the
-    spines. priority: of their packets, where links have queues for each. counts: what happened on all of them.
+    Args:
+        fabric: The network.
+        flows: The flows.
+        window: Maximum number of packets in flight per flow.
+        transport: Transport between the hosts.
+        recovery: Timers of the transport.
+        congestion_control: Makes the congestion control of each flow.
+        seed: Seed for the UDP port of each flow, which spreads the flows over the spines.
+        priority: Priority of the packets, where links have queues for each.
+
+    Attributes:
+        counts: Events of the transport, over all flows.
 
     Raises:
-        ValueError: a flow that cannot be, or on a host that has flows already. TopologyError: there is no such host.
+        ValueError: A flow is invalid, or one of its hosts already has flows.
+        TopologyError: There is no such host.
     """
 
     def __init__(
@@ -97,20 +112,20 @@ class Flows:
             control = congestion_control(fabric.topology, flow.source)
             sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
             _, receiver = open_stream(transport, back, window, recovery, self.counts)
-            received_at = _PORT_BESIDE_A_JOB if flow.destination in shared else _PORT
+            received_at = _PORT_WITH_A_JOB if flow.destination in shared else _PORT
             source.will_send(session, flow, sender, destination.host, (port, received_at))
             destination.will_receive(session, flow, receiver, source.host, (received_at, port))
         for name, station in self._stations.items():
-            fabric.add_beside(name, station, station.ports, station.deadline() or 0.0)
+            fabric.add_flow_station(name, station, station.ports, station.deadline() or 0.0)
 
     @property
     def finished(self) -> bool:
-        """Whether every flow has arrived."""
+        """Return whether every flow has arrived."""
         return not any(station.expected for station in self._stations.values())
 
     @property
     def completed(self) -> list[FinishedFlow]:
-        """Those that have arrived so far, in the order in which they were given."""
+        """Return the flows that have arrived so far, in the order in which they were given."""
         ended = {session: at for station in self._stations.values() for session, at in station.ended.items()}
         return [
             FinishedFlow(**asdict(flow), seconds=ended[session] - flow.start)
@@ -120,14 +135,14 @@ class Flows:
 
     @property
     def missing(self) -> list[int]:
-        """Bytes of each flow that have not been handed out at its destination so far."""
+        """Return the bytes of each flow that have not been delivered at its destination so far."""
         left = {
             session: size for station in self._stations.values() for session, size in station.expected.items()
         }
         return [left.get(session, 0) for session in range(len(self._flows))]
 
     def run(self, limit: float) -> bool:
-        """Until every flow has arrived: True. False: not by `limit` (seconds); it can go on from there."""
+        """Run until every flow has arrived; return False if `limit` (seconds) comes first. It may be called again."""
         waiting = list(self._stations.values())
 
         def done() -> bool:
@@ -148,10 +163,12 @@ def _check(place: str, flow: FlowSpec) -> None:
 
 
 class FlowStation:
-    """A Station: the ends of all flows at one host.
+    """A Station with the ends of all flows at one host.
 
-    ended: when each flow to this host had arrived, by its number. expected: bytes still to come, of the others. ports:
-    UDP's, of what is for it.
+    Attributes:
+        ended: When each flow to this host had arrived, in seconds, by its number.
+        expected: Bytes still to come of the other flows, by number.
+        ports: UDP ports of the flows here.
     """
 
     def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
@@ -164,16 +181,16 @@ class FlowStation:
         self._filter = stations.FrameFilter(self.host.ip)
         self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
         self._senders: dict[int, Sender] = {}
-        self._sending: dict[int, Sender] = {}  # those with something to send, or unacknowledged
+        self._sending: dict[int, Sender] = {}  # flows with something to send, or with unacknowledged packets
         self._receivers: dict[int, Receiver] = {}
-        self._peers: dict[int, int] = {}  # of each flow, the other host's rank
+        self._peers: dict[int, int] = {}  # rank of the other host, by flow
         self._headers: dict[int, stations.Flow] = {}
         self._answering: set[int] = set()  # flows that are owed an acknowledgement
 
     def will_send(
         self, session: int, flow: FlowSpec, sender: Sender, to: Host, ports: tuple[int, int]
     ) -> None:
-        """`flow` begins here; `ports`: UDP's, here and there."""
+        """Register `flow` as one that begins here; `ports` are the UDP ports of this and the other end."""
         heapq.heappush(self._to_begin, (flow.start, session, flow.size))
         self._senders[session] = sender
         self._open(session, to, ports)
@@ -181,7 +198,7 @@ class FlowStation:
     def will_receive(
         self, session: int, flow: FlowSpec, receiver: Receiver, sender: Host, ports: tuple[int, int]
     ) -> None:
-        """`flow` ends here; `ports`: UDP's, here and there."""
+        """Register `flow` as one that ends here; `ports` are the UDP ports of this and the other end."""
         self.expected[session] = flow.size
         self._receivers[session] = receiver
         self._open(session, sender, ports)
@@ -209,7 +226,7 @@ class FlowStation:
                 self._take(datagrams[rows], 0 if marked is None else int(marked[rows].sum()), now)
 
     def _take(self, datagrams: Frames, marked: int, now: float) -> None:
-        """Datagrams of one flow, in their order."""
+        """Take datagrams of one flow, in their order."""
         kind, _, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
         if destination != self.host.rank or self._peers.get(session) != source:
             return
@@ -231,7 +248,7 @@ class FlowStation:
                 del self._sending[session]
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """See Station: acknowledgements, then data, of each flow in turn."""
+        """Return acknowledgements, then data, of each flow in turn; see Station."""
         while self._to_begin and self._to_begin[0][0] <= now:
             _, session, size = heapq.heappop(self._to_begin)
             sender = self._sending[session] = self._senders.pop(session)

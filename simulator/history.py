@@ -1,4 +1,4 @@
-"""What happened, as one number: two runs with the same digest are the same, byte for byte."""
+"""The history of a run as one number: runs with the same digest are the same, byte for byte."""
 
 import hashlib
 
@@ -7,13 +7,13 @@ from fanin.simulator.packets import Packets
 
 
 class History:
-    """An observer of a VirtualNetwork; `digest` covers every arrival so far: its time, its link and its bytes."""
+    """An observer of a VirtualNetwork; `digest` covers the time, the link and the bytes of every arrival so far."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
 
     def __call__(self, arrived: Transit, store: Packets) -> None:
-        """Take note of arrivals."""
+        """Add arrivals to the digest."""
         for link, time, packet in zip(
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True
         ):
@@ -23,5 +23,5 @@ class History:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal."""
+        """Return the digest in hexadecimal."""
         return self._hash.hexdigest()

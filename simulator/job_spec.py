@@ -1,4 +1,4 @@
-"""What a job in virtual time is made of, and a network of its own."""
+"""Description of a job in virtual time, and of a network with only one job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fanin.workers.recovery import Recovery
 
 DEFAULT_RECOVERY = Recovery()
 
-# What makes the congestion control of a sender on this host.
+# Returns what makes the congestion control of a sender on this host.
 CongestionControlOf: TypeAlias = Callable[[Topology, str], MakeControl]
 
 
@@ -28,19 +28,35 @@ def dctcp(_topology: Topology, _host: str) -> MakeControl:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What one job is made of; times in seconds.
+    """Description of one job. Times are in seconds.
 
-    hosts: names, by rank; None: all of the topology. trees: in the network, along each of which a part of every vector
-    is summed, with a lease, slots and a UDP port of its own. window: slots, of each; between hosts, the most packets
-    outstanding, of each connection or of a host (window_per). counted: how many workers each believes there are (None:
-    as many as there are; fewer makes sums saturate, and they do not compare notes then). first_slot: None: after those
-    of the jobs before. transport, congestion_control: between hosts. shards: of the parameter server, each on a
-    worker of its own (None: on every worker). calls: between hosts, what a worker's calls do, in turn. flows: from a
-    host to another. chunks: numbers of a lease.
-    pauses: of each worker, before each of its all-reduces; (): none. They count from the end of the first all-reduce of
-    each step, of which it has `per_step`. ring: it can carry on by ring where it loses its lease (Job.carry_on), with
-    the timers of ring_recovery (None: recovery). elastic: or without some of its workers (Job.regroup). priority: of
-    its packets, 0 to 7, where links have queues for each. on_call: its stations wait for WorkerStation.called to grow.
+    Attributes:
+        hosts: Names of the hosts, by rank. None takes all hosts of the topology.
+        trees: Number of aggregation trees. Along each, part of every vector is summed, with its own lease, slots and
+            UDP port.
+        window: In the network, slots of each tree. Between hosts, the maximum number of packets in flight of each
+            connection or host.
+        window_per: Whether the window between hosts is per connection or per host.
+        values: Values in a packet.
+        recovery: Timers.
+        counted: How many workers each worker assumes. None means the true number. Fewer makes sums saturate; the
+            workers then do not compare what they must have in common.
+        algorithm: In-network or one of the host-based algorithms.
+        transport: Transport between hosts.
+        shards: Number of shards of the parameter server, each on its own worker. None puts one on every worker.
+        flows: Number of flows from one host to another.
+        chunks: Number of chunk numbers of a lease.
+        first_slot: First slot. None takes those after the slots of earlier jobs.
+        pauses: For each worker, the pause before each of its all-reduces, counted from the end of the first all-reduce
+            of a step. Empty: no pauses.
+        per_step: Number of all-reduces in a step.
+        ring: Whether the job can fall back to the ring when it loses its lease (Job.carry_on).
+        ring_recovery: Timers of that ring. None takes `recovery`.
+        elastic: Whether the job can continue without some of its workers (Job.regroup).
+        congestion_control: Congestion control between hosts.
+        calls: What the calls of a worker do in turn, between hosts.
+        priority: Priority of its packets, 0 to 7, where links have queues for each.
+        on_call: Whether its stations wait until WorkerStation.called grows.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -69,7 +85,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec(JobSpec):
-    """A job and a network of its own. priorities: see Fabric."""
+    """Description of a job and of a network with only this job; `priorities` as in Fabric."""
 
     topology: Topology
     host: HostModel = DEFAULT_HOST

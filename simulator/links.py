@@ -1,7 +1,7 @@
 """Links in virtual time: rate, queue, delay and faults, computed for all links at once.
 
-A packet waits in the queue of its link's near end, is sent at the link's rate, and arrives after the delay. What
-the link then does to it is drawn by itself for each packet (draws.py).
+A packet waits in the queue at its link's near end, is sent at the link's rate, and arrives after the delay. Faults are
+drawn independently for each packet (draws.py).
 """
 
 from collections import Counter
@@ -34,21 +34,32 @@ _UNLIMITED = NEVER // 4
     _MARK,
 ) = range(11)
 _FAULTS = range(8)
-_HEADERS = 34  # bytes of Ethernet's and IPv4's
+_HEADERS = 34  # bytes of the Ethernet and IPv4 headers
 
 
 @dataclass(slots=True)
 class LinkCounts:
-    """By link [links]: packets and bytes (of frames) sent, and packets that arrived; times in picoseconds.
+    """Counts for each link, all [links]. Times are in picoseconds.
 
-    busy: for how long it sent. waited: the sum over packets of what they waited in its queue. queue_area: the time
-    integral of the bytes in its queue, in byte-nanoseconds, each packet's added when it begins to be sent.
-    longest_queue: the most bytes that were in its queue. A queue holds, on the wire, what waits and what is left of the
-    packet that is being sent.
-    queue_drops: packets that found no room. lost: on the link, in bursts or not. marks: of congestion.
-    pauses: how often a priority of it was paused; paused: for how long, the sum over priorities. storms: how often the
-    watchdog took a pause for one that does not end; watchdog_drops: packets that it dropped. `faults`: of the whole
-    network, by kind.
+    A queue holds, on the wire, the packets that wait and the rest of the packet being sent.
+
+    Attributes:
+        packets: Packets sent.
+        bytes: Bytes sent, in frames.
+        arrived: Packets that arrived.
+        busy: How long the link was sending.
+        waited: Total time that packets waited in its queue.
+        queue_area: Time integral of the bytes in its queue, in byte-nanoseconds. A packet is added when it begins to be
+            sent.
+        longest_queue: Largest number of bytes in its queue.
+        queue_drops: Packets that found no room in the queue.
+        lost: Packets lost on the link, in bursts or otherwise.
+        marks: Congestion marks.
+        pauses: How often a priority was paused.
+        paused: How long, summed over priorities.
+        storms: How often the watchdog decided that a pause would not end.
+        watchdog_drops: Packets that the watchdog dropped.
+        faults: Faults of the whole network, by kind.
     """
 
     packets: NDArray[np.int64]
@@ -69,7 +80,7 @@ class LinkCounts:
 
     @classmethod
     def of(cls, count: int, **counts: NDArray[np.int64]) -> "LinkCounts":
-        """Of so many links; 0, but for the arrays that are given."""
+        """Return counts for `count` links, all 0 except for the arrays that are given."""
         names = (one.name for one in fields(cls) if one.name != "faults")
         every: dict[str, Any] = {name: np.zeros(count, np.int64) for name in names} | counts
         return cls(**every)
@@ -77,9 +88,12 @@ class LinkCounts:
 
 @dataclass(frozen=True, slots=True)
 class Transit:
-    """Packets on links: the number of the link, the time (picoseconds; of sending or of arrival), the packet's number.
+    """Packets on links. Each array is [packets].
 
-    Each is [packets].
+    Attributes:
+        links: Number of the link.
+        times: Time of sending or of arrival, in picoseconds.
+        packets: Number of the packet.
     """
 
     links: NDArray[np.int64]
@@ -87,12 +101,12 @@ class Transit:
     packets: NDArray[np.int64]
 
     def take(self, which: NDArray[np.int64] | NDArray[np.bool_] | slice) -> "Transit":
-        """Some of them: their indices, a mask [packets] or a slice."""
+        """Select packets by their indices, a mask [packets] or a slice."""
         return Transit(self.links[which], self.times[which], self.packets[which])
 
     @staticmethod
     def joined(parts: Sequence["Transit"]) -> "Transit":
-        """All of them, one part behind the other."""
+        """Concatenate the parts."""
         if len(parts) == 1:
             return parts[0]
         return Transit(
@@ -111,11 +125,16 @@ def fifo_start_times(
     durations: NDArray[np.int64],
     floors: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """When packets begin that come at `times`, each after the one before on its link has taken its duration.
+    """Return when packets begin to be sent, each after the one before on its link has been sent.
 
-    `links` (not empty) is sorted; nothing begins on link i before floors[i]. Packet i of a link begins at
-    b(i) = max(a(i), b(i-1) + s(i-1)): with S(i), the sum of all s before i, b(i) - S(i) is a running maximum of
-    a(i) - S(i).
+    Packet i of a link begins at b(i) = max(a(i), b(i-1) + s(i-1)): with S(i), the sum of all s before i, b(i) - S(i) is
+    a running maximum of a(i) - S(i).
+
+    Args:
+        links: Link of each packet, sorted and not empty, [packets].
+        times: When each packet joins the queue, a(i), [packets].
+        durations: How long each takes to be sent, s(i), [packets].
+        floors: Earliest start on each link, [links].
     """
     first = segment_starts(links)
     segment = np.zeros(len(links), np.int64)
@@ -134,7 +153,7 @@ def fifo_start_times(
 
 
 def _numbers(so_far: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number the packets of each link, of which there were `so_far` [links]; `links` is sorted."""
+    """Number the packets of each link, counting on from `so_far` [links]; `links` is sorted."""
     counts = np.bincount(links, minlength=len(so_far))
     firsts = np.cumsum(counts) - counts
     numbers = np.arange(len(links)) + (so_far - firsts)[links]
@@ -143,9 +162,18 @@ def _numbers(so_far: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.
 
 
 class Links:
-    """All directions of all links: direction i has rates[i] (bits/s; None: unlimited) and models[i].
+    """All directions of all links.
 
-    from_host: whether a host sends at its near end. down_from, down_until: what is on a link between them is lost.
+    Args:
+        rates: Rate of each direction in bits/s; None is unlimited.
+        models: Link model of each direction.
+        from_host: Whether a host sends at the near end of each direction.
+        store: Holds the packets.
+        seed: Seed of the faults.
+
+    Attributes:
+        down_from: When each direction goes down; packets on it until down_until are lost.
+        down_until: When each direction comes up again.
     """
 
     def __init__(
@@ -158,7 +186,7 @@ class Links:
     ) -> None:
         count = len(rates)
         self._store = store
-        # A byte's time in units of 2^-20 ps: rates that do not divide 8e12 are kept to a millionth.
+        # A byte's time in units of 2^-20 ps: rates that do not divide 8e12 are exact to a millionth.
         self._byte_time = np.array(
             [0 if r is None else round(8 * SECOND * 2**20 / r) for r in rates], np.int64
         )
@@ -173,7 +201,7 @@ class Links:
         self._marking = any(limit is not None for limit in begin)
         self._drawing_marks = begin != always
         self._joined = np.zeros(count, np.int64)  # numbers the packets of each queue
-        self.free_at = np.zeros(count, np.int64)  # when each has sent all that it has begun
+        self.free_at = np.zeros(count, np.int64)  # when each will have finished its current packet
         self.queued_bytes = np.zeros(count, np.int64)  # bytes in its queue, not yet begun
         self._sent = np.zeros(count, np.int64)  # numbers the packets of each link
         self._keys = draws.stream_keys(seed, count)
@@ -194,16 +222,16 @@ class Links:
 
     @property
     def lookahead(self) -> int:
-        """What is sent now arrives no earlier than this many picoseconds from now."""
+        """Return the least number of picoseconds before anything sent now arrives."""
         return int(self._delay.min())
 
     @property
     def next_time(self) -> int:
-        """The earliest time at which a link may act by itself, with nothing given to send."""
+        """Return the earliest time at which a link may act by itself, without a packet to send."""
         return NEVER
 
     def constants(self) -> dict[str, NDArray[Any]]:
-        """What each link is, by the names of loop/loop.h."""
+        """Return the constant properties of each link, by their names in loop/loop.h."""
         bursts = [self._bursts.get(link) for link in range(len(self._keys))]
         rates = np.array([self._loss, self._corruption, self._duplication, self._reordering])
         bursting = np.array([burst is not None for burst in bursts])
@@ -232,7 +260,7 @@ class Links:
         }
 
     def _queue_times(self, limits: Sequence[int | None]) -> NDArray[np.int64]:
-        """How long limits in bytes take to be sent."""
+        """Return how long sending the limits, in bytes, takes."""
         times = [
             _UNLIMITED if limit is None else min(limit * int(byte) >> 20, _UNLIMITED)
             for limit, byte in zip(limits, self._byte_time, strict=True)
@@ -240,14 +268,19 @@ class Links:
         return np.array(times, np.int64)
 
     def cut(self, links: Sequence[int], begin: int, end: int) -> None:
-        """What is on these links between two times is lost; a link has one such period at a time."""
+        """Lose everything on these links between two times. A link can have one such period at a time."""
         self.down_from[links], self.down_until[links] = begin, end
         self._cut = True
 
     def send(self, sent: Transit, end: int) -> Transit:  # noqa: ARG002 - links that can be paused need it
-        """Put packets on their links, none earlier than any on that link before; what arrives, and when.
+        """Put packets on their links, none earlier than any on that link before.
 
-        end: of the window in which they are sent.
+        Args:
+            sent: Packets and when they are sent.
+            end: End of the window in which they are sent, in picoseconds.
+
+        Returns:
+            The packets that arrive, and when.
         """
         if not len(sent.times):
             return sent
@@ -255,7 +288,7 @@ class Links:
         return self._carry(*self._queue(sent))
 
     def _carry(self, sent: Transit, ends: NDArray[np.int64]) -> Transit:
-        """What becomes of packets that are out at `ends`, in the order of links, then times."""
+        """Return what arrives of packets whose sending finishes at `ends`, in the order of links, then times."""
         if not len(ends):
             return sent
         lengths = self._store.lengths[sent.packets]
@@ -281,9 +314,10 @@ class Links:
     # -- queues ----------------------------------------------------------------------------------------------
 
     def _queue(self, sent: Transit) -> tuple[Transit, NDArray[np.int64]]:
-        """Wait and be sent, one after another; those for which there was room, and when they were out.
+        """Queue packets and send them one after another; `sent` is in the order of links, then times.
 
-        `sent` is in the order of links, then times.
+        Returns:
+            The packets that found room, and when their sending finished.
         """
         links, times = sent.links, sent.times
         durations = self._durations(sent)
@@ -304,7 +338,7 @@ class Links:
         self._note_waits(sent, waits)
         self._note_depths(sent.links, self._sent_in(sent.links, waits) + self._sizes(sent))
         ends = begins + durations
-        # In their order, so that a link's last packet stays.
+        # Assigned in order, so that a link's last packet decides.
         self.free_at[sent.links] = ends
         return sent, ends
 
@@ -312,11 +346,11 @@ class Links:
         return (self._sizes(sent) * self._byte_time[sent.links]) >> 20
 
     def _sizes(self, sent: Transit) -> NDArray[np.int64]:
-        """Bytes on the wire."""
+        """Return the bytes on the wire."""
         return np.asarray(self._store.lengths[sent.packets] + self._overhead[sent.links], np.int64)
 
     def _sent_in(self, links: NDArray[np.int64], times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Bytes that links send in so many picoseconds; 0 without a rate, where sending takes no time."""
+        """Return the bytes that links send in so many picoseconds; 0 without a rate, where sending takes no time."""
         byte_times = np.maximum(self._byte_time[links], 1)
         return np.where(self._byte_time[links] > 0, times * 2.0**20 / byte_times, 0).astype(np.int64)
 
@@ -329,7 +363,7 @@ class Links:
         begins: NDArray[np.int64],
         kept: NDArray[np.bool_],
     ) -> None:
-        """One link's packets one by one, in `begins` and `kept`."""
+        """Decide one by one which packets of one link find room, and write `begins` and `kept`."""
         link = int(links[which.start])
         free_at, room = int(self.free_at[link]), int(self._room[link])
         for i in range(which.start, which.stop):
@@ -342,7 +376,7 @@ class Links:
     def _note_waits(self, sent: Transit, waits: NDArray[np.int64]) -> None:
         """Count how long packets have waited in the queues of their links."""
         np.add.at(self.counts.waited, sent.links, waits)
-        # While a packet is sent, half of it is still there, on average.
+        # While a packet is being sent, half of it is still in the queue, on average.
         times = waits + self._durations(sent) // 2
         np.add.at(self.counts.queue_area, sent.links, self._sizes(sent) * times // 1000)
 
@@ -370,9 +404,9 @@ class Links:
         self._store.free(dropped.packets)
 
     def _mark_congestion(self, joining: Transit, ahead: NDArray[np.int64]) -> None:
-        """Packets join queues, sorted by link, behind what takes `ahead` to be sent.
+        """Mark packets that join queues, sorted by link, behind what takes `ahead` to be sent.
 
-        Set CE where that is too much, and the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5).
+        A packet that finds too much ahead gets CE if it is IPv4 and ECN-capable (RFC 3168, section 5).
         """
         crowded = joining.take(self._too_much(joining.links, ahead))
         rows, packets = self._store.rows, crowded.packets
@@ -390,7 +424,7 @@ class Links:
         np.add.at(self.counts.marks, crowded.links[capable], 1)
 
     def _too_much(self, links: NDArray[np.int64], ahead: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether each packet is to be marked."""
+        """Return whether each packet is to be marked."""
         beyond = ahead - self._mark[links]
         if not self._drawing_marks:
             return beyond > 0
@@ -403,7 +437,7 @@ class Links:
     # -- faults ----------------------------------------------------------------------------------------------
 
     def _lose_where_cut(self, arriving: Transit, begins: NDArray[np.int64]) -> Transit:
-        """begins: when each began to be sent."""
+        """Lose packets on links that are down; `begins` is when each began to be sent."""
         links = arriving.links
         lost = (arriving.times > self.down_from[links]) & (begins < self.down_until[links])
         self.counts.faults["loss"] += int(np.count_nonzero(lost))
@@ -458,13 +492,13 @@ class Links:
         return Transit.joined([arriving.take(kept), copies])
 
     def _corrupt(self, frames: Transit, numbers: NDArray[np.int64]) -> None:
-        """Flip a bit in each."""
+        """Flip a bit in each frame."""
         store, which = self._store, frames.packets
         drawn = draws.uniform(self._keys[frames.links], numbers, [_BIT])[0]
         store.rows[which] = flip_bits(store.rows[which], store.lengths[which], drawn)
 
     def _burst_loss(self, links: NDArray[np.int64], drawn: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """What bursts lose of packets sorted by link."""
+        """Return which packets, sorted by link, are lost in bursts."""
         lost = np.zeros(len(links), np.bool_)
         for part in segments(links):
             link = int(links[part.start])

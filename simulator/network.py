@@ -1,9 +1,9 @@
-"""The event loop: switches that run a compiled program and hosts that run protocol objects, joined by links.
+"""Event loop: switches that run a compiled program and hosts that run protocol objects, joined by links.
 
 Time advances in windows as long as the shortest delay of a link. What a node does within a window can reach another
-only after it (Chandy and Misra's lookahead), so each window is computed node by node and link by link in batches,
-and the history is the one that single events in the order of (time, link, order of sending) would make. It depends on
-the topology, the models and the seed alone.
+only after the window (Chandy and Misra's lookahead), so each window is computed node by node and link by link in
+batches. The history is the one that single events in the order of (time, link, order of sending) would produce. It
+depends only on the topology, the models and the seed.
 """
 
 import heapq
@@ -24,14 +24,18 @@ from fanin.simulator.segments import segments
 from fanin.simulator.units import MICROSECOND, NEVER, SECOND, not_before
 from fanin.topologies.model import Topology
 
-_LOOK = SECOND // 1000  # how often links are looked at for deadlocks
+_LOOK = SECOND // 1000  # how often links are checked for deadlocks
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
 
 class Departures(Protocol):
-    """Packets that left a switch, in their order: `sources` number the packets of the batch that caused them.
+    """Packets that left a switch, in order.
 
-    `sources`, `ports` and `lengths` (bytes) are [count], `packets` is [count, room].
+    Attributes:
+        sources: Which packet of the batch caused each, [count].
+        ports: Port of each, [count].
+        lengths: Bytes of each, [count].
+        packets: The packets, [count, room].
     """
 
     @property
@@ -45,7 +49,7 @@ class Departures(Protocol):
 
 
 class SwitchProgram(Protocol):
-    """What runs in a switch; an engine of p4switch is one."""
+    """A program in a switch, such as an engine of p4switch."""
 
     def process_batch(
         self,
@@ -54,31 +58,31 @@ class SwitchProgram(Protocol):
         lengths: NDArray[np.uint32],
         times: NDArray[np.uint64],
     ) -> Departures:
-        """Packets [m, room] one after the other; `ports`, `lengths` (bytes) and `times` (microseconds) are [m]."""
+        """Process packets [m, room] in order; `ports`, `lengths` (bytes) and `times` (microseconds) are [m]."""
         ...
 
 
 class Station(Protocol):
-    """What runs on a host: a protocol without sockets or clock, in Ethernet frames. Times in seconds."""
+    """A protocol on a host, in Ethernet frames, without sockets or clock. Times are in seconds."""
 
     def receive(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], now: float) -> None:
-        """Frames that have arrived: rows [m, room], of which the first `lengths` bytes count."""
+        """Take frames that have arrived: rows [m, room], of which the first `lengths` bytes count."""
         ...
 
     def frames_to_send(self, now: float) -> Sequence[NDArray[np.uint8]]:
-        """Batches [m, length] of frames to send now, in their order."""
+        """Return batches [m, length] of frames to send now, in order."""
         ...
 
     def deadline(self) -> float | None:
-        """When to call frames_to_send() again if nothing arrives before; None: no need."""
+        """Return when to call frames_to_send() again if nothing arrives before; None if that is not needed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """How soon a host notices: it looks at what has arrived this many seconds after the first of it.
+    """How soon a host notices arrivals: `coalescing` seconds after the first of them.
 
-    Source: the interrupt moderation of network cards, which batches what comes close together.
+    Source: the interrupt moderation of network cards, which batches packets that arrive close together.
     """
 
     coalescing: float = 4e-6
@@ -90,13 +94,21 @@ Observer = Callable[[Transit, Packets], None]
 
 
 class VirtualNetwork:
-    """`topology` with a program for each switch and a station for each host that takes part, by name.
+    """A `topology` with a program for each switch and a station for each participating host, by name.
 
-    observer: sees everything that arrives, in its order. longest_frame: bytes. priorities: the ports of hosts and
-    switches have a queue for each that IPv4's precedence can say.
+    Args:
+        topology: The network.
+        switches: Program of each switch.
+        stations: Station of each host that takes part.
+        host: How hosts notice what arrives.
+        seed: Seed of the links' faults.
+        longest_frame: Bytes of the longest frame.
+        observer: Called with everything that arrives, in order.
+        priorities: Whether the ports of hosts and switches have a queue for each IPv4 precedence.
 
-    faults: what the links did, by kind; "no link": frames that a switch sent to a port without one; "pause": how
-    often a link was told to wait; "storm": how often a watchdog took that for one that does not end.
+    Attributes:
+        faults: What the links did, by kind. "no link" counts frames that a switch sent to a port without a link,
+            "pause" how often a link was paused, "storm" how often a watchdog decided that a pause would not end.
     """
 
     def __init__(
@@ -132,14 +144,14 @@ class VirtualNetwork:
         self.link_ends = [(near.node, far.node) for near, far in ends]
         self._far_node = np.array([nodes[far.node] for _, far in ends])
         self._far_port = np.array([far.port for _, far in ends], np.uint32)
-        # The link that leaves a node at a port; -1: none, as at the last of these ports.
+        # The link that leaves a node at a port, or -1. The last column is -1 for all nodes.
         self._link_at = np.full((len(nodes), 2 + max((near.port for near, _ in ends), default=0)), -1)
         for i, (near, _) in enumerate(ends):
             self._link_at[nodes[near.node], near.port] = i
         self._host_links = self._link_at[len(self._switches) :, 0]
 
         self._window = self.links.lookahead
-        # What is on its way, by the window in which it arrives.
+        # Packets in flight, by the window in which they arrive.
         self._arriving: defaultdict[int, list[Transit]] = defaultdict(list)
         self._windows: list[int] = []  # a heap of the keys of _arriving
         self._inboxes: list[Transit | None] = [None] * len(self._stations)
@@ -149,41 +161,42 @@ class VirtualNetwork:
         self._sending: list[Transit] = []
         self._look_at = _LOOK
         self.no_link = 0
-        self.wakes = 0  # of hosts, so far
+        self.wakes = 0  # wake-ups of hosts so far
         self.before_window: Callable[[int], None] | None = None  # called with its begin (picoseconds)
         self._open()
 
     def _open(self) -> None:
-        """What a network of another kind does besides, once all of this is known."""
+        """Prepare a subclass; called at the end of __init__."""
 
     # -- what callers do -------------------------------------------------------------------------------------
 
     def wake(self, host: str, at: float) -> None:
-        """Let the host's station look for something to send at a time (seconds)."""
+        """Let the host's station check for something to send at a time (seconds)."""
         index = self._host_index[host]
         self._timers[index] = max(self.now, not_before(at))
         self._set_wake(index)
 
     def stall(self, host: str, begin: float, end: float) -> None:
-        """The host does nothing from `begin` to `end` (seconds); what arrives waits."""
+        """Stop the host from `begin` to `end` (seconds). What arrives waits."""
         stalls = self._stalls[self._host_index[host]]
         stalls.append((round(begin * SECOND), round(end * SECOND)))
-        stalls.sort()  # so that _set_wake gets through those that overlap
+        stalls.sort()  # so that _set_wake skips overlapping ones
 
     def cut(self, one: str, other: str, begin: float, end: float) -> None:
-        """Nothing crosses the link between two nodes from `begin` to `end` (seconds), and what is on it is lost.
+        """Take the link between two nodes down from `begin` to `end` (seconds), and lose what is on it.
 
-        To be said before anything has joined its queues that would be on it then; of a link, one such period at a time.
+        Call this before anything joins the link's queues that would be on it then. A link can have one such period at a
+        time.
         """
         both = [number for number, ends in enumerate(self.link_ends) if {*ends} == {one, other}]
         self.links.cut(both, not_before(begin), not_before(end))
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
-        """From now on another program, or the same with a fresh state, runs in that switch."""
+        """Run another program, or the same with a fresh state, in that switch from now on."""
         self._switches[self._switch_index[name]] = program
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
-        """From now on another station runs on that host, which has received nothing so far."""
+        """Run another station on that host from now on. It has received nothing so far."""
         index = self._host_index[host]
         inbox = self._inboxes[index]
         if inbox is not None:
@@ -193,11 +206,13 @@ class VirtualNetwork:
         self.wake(host, at)
 
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
-        """Go on until a condition, tested after each window, holds: True. False: `limit` (seconds) is
-        reached, or nothing will happen any more.
+        """Run until a condition, tested after each window, holds.
+
+        Returns:
+            True if the condition holds. False if `limit` (seconds) is reached, or nothing more will happen.
 
         Raises:
-            DeadlockError: some links will never send again, because of pauses.
+            DeadlockError: Some links will never send again, because of pauses.
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
         while not until():
@@ -223,7 +238,7 @@ class VirtualNetwork:
 
     @property
     def faults(self) -> Counter[str]:
-        """What has happened to packets so far, by kind; see the class."""
+        """Return what has happened to packets so far, by kind; see the class."""
         counts = self.links.counts
         return counts.faults + Counter({"no link": self.no_link}) + self._pause_faults
 
@@ -235,9 +250,9 @@ class VirtualNetwork:
 
     @property
     def overtaken(self) -> NDArray[np.int64]:
-        """For how long packets waited while others of a higher priority were sent: picoseconds [links, priorities].
+        """Return how long packets waited while others of a higher priority were sent.
 
-        Of one priority, where links have a queue for each; [links, 0], where they have none.
+        In picoseconds, [links, priorities], or [links, 0] if links have no queues by priority.
         """
         links = self.links
         return (
@@ -248,7 +263,10 @@ class VirtualNetwork:
 
     @property
     def wire_bytes(self) -> NDArray[np.int64]:
-        """That links have sent of each priority, where they have queues: [links, priorities], or [links, 0]."""
+        """Return the bytes that links have sent of each priority.
+
+        [links, priorities], or [links, 0] if links have no queues by priority.
+        """
         links = self.links
         return (
             links.wire_bytes
@@ -258,17 +276,17 @@ class VirtualNetwork:
 
     @property
     def queue_areas(self) -> NDArray[np.int64]:
-        """The time integral of the bytes in each link's queue until now, in byte-nanoseconds: [links]."""
+        """Return the time integral of the bytes in each link's queue until now, in byte-nanoseconds: [links]."""
         return self.links.queue_areas(self.now)
 
     @property
     def in_flight(self) -> int:
-        """Packets that have been sent and not been looked at."""
+        """Return the number of packets that have been sent and not been processed."""
         return self.store.in_use
 
     @property
     def hops(self) -> int:
-        """Packets that have arrived at the far end of a link."""
+        """Return the number of packets that have arrived at the far end of a link."""
         return int(self.links.counts.arrived.sum())
 
     # -- a window --------------------------------------------------------------------------------------------
@@ -291,7 +309,7 @@ class VirtualNetwork:
         self.now = end
 
     def _schedule(self, arriving: Transit) -> None:
-        """Note what arrives under the windows in which it does."""
+        """File what arrives under the windows in which it does."""
         if not len(arriving.times):
             return
         windows = arriving.times // self._window
@@ -304,7 +322,7 @@ class VirtualNetwork:
             self._arriving[number].append(arriving.take(part))
 
     def _deliver(self, arrived: Transit) -> None:
-        """What arrives in this window, each node's in the order of (time, link)."""
+        """Deliver what arrives in this window, to each node in the order of (time, link)."""
         nodes = self._far_node[arrived.links]
         order = np.lexsort((arrived.links, arrived.times, nodes))
         arrived, nodes = arrived.take(order), nodes[order]

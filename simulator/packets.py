@@ -1,4 +1,4 @@
-"""Where packets are while they are on their way: rows of one array, so that whole batches are copied at once."""
+"""Memory of packets in flight: rows of one array, so that whole batches are copied at once."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -11,7 +11,7 @@ NO_LINK = -1
 
 
 class Packets(Protocol):
-    """What an observer sees of packets, by their numbers: rows, uint8 [packets, room], and lengths, int64 [packets]."""
+    """Packets as an observer sees them, by number: rows, uint8 [packets, room], and lengths, int64 [packets]."""
 
     @property
     def rows(self) -> NDArray[np.uint8]: ...  # noqa: D102
@@ -21,21 +21,24 @@ class Packets(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Packets that C has copied: see Packets."""
+    """Packets that C has copied; see Packets."""
 
     rows: NDArray[np.uint8]
     lengths: NDArray[np.int64]
 
     def addresses(self) -> tuple[int, int]:
-        """Where both are in memory."""
+        """Return the addresses of both arrays."""
         return self.rows.ctypes.data, self.lengths.ctypes.data
 
 
 class PacketStore:
-    """Rows for packets of up to `longest` bytes; it grows as needed.
+    """Rows for packets of up to `longest` bytes. It grows as needed. A packet's number is that of its row.
 
-    rows: uint8 [capacity, room]. lengths: int64 [capacity]. came_by: the link by which what caused the packet came to
-    the switch that sends it; NO_LINK: a host sends it. A packet is known by the number of its row.
+    Attributes:
+        rows: uint8 [capacity, room].
+        lengths: int64 [capacity].
+        came_by: The link on which the cause of the packet reached the switch that sends it, or NO_LINK if a host sends
+            it.
     """
 
     def __init__(self, longest: int) -> None:
@@ -48,7 +51,7 @@ class PacketStore:
 
     @property
     def in_use(self) -> int:
-        """Packets that have been added and not been freed."""
+        """Return the number of packets that have been added and not been freed."""
         return len(self.lengths) - self._left
 
     def add(
@@ -60,7 +63,7 @@ class PacketStore:
         """Store packets, rows of `frames` [m, at most room] bytes, and return their numbers [m].
 
         Raises:
-            ValueError: a frame is longer than the network's longest.
+            ValueError: A frame is longer than the network's longest.
         """
         count, width = frames.shape
         if width > self._room:
@@ -75,20 +78,20 @@ class PacketStore:
         return numbers
 
     def free(self, numbers: NDArray[np.int64]) -> None:
-        """Forget packets, by their numbers [m]."""
+        """Free packets, by their numbers [m]."""
         self._free[self._left : self._left + len(numbers)] = numbers
         self._left += len(numbers)
 
     def _grow(self, count: int) -> None:
         old = len(self.lengths)
         capacity = max(1024, 2 * old, old + count)
-        # In place: a large block moves without being copied. Nobody keeps a view.
+        # In place: a large block moves without being copied. There are no views of it.
         self.rows.resize((capacity, self._room), refcheck=False)
         self.lengths.resize(capacity, refcheck=False)
         self.came_by.resize(capacity, refcheck=False)
         free = np.empty(capacity, np.int64)
         free[: self._left] = self._free[: self._left]
-        # Backwards, so that rows are taken in their order.
+        # Backwards, so that rows are used in order.
         free[self._left : self._left + capacity - old] = np.arange(capacity - 1, old - 1, -1)
         self._free = free
         self._left += capacity - old

@@ -1,13 +1,13 @@
-"""Links before which packets wait: queues by priority, which the far end can pause, and a watchdog over pauses.
+"""Links with queues by priority, which the far end can pause, and a watchdog over pauses.
 
-The queue of the highest priority that has a packet, and is not paused, sends first; a packet that is being sent is
-finished. Each queue has the link's `queue_bytes` and thresholds of ECN to itself. A paused queue begins no packet,
-wherever its packets go, and is soon counted against links further up. With a watchdog, a switch's queue that has had
-to wait for so long, with something to send, is in a storm: it drops what it has and gets, or sends it all the same (or
-the storm is counted, and that is all), until its pauses have been over for a while.
+The queue of the highest priority that has a packet and is not paused sends first; a packet being sent is finished. Each
+queue has the link's `queue_bytes` and ECN thresholds to itself. A paused queue begins no packet, wherever its packets
+go, and is soon counted against links further up. With a watchdog, a switch's queue that has been paused for
+detection_time with something to send is in a storm. It then drops its packets and those that join it, or sends them
+anyway, or only counts the storm, until its pauses have been over for restoration_time.
 
-Links knows at once when a packet will be sent; here that depends on what comes later, and on pauses, which take effect
-no earlier than in the window after the one in which they are sent. So packets wait for the window in which they begin.
+Links knows at once when a packet will be sent. Here that depends on later packets, and on pauses, which take effect no
+earlier than in the window after the one in which they are sent. So packets wait for the window in which they begin.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fanin.topologies.link import LinkModel
 PRIORITIES = 8
 ACTIONS = ("drop", "forward", "alert")  # of watchdogs
 _DROP, _, _ALERT = range(3)
-PRECEDENCE = 5  # of IPv4's second byte the three bits from here on: class selectors of RFC 2474
+PRECEDENCE = 5  # lowest bit of the precedence in IPv4's second byte: class selectors of RFC 2474
 _TYPE, _TOS = slice(12, 14), 15
 
 Rows = list[tuple[int, ...]]
@@ -41,11 +41,16 @@ Rows = list[tuple[int, ...]]
 
 @dataclass(slots=True)
 class _Queue:
-    """What waits for a link in one priority: when it joined, its number, the bytes on the wire, how long they take.
+    """Packets that wait for a link in one priority.
 
-    backlog: how long all of it takes. busy_until: when its latest packet is out. since: when it was paused, let go, or
-    found to be in a storm the last time. storming: the watchdog's action is in force. overtaken: for how long packets
-    of a higher priority were sent that began while some of these could have. sent: bytes on the wire.
+    Attributes:
+        waiting: For each packet when it joined, its number, its bytes on the wire, and how long it takes to be sent.
+        backlog: How long all of them take.
+        busy_until: When its last packet will have been sent.
+        since: When it was last paused, released, or found to be in a storm.
+        storming: Whether the watchdog's action is in force.
+        overtaken: How long packets of a higher priority were sent that began while some of these could have.
+        sent: Bytes on the wire.
     """
 
     lane: int
@@ -61,10 +66,18 @@ class _Queue:
 
 
 class QueuedLinks(Links):
-    """See Links. The store's `came_by` tells where the packets in a switch's queues came from.
+    """Links with queues by priority; see Links. The store's `came_by` gives the origin of packets in a switch's queues.
 
-    priorities: queues of each link; with more than one, IPv4's precedence says which is a packet's, 0 for what is
-    not IPv4. A lane is a link's priority: link · priorities + priority.
+    A lane is a priority of a link: link · priorities + priority. With several priorities, IPv4's precedence decides;
+    packets that are not IPv4 have priority 0.
+
+    Args:
+        rates: See Links.
+        models: See Links.
+        from_host: See Links.
+        store: See Links.
+        seed: See Links.
+        priorities: Number of queues of each link.
     """
 
     def __init__(
@@ -93,14 +106,14 @@ class QueuedLinks(Links):
         self._restoration = [round(dog.restoration_time * SECOND) if dog else NEVER for dog in watchdogs]
         self._action = [ACTIONS.index(dog.action) if dog else _ALERT for dog in watchdogs]
         self._next = np.full(len(models), NEVER)  # when each link acts by itself
-        # A heap of pause frames on their way: when, to which lane, and whether it is to wait.
+        # A heap of pause frames in flight: when, for which lane, and whether it must wait.
         self._signals: list[tuple[int, int, bool]] = []
-        self._ended = 0  # the last window
-        self._joined_now: Rows = []  # this window's: link, time, packet, what was ahead
+        self._ended = 0  # end of the last window
+        self._joined_now: Rows = []  # this window's: link, time, packet, backlog ahead
         self._sent_now: Rows = []  # link, time of joining, packet, time of beginning
         self._dropped_now: Rows = []  # link, time, packet
         self._given_up_now: list[int] = []  # packets that the watchdog drops
-        self._changes: Rows = []  # of what lanes hold: lane, time, bytes
+        self._changes: Rows = []  # changes of what lanes hold: lane, time, bytes
 
     @property
     def next_time(self) -> int:
@@ -111,7 +124,7 @@ class QueuedLinks(Links):
 
     def constants(self) -> dict[str, NDArray[Any]]:
         """See Links."""
-        first = slice(None, None, self.priorities)  # thresholds are those of all priorities
+        first = slice(None, None, self.priorities)  # all priorities of a link have the same thresholds
         return {
             **super().constants(),
             "xoff": self.held.xoff[first],
@@ -123,17 +136,17 @@ class QueuedLinks(Links):
 
     @property
     def overtaken(self) -> NDArray[np.int64]:
-        """For how long each lane's packets waited while higher ones were sent, picoseconds [links, priorities]."""
+        """Return how long each lane's packets waited while higher ones were sent: picoseconds [links, priorities]."""
         every = [queue.overtaken for queue in self._lanes]
         return np.array(every, np.int64).reshape(-1, self.priorities)
 
     @property
     def wire_bytes(self) -> NDArray[np.int64]:
-        """That each lane has sent, [links, priorities]."""
+        """Return the bytes that each lane has sent, [links, priorities]."""
         return np.array([queue.sent for queue in self._lanes], np.int64).reshape(-1, self.priorities)
 
     def queue_areas(self, now: int) -> NDArray[np.int64]:
-        """See Links; with packets that wait."""
+        """Return the time integrals, with packets that wait; see Links."""
         areas = super().queue_areas(now)
         for queue in self._lanes:
             areas[queue.lane // self.priorities] += sum(
@@ -160,7 +173,7 @@ class QueuedLinks(Links):
         return self._settle()
 
     def waiting(self) -> Waiting:
-        """Who waits for whom at the moment, for deadlock.py."""
+        """Return which lanes wait for which others now, for deadlock.py."""
         queued = [
             (came, queue.lane, size)
             for queue in self._lanes
@@ -174,9 +187,9 @@ class QueuedLinks(Links):
     # -- a window --------------------------------------------------------------------------------------------
 
     def _arrivals(self, sent: Transit, end: int) -> Iterator[tuple[int, ...]]:
-        """Pause frames and packets (kinds 0 and 1) by link, each link's in the order of time.
+        """Return pause frames (kind 0) and packets (kind 1) by link, those of each link in the order of time.
 
-        A link that goes down lets its queues go as such frames do.
+        A link that goes down releases its queues, as a pause frame does.
         """
         signals = []
         while self._signals and self._signals[0][0] < end:
@@ -196,7 +209,7 @@ class QueuedLinks(Links):
         yield from sorted([*signals, *packets], key=itemgetter(0, 1, 2))
 
     def _lanes_at(self, times: NDArray[np.int64], end: int) -> Iterator[tuple[int, int]]:
-        """Those of links of which one of `times` [links] is in this window, and when that is."""
+        """Return the lanes of links for which one of `times` [links] is in this window, and that time."""
         for link in np.flatnonzero((times >= self._ended) & (times < end)).tolist() if self._cut else ():
             for lane in range(link * self.priorities, (link + 1) * self.priorities):
                 yield lane, int(times[link])
@@ -209,7 +222,7 @@ class QueuedLinks(Links):
         return np.where(ipv4, rows[:, _TOS] >> PRECEDENCE, 0).astype(np.int64)
 
     def _settle(self) -> Transit:
-        """What this window did to packets, all at once."""
+        """Apply to the packets, all at once, what happened in this window."""
         joined, sent, dropped = (
             np.array(rows, np.int64).reshape(-1, width)
             for rows, width in ((self._joined_now, 4), (self._sent_now, 4), (self._dropped_now, 3))
@@ -234,7 +247,7 @@ class QueuedLinks(Links):
     # -- a link ----------------------------------------------------------------------------------------------
 
     def _advance(self, link: int, until: int) -> None:
-        """All that it does by itself before `until`."""
+        """Do everything that a link does by itself before `until`."""
         while True:
             now, queue = self._soonest(link)
             if now >= until:
@@ -248,7 +261,7 @@ class QueuedLinks(Links):
                 self._begin(link, queue, now)
 
     def _soonest(self, link: int) -> tuple[int, _Queue | None]:
-        """When it does something by itself, and with which queue; NEVER: as things are, not at all."""
+        """Return when a link next does something by itself (NEVER if it will not), and with which queue."""
         soonest, found = NEVER, None
         for queue in self._queues[link]:
             if queue.waiting or queue.storming:
@@ -269,7 +282,7 @@ class QueuedLinks(Links):
         return NEVER if queue.paused else queue.since + self._restoration[link]
 
     def _turn(self, queue: _Queue, link: int, time: int, *, wait: bool) -> None:
-        """A pause frame arrives; what it says may be known already."""
+        """Take a pause frame. It may repeat what is known already."""
         if queue.paused == wait:
             return
         queue.paused = wait
@@ -312,7 +325,7 @@ class QueuedLinks(Links):
         self._change(queue, now, packet, -size)
 
     def _give_up(self, link: int, queue: _Queue, now: int) -> None:
-        """The watchdog takes the pause for one that does not end."""
+        """Let the watchdog decide that the pause will not end."""
         queue.storming, queue.since = True, now
         self.counts.storms[link] += 1
         if self._action[link] != _DROP:
@@ -335,10 +348,10 @@ class QueuedLinks(Links):
             self._changes.append((came, time, size))
 
     def _came(self, packet: int, queue: _Queue) -> int | None:
-        """The lane by which a packet in a queue came to the switch; None: a host has sent it."""
+        """Return the lane on which a packet in a queue reached the switch; None if a host has sent it."""
         link = int(self._store.came_by[packet])
         return None if link == NO_LINK else link * self.priorities + queue.lane % self.priorities
 
     def _stands(self, queue: _Queue) -> bool:
-        """Whether only its far end can make it go on."""
+        """Return whether only the far end can release a queue."""
         return queue.paused and self._action[queue.lane // self.priorities] == _ALERT

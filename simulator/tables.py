@@ -1,4 +1,4 @@
-"""The controller's plans in the tables of switches in virtual time."""
+"""Installation of the controller's plans into the tables of switches in virtual time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def install(engine: Engine, items: Iterable[MulticastGroup | TableEntry]) -> Non
 
 
 def remove(engine: Engine, items: Sequence[MulticastGroup | TableEntry]) -> None:
-    """Take it out again, in the opposite order."""
+    """Remove a switch's part of a plan, in the opposite order."""
     for item in reversed(items):
         if isinstance(item, MulticastGroup):
             engine.multicast.delete(item.group)

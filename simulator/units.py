@@ -1,4 +1,4 @@
-"""Virtual time is counted in whole picoseconds: at 400 Gb/s a byte takes 20 of them, and int64 holds 106 days."""
+"""Units of virtual time: whole picoseconds. At 400 Gb/s a byte takes 20 of them, and int64 holds 106 days."""
 
 SECOND = 10**12
 MICROSECOND = SECOND // 10**6
@@ -6,7 +6,7 @@ NEVER = 2**63 - 1
 
 
 def not_before(seconds: float) -> int:
-    """The first picosecond that, as a float in seconds, is not before `seconds`; NEVER: int64 holds none."""
+    """Return the first picosecond that, as a float in seconds, is not before `seconds`; NEVER if int64 holds none."""
     if seconds * SECOND >= NEVER:
         return NEVER
     nearest = round(seconds * SECOND)

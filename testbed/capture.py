@@ -1,7 +1,7 @@
-"""Captures of all switch ports of a network: a pcap file for each, written by a process of its own.
+"""Captures of all switch ports of a network: a pcap file for each, written by a separate process.
 
-What the file of a port shows is what crosses its interface, with segmentation offload on so-called superframes: one
-frame of up to 64 KiB that holds many datagrams. The checksums of such frames are left for later by the kernel.
+The file of a port shows what crosses its interface. With segmentation offload these are superframes: frames of up to 64
+KiB that hold many datagrams. The kernel leaves the checksums of such frames for later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
 _BUFFER = 64 << 20
 _LONGEST = 1 << 17
-_STOP_SECONDS = 10.0  # for what it has not written yet
+_STOP_SECONDS = 10.0  # to write what it has captured
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _FILE_HEADER = struct.pack("=IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, _LONGEST, 1)
 
 
 class Capture:
-    """What crosses the ports of the switches of `topology` goes to `folder`/<switch>-eth<port>.pcap."""
+    """A capture of all switch ports of `topology`, in files `folder`/<switch>-eth<port>.pcap."""
 
     def __init__(self, topology: Topology, folder: Path) -> None:
         self._interfaces = [
@@ -46,10 +46,10 @@ class Capture:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Returns when every port is captured.
+        """Start the capture, and return when every port is captured.
 
         Raises:
-            NetworkError: it cannot be, and why.
+            NetworkError: The ports cannot be captured. The message says why.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(
@@ -70,7 +70,7 @@ class Capture:
             raise NetworkError("the ports cannot be captured: " + "".join(last))
 
     def stop(self) -> None:
-        """Completes the files; idempotent."""
+        """Complete the files. Idempotent."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -96,7 +96,7 @@ def _open(interface: str) -> socket.socket:
 
 
 def _copy_waiting(capture: socket.socket, buffer: bytearray, file: BinaryIO) -> None:
-    """Copies the packets that have come into the file, where whoever looks finds them at once."""
+    """Append the packets that have arrived to the file, and flush it so that readers see them immediately."""
     while True:
         try:
             length, ancillary, _, _ = capture.recvmsg_into(
@@ -112,7 +112,7 @@ def _copy_waiting(capture: socket.socket, buffer: bytearray, file: BinaryIO) -> 
 
 
 def main(folder: Path, interfaces: Sequence[str]) -> None:
-    """Capture until SIGTERM; a line on standard output says when it has begun."""
+    """Capture until SIGTERM. A line on standard output announces that the capture has begun."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.fileno())

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM, SIGHUP and asyncio: clean-up comes to its end however often they come."""
+"""Ctrl-C, SIGTERM and SIGHUP under asyncio: clean-up is completed however often they arrive."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _T = TypeVar("_T")
 
 
 def run_until_interrupted(main: Coroutine[Any, Any, _T]) -> _T:
-    """Run `main` as `asyncio.run` does; the first signal to stop cancels it, later ones do nothing while it cleans up.
+    """Run `main` as `asyncio.run` does; the first signal to stop cancels it, later ones are ignored while it cleans up.
 
-    `asyncio.run` stops at the second one where it is, among half-closed connections. If a signal has come before,
-    `main` does not begin: Python drops an exception that is raised in a destructor or a callback.
+    `asyncio.run` stops wherever it is at the second one, among half-closed connections. If a signal has come before,
+    `main` does not begin: Python drops exceptions that are raised in a destructor or a callback.
 
     Raises:
-        KeyboardInterrupt: after clean-up, if SIGINT interrupted it.
-        SystemExit: after clean-up, if SIGTERM or SIGHUP did; with 128 and the signal's number.
-        CancelledError: `main` was cancelled by somebody else.
+        KeyboardInterrupt: SIGINT interrupted it; raised after clean-up.
+        SystemExit: SIGTERM or SIGHUP interrupted it; raised after clean-up, with 128 and the signal's number.
+        CancelledError: `main` was cancelled for another reason.
     """
     came: list[int] = []
 
@@ -49,7 +49,7 @@ def run_until_interrupted(main: Coroutine[Any, Any, _T]) -> _T:
             raise
         raise KeyboardInterrupt if came[0] == signal.SIGINT else SystemExit(128 + came[0]) from None
     finally:
-        for number, handler in before.items():  # the loop has left the default ones
-            # A second one, as a shell sends to all of a job, would end what the caller cleans up.
+        for number, handler in before.items():  # the loop has restored the defaults
+            # A second signal, which a shell sends to all processes of a job, would interrupt the caller's clean-up.
             again = number in came and number != signal.SIGINT
             signal.signal(number, signal.SIG_IGN if again else handler)

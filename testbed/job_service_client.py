@@ -1,4 +1,4 @@
-"""What `fanin jobs`, `fanin top` and `fanin why` ask the job service of a network that is up, over gRPC."""
+"""The requests of `fanin jobs`, `fanin top` and `fanin why` to the job service of a running network, over gRPC."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ANSWER_SECONDS = 300.0  # the job service may wait for its controller, and that
 
 
 class JobServiceClient:
-    """Of the network of `run`; what it answers are documents, as jobs.proto has the messages.
+    """Client of the job service of the network of `run`. Answers are documents in the form of jobs.proto's messages.
 
     Raises:
-        NetworkError: from each method: there is no service, it does not answer, or it refuses.
+        NetworkError: From each method: there is no service, it does not answer, or it refuses.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     def list(self) -> list[dict[str, Any]]:
-        """The jobs whose workers have all joined."""
+        """Return the jobs whose workers have all joined."""
         return [document_of(job) for job in self._call("List", pb.ListRequest(), pb.ListResponse).jobs]
 
     def revoke(self, job: str) -> None:
@@ -40,7 +40,7 @@ class JobServiceClient:
 
     @contextmanager
     def absent(self, job: str, host: str) -> Iterator[None]:
-        """Inside, have a job with min_workers begin without the worker on `host`, which will not join."""
+        """Let a job with min_workers begin without the worker on `host`, which will not join, during a `with` block."""
         with self._answers(
             "Absent", pb.AbsentRequest(job=job, host=host), pb.AbsentResponse, None
         ) as answers:
@@ -53,12 +53,12 @@ class JobServiceClient:
             yield
 
     def look(self) -> dict[str, Any]:
-        """All of the network at one moment: Snapshot of testbed/monitoring/snapshot.py."""
+        """Return the state of the whole network at one moment: Snapshot of testbed/monitoring/snapshot.py."""
         answer: dict[str, Any] = document_of(self._call("Look", pb.LookRequest(), pb.LookResponse))
         return answer
 
     def cells(self, job: str) -> dict[str, Any]:
-        """What each switch of the job holds in its slots: Cells of testbed/monitoring/snapshot.py, by switch."""
+        """Return the contents of the job's slots, by switch: Cells of testbed/monitoring/snapshot.py."""
         answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
 
@@ -72,7 +72,7 @@ class JobServiceClient:
         path, process = Path(self._run.folder, JOB_SERVICE_GRPC), self._run.supervisor
         if not path.exists():
             raise NetworkError(
-                f"no job service answers on the network of process {process}: only one of `fanin up` has one"
+                f"the network of process {process} has no job service; only networks of `fanin up` have one"
             )
         with (
             address_of(path) as address,

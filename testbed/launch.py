@@ -1,4 +1,4 @@
-"""A process on each of several hosts, as mpirun and torchrun start them: told its rank, and ended with the others."""
+"""Processes on several hosts, as mpirun and torchrun start them: each knows its rank, and all end together."""
 
 from __future__ import annotations
 
@@ -24,28 +24,34 @@ from fanin.workers.job.environment import HOST, JOB, MIN_WORKERS, SERVICE, SLOTS
 
 _FIRST_MASTER_PORT = 29500  # as torchrun has it
 _GRACE_SECONDS = 3.0  # between SIGTERM and SIGKILL
-_LOOK_SECONDS = 0.5  # between looks at whether the network is still there
+_LOOK_SECONDS = 0.5  # between checks that the network is still up
 _ANSWER_SECONDS = 10.0  # for the ports of a host
-_DRAIN_SECONDS = 1.0  # for the output of what has left its process group, and goes on
+_DRAIN_SECONDS = 1.0  # for the output of children that have left the process group and keep running
 _LONGEST_LINE = 1 << 16  # bytes; a longer one is cut
 
-# One thread a rank, as torchrun has it: linear algebra on all cores in each would only make them wait for one another.
+# One thread per rank, as in torchrun: ranks that all use all cores for linear algebra would only delay one another.
 _DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "RES_OPTIONS": "timeout:1 attempts:1",  # no name server is there, and PyTorch asks for its peers' names
+    "RES_OPTIONS": "timeout:1 attempts:1",  # there is no name server, and PyTorch looks up the names of its peers
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start: `argv` on each of `hosts` (by rank) of a network that is up.
+    """The processes to start: `argv` on each of `hosts` of a running network.
 
-    job: its name on the network. slots: how many it asks for; None: as many as suit the network. output: a folder for
-    rank-0.out, rank-0.err and so on; None: standard output and error, each line behind its rank.
-    min_workers: the others go on as long as so many are left; None: none does when one has failed. restarts: how often
-    a rank that has failed is started again.
+    Attributes:
+        network: The network.
+        hosts: Names of the hosts, by rank.
+        argv: The command.
+        job: Name of the job on the network.
+        slots: Number of slots to ask for. None asks for as many as suit the network.
+        output: Folder for rank-0.out, rank-0.err and so on. None passes everything on to standard output and error,
+            each line prefixed with its rank.
+        min_workers: The others continue while this many are left. None ends all when one has failed.
+        restarts: How often a failed rank is started again.
     """
 
     network: RunningNetwork
@@ -58,7 +64,7 @@ class Launch:
     restarts: int = 0
 
     def environment(self) -> dict[str, str]:
-        """What all ranks are told alike, in the variables of torchrun and our own."""
+        """Return the environment variables common to all ranks: those of torchrun, and ours."""
         return {
             **_DEFAULTS,
             **os.environ,
@@ -81,15 +87,23 @@ async def run(
     report: Callable[[str], None],
     absent: Callable[[str], contextlib.AbstractContextManager[None]] = lambda _: contextlib.nullcontext(),
 ) -> int:
-    """Start all ranks and wait for them: 0 once all have ended with 0, or the exit status of the first that failed.
+    """Start all ranks and wait for them.
 
-    Where there is a least number of workers, the first after which too few are left; a failure after which the rank is
-    started again does not count. That one ends the others, as does whatever `check`, called about twice a second,
-    raises. `report` receives which rank ended how. `absent`, called with the host of a rank without which the others go
-    on, makes a context that lasts until all have ended. A signal's number plus 128 is the exit status of what it has
-    killed.
+    The first rank that fails ends the others, as does any exception of `check`. With a minimum number of workers, it is
+    the first after which too few are left. A failure does not count if the rank is started again.
+
+    Args:
+        launch: What to start.
+        check: Called about twice a second. Raises to end the ranks.
+        report: Called with a message on how a rank ended.
+        absent: Called with the host of a rank without which the others continue. Returns a context that is held until
+            all ranks have ended.
+
+    Returns:
+        0 if all ranks have ended with 0, or the exit status of the one that ended the others. For a rank killed by a
+        signal this is 128 plus the signal's number.
     """
-    time_slices.shorten()  # as all processes of the network have them, which this one is not in
+    time_slices.shorten()  # like all processes of the network; this one is outside of it
     environment = launch.environment()
     if launch.output is not None:
         launch.output.mkdir(parents=True, exist_ok=True)
@@ -111,7 +125,7 @@ async def run(
             try:
                 await _end(ranks, report)
             finally:
-                for rank in ranks:  # a second Ctrl-C does not wait
+                for rank in ranks:  # after a second Ctrl-C, which does not wait
                     rank.send(signal.SIGKILL)
 
 
@@ -131,7 +145,7 @@ async def _failure(
         waited = [*tasks, unread]
         done, _ = await asyncio.wait(waited, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
-            task.result()  # a disk may be full
+            task.result()  # raises, for instance if a disk is full
         if unread.done():
             raise BrokenPipeError
         check()
@@ -146,7 +160,7 @@ async def _failure(
                     continue
                 if spare > 0:
                     spare -= 1
-                    report(f"{failed}; the others go on")
+                    report(f"{failed}; the others continue")
                     await asyncio.to_thread(absent, rank.host)  # it may not have joined yet
                     continue
                 report(failed)
@@ -155,7 +169,7 @@ async def _failure(
 
 
 async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
-    """End those that have not, and pass on the last that they say."""
+    """End the ranks that are still running, and pass on their last output."""
     before = [rank for rank in ranks if not rank.ended]
     for rank in before:
         rank.send(signal.SIGTERM)
@@ -175,7 +189,11 @@ async def _end(ranks: Sequence[_Rank], report: Callable[[str], None]) -> None:
 
 
 class _Rank:
-    """A process and what it says. end: how it ended, as Popen.returncode has it."""
+    """A rank's process and its output.
+
+    Attributes:
+        end: Future of its exit status, as Popen.returncode has it.
+    """
 
     def __init__(
         self,
@@ -199,7 +217,7 @@ class _Rank:
                 out = files.enter_context((launch.output / f"rank-{number}.out").open(mode))
                 err = files.enter_context((launch.output / f"rank-{number}.err").open(mode))
             self._process = subprocess.Popen(
-                # Should the launcher be killed, so are they.
+                # They are killed when the launcher is killed.
                 launch.network.inside(["setpriv", "--pdeathsig", "KILL", "--", *launch.argv], self.host),
                 stdin=None if number == 0 else subprocess.DEVNULL,
                 stdout=out,
@@ -208,10 +226,10 @@ class _Rank:
                     **environment,
                     "RANK": str(number),
                     HOST: self.host,
-                    # PyTorch's Gloo would look for a name of this machine's, and find an address elsewhere.
+                    # Without this, PyTorch's Gloo resolves this machine's name to an address outside of the network.
                     "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,
                 },
-                start_new_session=True,  # a terminal's Ctrl-C is for the launcher, which ends all
+                start_new_session=True,  # so that a terminal's Ctrl-C reaches only the launcher, which ends all
             )
         self.end = asyncio.get_running_loop().run_in_executor(waiting, self._wait)
         pipes = ((self._process.stdout, sys.stdout.buffer), (self._process.stderr, sys.stderr.buffer))
@@ -230,18 +248,18 @@ class _Rank:
 
     @property
     def tasks(self) -> list[asyncio.Future[Any]]:
-        """Its end, and what passes its output on."""
+        """Return the futures of its end and of passing its output on."""
         return [self.end, *self.relays]
 
     @property
     def ended(self) -> bool:
-        """Whether it has."""
+        """Return whether the process has ended."""
         return self.end.done()
 
     def send(self, number: signal.Signals) -> None:
-        """To it, unless it has ended, and to what it has started."""
+        """Send a signal to the process, unless it has ended, and to its children."""
         with self._lock, contextlib.suppress(ProcessLookupError):
-            if not self._reaped:  # before that, no other group can have its number
+            if not self._reaped:  # until it is reaped, no other group can have its number
                 os.killpg(self._process.pid, number)
 
     def __str__(self) -> str:
@@ -251,8 +269,8 @@ class _Rank:
 async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
     """Pass on whole lines, so that those of several ranks do not mix.
 
-    Once nobody reads them, which `unread` is told, they are lost: to a closed pipe a process would answer with a word
-    of its own before it is ended.
+    When nothing reads them any more, `unread` is resolved and further lines are discarded. With a closed pipe, a
+    process would print an error of its own before it is ended.
     """
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -279,7 +297,7 @@ def _write(lines: Sequence[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.
         to.flush()
     except BrokenPipeError:
         unread.set_result(None)
-        # What is in its buffer would go to the closed pipe when Python ends, which would say so and exit with 120.
+        # Otherwise Python would flush the buffer to the closed pipe when it exits, print an error and exit with 120.
         with Path(os.devnull).open("wb") as nowhere:
             os.dup2(nowhere.fileno(), to.fileno())
 
@@ -289,10 +307,10 @@ def _how(status: int) -> str:
 
 
 def _free_port(network: RunningNetwork, host: str) -> int:
-    """The first TCP port from torchrun's on that nobody uses on `host`.
+    """Return the first TCP port, from torchrun's on, that is free on `host`.
 
     Raises:
-        NetworkError: the network is gone, or the host does not answer.
+        NetworkError: The network is gone, or the host does not answer.
     """
     try:
         tables = subprocess.run(

@@ -1,4 +1,4 @@
-"""Functions of the C library that Python 3.11 has no name for."""
+"""Functions of the C library that Python 3.11 does not wrap."""
 
 import ctypes
 import os
@@ -8,10 +8,15 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 
 
 def call(function: str, *arguments: bytes | int | None, of: str | None = None) -> None:
-    """One that returns 0.
+    """Call a function that returns 0.
+
+    Args:
+        function: Its name.
+        arguments: Its arguments.
+        of: The file name of the error. None takes the function's name.
 
     Raises:
-        OSError: it has not; as filename, `of`, or else the function's name.
+        OSError: It has returned something else.
     """
     library = ctypes.CDLL(None, use_errno=True)
     longs = (ctypes.c_ulong(each) if isinstance(each, int) else each for each in arguments)

@@ -1,4 +1,4 @@
-"""How busy processors and links were while all-reduces ran."""
+"""Utilization of processors and links during all-reduces."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fanin.controller.connection import Count
 from fanin.controller.telemetry import SwitchCounts
 from fanin.topologies.model import Topology
 
-_TICKS = os.sysconf("SC_CLK_TCK")  # of a second, in which the kernel counts
-_SHORTEST = 0.1  # seconds: ten ticks; of less the counts say little
+_TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the kernel's unit
+_SHORTEST = 0.1  # seconds: ten ticks; over less time the counts are too coarse
 _CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Seconds: of the clock, busy of all cores that we may use, and of each thread of ours."""
+    """Readings in seconds: the clock, busy time of all cores that we may use, and of each of our threads."""
 
     now: float
     busy: float
@@ -28,7 +28,7 @@ class _Reading:
 
 
 class Processors:
-    """How busy this machine's were between `begin` and `end`, of this process and all that it has started."""
+    """Utilization of the processors between `begin` and `end`, by this process and all that it has started."""
 
     def __init__(self) -> None:
         self._cores = os.sched_getaffinity(0)
@@ -37,28 +37,29 @@ class Processors:
 
     @property
     def begun(self) -> bool:
-        """Whether `begin` was called."""
+        """Return whether `begin` was called."""
         return self._begin is not None
 
     @property
     def ended(self) -> bool:
-        """Whether `end` was called."""
+        """Return whether `end` was called."""
         return self._end is not None
 
     def begin(self) -> None:
-        """What is to be measured begins."""
+        """Begin the measurement."""
         self._begin = self._read()
 
     def end(self) -> None:
-        """It has ended."""
+        """End the measurement."""
         self._end = self._read()
 
     @property
     def utilization(self) -> float | None:
-        """The largest of three shares; None: it was too short to tell.
+        """Return the largest of three utilizations, 0 to 1; None if the time was too short.
 
-        Of the time of the cores that we may use, the part in which they were busy, with whatever it was; of the cores
-        that a quota leaves us, the part that our processes took; of one core, what the busiest of our threads took.
+        - of the cores that we may use: the share of time in which they were busy with anything
+        - of the cores that a quota leaves us: the share that our processes used
+        - of one core: the share that our busiest thread used
         """
         if self._begin is None or self._end is None:
             return None
@@ -80,7 +81,7 @@ class Processors:
 
 
 def _busy(cores: set[int]) -> float:
-    """Seconds for which `cores` have not been idle: /proc/stat (proc_stat(5)), steal included, which others have."""
+    """Return the seconds for which `cores` were busy: /proc/stat (proc_stat(5)), including steal by other guests."""
     ticks = 0
     for line in Path("/proc/stat").read_text().splitlines():
         name, *fields = line.split()
@@ -91,10 +92,10 @@ def _busy(cores: set[int]) -> float:
 
 
 def _threads(root: int) -> Iterator[tuple[int, float]]:
-    """Of each thread of process `root` and of all that it has started: its id, and the seconds that it has computed."""
+    """Yield the id and the processor seconds of each thread of process `root` and of all that it has started."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # of one that has just ended
+        with contextlib.suppress(OSError):  # the process has just ended
             children.setdefault(int(_fields(stat)[1]), []).append(int(stat.parent.name))
     family = [root]
     for pid in family:
@@ -106,12 +107,12 @@ def _threads(root: int) -> Iterator[tuple[int, float]]:
 
 
 def _fields(stat: Path) -> list[str]:
-    """Behind the command's name, which is in brackets and may have anything in it (proc_pid_stat(5))."""
+    """Return the fields after the command's name, which is in brackets and may contain anything (proc_pid_stat(5))."""
     return stat.read_text().rpartition(")")[2].split()
 
 
 def quota() -> float:
-    """How many cores' time the control groups of this process allow it (cpu.max of version 2); inf: all cores'."""
+    """Return how many cores' time the control groups allow this process (cpu.max of version 2); inf if unlimited."""
     found = float("inf")
     with contextlib.suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -130,9 +131,9 @@ def _quota_of(folder: Path) -> float:
 
 
 def link_utilization(topology: Topology, counts: Mapping[str, SwitchCounts], seconds: float) -> float | None:
-    """The share of `seconds` for which the busiest link's rate was used, in its busier direction, by what was counted.
+    """Return the utilization of the busiest link in its busier direction, over `seconds`, from the switches' counts.
 
-    None: no link has a rate.
+    None if no link has a rate.
     """
     shares = []
     for link in topology.links:

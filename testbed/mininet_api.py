@@ -1,4 +1,4 @@
-"""The one place that touches Mininet, which has no types: it is loaded and its classes are extended here."""
+"""The only module that touches Mininet, which has no types: it loads Mininet and extends its classes."""
 
 import importlib
 import importlib.util
@@ -19,13 +19,13 @@ from fanin.testbed.switch_processes import SwitchProcess
 from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Link
 
-# Debian's package installs for the system's Python, whose other packages must stay out of ours.
+# Debian's package installs Mininet for the system's Python, whose other packages we must not import.
 _DIST_PACKAGES = "/usr/lib/python3/dist-packages"
 _TOOLS = {"mnexec": "mininet", "ifconfig": "net-tools", "ip": "iproute2", "tc": "iproute2", "bash": "bash"}
 
 
 class _Shell:
-    """What a Mininet node does with its shell, bounded: Mininet waits indefinitely for one that died or was stopped."""
+    """Shell of a Mininet node with bounded waits: Mininet waits indefinitely for one that died or was stopped."""
 
     name: str
     shell: Any
@@ -73,13 +73,13 @@ def check_shell(node: Any) -> None:
     if (status := node.shell.poll()) is not None:
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
         raise NetworkError(
-            f"{node.name}: its shell (bash mininet:{node.name}) has ended with {how}; nothing can be started on "
-            f"{node.name} any more: end the network and start it again"
+            f"{node.name}: its shell (bash mininet:{node.name}) has ended with {how}; nothing more can be started on "
+            f"{node.name}: stop the network and start it again"
         )
 
 
 def new_network() -> Any:
-    """An empty `mininet.net.Mininet` without controllers, whose hosts are left for us to configure.
+    """Return an empty `mininet.net.Mininet` without controllers, whose hosts are left for us to configure.
 
     Raises:
         NetworkError: Mininet or a tool it needs is missing.
@@ -89,18 +89,18 @@ def new_network() -> Any:
 
     class Host(_Shell, base):  # type: ignore[misc]
         def config(self, **_params: Any) -> None:
-            """Nothing: one batch of ip and tc commands does it all (MininetNetwork)."""
+            """Do nothing: one batch of ip and tc commands does it all (MininetNetwork)."""
 
-    # Its set-up raises limits of the whole machine, for networks of hundreds of nodes.
+    # Skips Mininet's set-up, which raises limits of the whole machine for networks of hundreds of nodes.
     net.Mininet.inited = True
     return net.Mininet(host=Host, controller=None, build=False)
 
 
 def version() -> str:
-    """Mininet's.
+    """Return Mininet's version.
 
     Raises:
-        NetworkError: it, or a tool it needs, is missing.
+        NetworkError: Mininet, or a tool it needs, is missing.
     """
     return str(_module("mininet.net").VERSION)
 
@@ -137,7 +137,7 @@ def add_link(network: Any, link: Link, macs: Mapping[str, str]) -> None:
         )
     except NetworkError:
         raise
-    except Exception as error:  # which is the class that Mininet raises
+    except Exception as error:  # Mininet raises this class itself
         for end in (a, b):
             check_shell(network[end.node])
         raise NetworkError(
@@ -162,20 +162,20 @@ def _load() -> None:
     sys.modules["mininet"] = module = importlib.util.module_from_spec(spec)
     try:
         with warnings.catch_warnings(), _stand_in_for_distutils():
-            warnings.simplefilter("ignore")  # escapes in strings
+            warnings.simplefilter("ignore")  # invalid escapes in strings
             spec.loader.exec_module(module)
             importlib.import_module("mininet.net")
     except ImportError as error:
         del sys.modules["mininet"]
         raise NetworkError(f"Mininet does not load: {error}") from error
     finally:
-        logging.setLoggerClass(logger_class)  # Mininet puts its own in place for everyone
+        logging.setLoggerClass(logger_class)  # Mininet replaces it globally
     importlib.import_module("mininet.log").setLogLevel("critical")
 
 
 @contextmanager
 def _stand_in_for_distutils() -> Iterator[None]:
-    """Mininet compares versions of Open vSwitch with it, which we do not use.
+    """Provide a stub of distutils, with which Mininet compares versions of Open vSwitch, which we do not use.
 
     Python has had none since 3.12, and that of setuptools takes longer to load than all of Mininet.
     """

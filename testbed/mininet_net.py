@@ -27,17 +27,25 @@ _logger = logging.getLogger(__name__)
 
 
 class MininetNetwork:
-    """`topology` for real; `launcher` says what runs as a switch, whose output goes to `logs`/<switch>.log.
-    What crosses each of their ports goes to `captures`, where given, as capture.py has it. `superframes`, of a network
-    that is up: whether UDP datagrams cross it many in a frame, as `topology.offload` allows and switch and kernel can.
-    Who keeps the network from being up is told to `awaited`.
+    """A live network of `topology`, as a context manager.
 
-    A context manager. Interfaces are called as `Endpoint.interface` says; those of the switches are in the
-    sandbox's own namespace. Hosts send everything by way of their leaf, whose MAC address they know: on a
-    network where no process sends, nothing is sent.
+    Interfaces have the names of `Endpoint.interface`; those of the switches are in the sandbox's own namespace. Hosts
+    send everything to their leaf, whose MAC address they know, so there is no traffic unless a process sends some.
+
+    Args:
+        topology: The network.
+        launcher: Program that runs as a switch. Its output goes to `logs`/<switch>.log.
+        logs: Folder of the switches' output.
+        captures: Folder for captures of all switch ports (capture.py), or None.
+        awaited: Called with a text on what the start waits for.
+
+    Attributes:
+        patience: Factor by which time limits are stretched on this machine, once the network is up.
+        superframes: Whether UDP datagrams cross the running network many in a frame, as far as `topology.offload`, the
+            switch and the kernel allow.
 
     Raises:
-        NetworkError: outside of `sandbox.enter`, where something might be left behind.
+        NetworkError: Outside of `sandbox.enter`, where something might be left behind.
     """
 
     def __init__(
@@ -53,7 +61,7 @@ class MininetNetwork:
                 "a network is built in a sandbox only; call fanin.testbed.sandbox.enter() first"
             )
         self.topology = topology
-        self.patience = 1.0  # the factor by which time limits are stretched on this machine, once it is up
+        self.patience = 1.0
         self._awaited = awaited
         self._launcher = launcher
         self._logs = logs
@@ -75,16 +83,14 @@ class MininetNetwork:
     ) -> None:
         lost = self.lost_hosts() if isinstance(error, Exception) else {}
         self.stop()
-        if missing := [
-            why for why in lost.values() if why != str(error)
-        ]:  # whatever else fails, fails for it
+        if missing := [why for why in lost.values() if why != str(error)]:  # the cause of any other failure
             raise NetworkError("\n".join([*missing, str(error)])) from error
 
     def start(self) -> None:
-        """Builds everything and returns when each switch's P4Runtime port takes connections.
+        """Build everything and return when each switch accepts connections on its P4Runtime port.
 
         Raises:
-            NetworkError: a part that failed, or a switch that is stuck. Nothing of the network is left then.
+            NetworkError: A part failed, or a switch is stuck. Nothing of the network is left then.
         """
         begun = time.monotonic()
         self._logs.mkdir(parents=True, exist_ok=True)
@@ -116,14 +122,14 @@ class MininetNetwork:
             raise
 
     def _stop_after(self, error: BaseException | None) -> None:
-        """Stop; whatever has failed, has failed for a host's shell that is lost, if there is one."""
+        """Stop the network. If a host's shell is lost, report that as the cause of `error`."""
         lost = self.lost_hosts() if isinstance(error, Exception) else {}
         self.stop()
         if causes := [why for why in lost.values() if why != str(error)]:
             raise NetworkError("\n".join([*causes, str(error)])) from error
 
     def stop(self) -> None:
-        """Ends all processes and removes all interfaces and namespaces; idempotent."""
+        """End all processes and remove all interfaces and namespaces. Idempotent."""
         running.withdraw()
         for process in self._host_processes:
             process.kill()  # it may not have its session yet
@@ -133,16 +139,16 @@ class MininetNetwork:
         self._host_processes.clear()
         for switch in self._switches:
             switch.terminate()
-        for switch in self._switches:  # before their interfaces go
+        for switch in self._switches:  # before their interfaces are removed
             switch.stop()
         self._switches.clear()
         if self._capture is not None:
             self._capture.stop()
         if self._mininet is not None:
-            # Not by Mininet's stop(), which asks each node's shell to do it, and waits for its answer.
+            # Mininet's stop() would ask each node's shell to do it and wait for the answer.
             try:
                 _run([(["ip", "-force", "-batch", "-"], "\n".join(self._deletions()))])
-            except NetworkError as error:  # the sandbox takes the interfaces with it when it ends
+            except NetworkError as error:  # the interfaces disappear with the sandbox
                 _logger.warning("the network's interfaces are not removed yet: %s", error)
             for node in (*self._mininet.hosts, *self._mininet.switches):
                 node.terminate()
@@ -152,9 +158,9 @@ class MininetNetwork:
         """Check that all switches are alive, and the shells of all hosts.
 
         Raises:
-            NetworkError: One has died; of a switch, with the end of its log.
+            NetworkError: One has died. For a switch, the message includes the end of its log.
         """
-        # Hosts first: with one its link goes, and with that perhaps its switch.
+        # Hosts first: the end of a host takes its link down, and with it perhaps its switch.
         for host in self._mininet.hosts:
             mininet_api.check_shell(host)
         for switch in self._switches:
@@ -171,27 +177,27 @@ class MininetNetwork:
         return lost
 
     def start_again(self) -> list[str]:
-        """Starts switches that have ended again, without a program; how each of them had ended.
+        """Restart switches that have ended, without a program, and return how each of them had ended.
 
         Raises:
-            NetworkError: one has ended too often.
+            NetworkError: A switch has ended too often.
         """
         return [how for switch in self._switches if (how := switch.start_again())]
 
     def links_down(self) -> tuple[Link, ...]:
-        """The links that one of their ends has been taken down of, or lost.
+        """Return the links that are down because one of their ends was taken down or is gone.
 
         Raises:
-            OSError: It cannot be found out.
+            OSError: The state cannot be determined.
         """
         return tuple(link for link in self.topology.links if not _has_carrier(link.b.interface))
 
     def switch_seconds(self) -> float:
-        """Processor time of all switches so far."""
+        """Return the processor time of all switches so far, in seconds."""
         return sum(switch.processor_seconds() for switch in self._switches)
 
     def host_popen(self, host: str, argv: Sequence[str], **options: Any) -> Process:
-        """Starts `argv` in the namespaces of `host`, in its own session; `options` are those of preloaded.start."""
+        """Start `argv` in the namespaces of `host`, in its own session; `options` are those of preloaded.start."""
         self.topology.host(host)
         process = start(argv, self._mininet[host].pid, **options)
         self._host_processes.append(process)
@@ -225,7 +231,7 @@ class MininetNetwork:
             raise NetworkError(f"the network's interfaces cannot be set up: {error}") from None
 
     def _deletions(self) -> Iterable[str]:
-        """The lines of `ip -batch` that remove all links, each by its end in the namespace of the switches."""
+        """Yield the lines of `ip -batch` that remove all links, each by its end in the namespace of the switches."""
         for link in self.topology.links:
             if Path("/sys/class/net", link.b.interface).exists():
                 yield f"link delete {link.b.interface}"
@@ -235,12 +241,12 @@ class MininetNetwork:
         device = link.end(host.name).interface
         gateway_mac = self.topology.switch(host.leaf).mac
         yield "for f in /proc/sys/net/ipv6/conf/*/disable_ipv6; do [ ! -e $f ] || echo 1 > $f; done"
-        # There is one way: a redirect is forged.
+        # There is only one path, so any redirect is forged.
         yield "for f in /proc/sys/net/ipv4/conf/*/accept_redirects; do echo 0 > $f; done"
         yield from self._set_up([(link, host.name)])
         yield "ip -batch - << end"
         yield "link set lo up"
-        # No route to its own rack: neighbours are reached by way of the leaf as well, without ARP among them.
+        # No route to its own rack: neighbours are also reached through the leaf, without ARP between them.
         yield f"address add {host.ip}/{host.prefix_length} dev {device} noprefixroute"
         yield f"route add {host.gateway} dev {device}"
         yield f"route add default via {host.gateway}"
@@ -249,7 +255,7 @@ class MininetNetwork:
         yield "end"
 
     def _set_up(self, ends: Sequence[tuple[Link, str]]) -> Iterable[str]:
-        """The lines of a shell that set up these ends of links, each by the node that it is at."""
+        """Yield the shell lines that set up these ends of links, each given with its node."""
         yield "ip -batch - << end"
         for link, node in ends:
             yield f"link set {link.end(node).interface} multicast off up"
@@ -265,7 +271,7 @@ class MininetNetwork:
             )
         yield "tc -batch - << end"
         for link, node in ends:
-            # Where a switch emulates the link that it sends on, it keeps the rate as well.
+            # A switch that emulates the link that it sends on also limits the rate.
             if link.rate_bits_per_second is not None and (
                 link.end(node).port == 0 or not for_switch(link.properties)
             ):
@@ -277,7 +283,7 @@ def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
     """Run commands at the same time, each with its standard input.
 
     Raises:
-        NetworkError: One has failed, or is stuck; none of them is left.
+        NetworkError: One has failed, or is stuck. All of them have ended.
     """
     with contextlib.ExitStack() as stack:
         running = []
@@ -298,10 +304,10 @@ def _run(scripts: Sequence[tuple[Sequence[str], str]]) -> None:
 
 
 def _has_carrier(interface: str) -> bool:
-    """Whether both ends of the link are up; of one that is down itself, the kernel does not say.
+    """Return whether both ends of a link are up; False if this end is down, where the kernel does not tell.
 
     Raises:
-        OSError: It cannot be found out.
+        OSError: The state cannot be determined.
     """
     try:
         return Path("/sys/class/net", interface, "carrier").read_text() == "1\n"

@@ -1,4 +1,4 @@
-"""Jobs of those who join a network that is up: a lease for each, slots and ports of its own, and how to use them."""
+"""Jobs on a running network: each gets a lease, its own slots and ports, and the settings to use them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fanin.topologies.model import Topology
 from fanin.workers import Recovery
 from fanin.workers.recovery import Pace
 
-_FIRST_TCP_PORT = 28500  # below torchrun's, and those that the kernel gives to connections
+_FIRST_TCP_PORT = 28500  # below torchrun's ports, and below those that the kernel gives to connections
 
 
 class Granted(Protocol):
@@ -22,19 +22,19 @@ class Granted(Protocol):
 
     @property
     def tree(self) -> Tree:
-        """Of the job that has it."""
+        """Return the aggregation tree of the job that has it."""
 
     async def withdraw(self) -> None:
-        """See controller.Grant."""
+        """Revoke it; see controller.Grant."""
 
 
 class Leases(Protocol):
-    """What grants them: a controller, or one in a process of its own."""
+    """Grants leases: a controller, or one in a process of its own."""
 
     planner: Planner
 
     async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
-        """See controller.Controller."""
+        """Grant a lease; see controller.Controller."""
 
 
 class NetworkJobs:
@@ -48,22 +48,22 @@ class NetworkJobs:
         self._numbers: set[int] = set()
 
     def reroute(self, usable: Topology) -> None:
-        """From now on jobs get trees of this network's links."""
+        """Give jobs trees of this network's links from now on."""
         self.budget.network = usable
 
     def open(self, request: JobRequest) -> NetworkJob:
-        """A job that has no lease yet."""
+        """Return a new job, which has no lease yet."""
         number = next(number for number in range(len(self._numbers) + 1) if number not in self._numbers)
         self._numbers.add(number)
         return NetworkJob(self, request, number)
 
     def close(self, number: int) -> None:
-        """Another job may have it."""
+        """Free the number of a job for another."""
         self._numbers.remove(number)
 
 
 class NetworkJob:
-    """One of them. Until it is closed no other has its `number`, nor, once it is granted, its UDP port."""
+    """A job of NetworkJobs. Until it is closed, no other has its `number` or, once granted, its UDP port."""
 
     def __init__(self, jobs: NetworkJobs, request: JobRequest, number: int) -> None:
         self._jobs = jobs
@@ -73,10 +73,11 @@ class NetworkJob:
         self.granted: Granted | None = None
 
     async def grant(self) -> None:
-        """With as many slots as it asks for, or as suit the network's pace.
+        """Get a lease with as many slots as requested, or as suit the network's pace.
 
         Raises:
-            NoRoomError: others have them. ControllerError: it cannot be placed, or a switch refuses.
+            NoRoomError: Other jobs have the slots.
+            ControllerError: The job cannot be placed, or a switch refuses.
         """
         jobs, hosts = self._jobs, self._request.hosts
         slots = jobs.pace.window if self._request.slots is None else self._request.slots
@@ -89,7 +90,7 @@ class NetworkJob:
         self._place = place
 
     def assignment(self, name: str) -> Mapping[str, Any]:
-        """The rank of the worker on the host `name`, where each rank listens for others, and its InNetworkConfig."""
+        """Return the rank of the worker on the host `name`, the addresses of all ranks, and its InNetworkConfig."""
         topology, hosts = self._jobs.topology, self._request.hosts
         port = _FIRST_TCP_PORT + self._number
         addresses = [(str(topology.host(each).ip), port) for each in hosts]
@@ -111,7 +112,7 @@ class NetworkJob:
         }
 
     def lease(self) -> Mapping[str, Any]:
-        """Its number, slots, UDP port and switches, the root last, as a tree, too; null where there is none."""
+        """Return the lease's number, slots, UDP port and switches, also as a tree; null without a lease."""
         if self.granted is None:
             return {"lease": None, "slots": None, "udp_port": None, "switches": [], "tree": []}
         tree = self.granted.tree
@@ -125,7 +126,10 @@ class NetworkJob:
         }
 
     async def withdraw(self) -> None:
-        """Its slots are free then. After an error, whoever gets them next has the controller try again."""
+        """Revoke the lease and free its slots.
+
+        If that fails, the controller tries again when another job gets the slots.
+        """
         if self.granted is None:
             return
         assert self._place is not None
@@ -134,7 +138,7 @@ class NetworkJob:
         await granted.withdraw()
 
     def close(self) -> None:
-        """Its ports are free."""
+        """Free its ports."""
         if self._place is not None:
             self._jobs.budget.give_back(self._place)
         self._jobs.close(self._number)

@@ -1,6 +1,6 @@
-"""How long a process is waited for before it counts as stuck.
+"""Time limits, after which a process counts as stuck.
 
-One that starts is waited for as long as it computes. What follows has limits in seconds of an ordinary machine, all
+While a process starts, it may take as long as it computes. Later limits are in seconds of an ordinary machine, all
 stretched by one factor: as much as starting took longer here, times FANIN_PATIENCE.
 """
 
@@ -17,28 +17,28 @@ from fanin.topologies.errors import NetworkError
 
 VARIABLE = "FANIN_PATIENCE"
 
-# Seconds in which an ordinary machine starts a network's switches.
+# Seconds that an ordinary machine needs to start a network's switches.
 _ORDINARY_START = 3.0
 _MAX_FACTOR = 20.0
 
-# Of a process that starts: seconds in which it may compute next to nothing, and which part of them that is; seconds of
-# processor time, after which it is in an endless loop; seconds in all (on an emulated machine whose host was busy,
-# workers were not up after 900 s, having got 42 to 67 s of processor time).
+# Limits of a process that starts. _IDLE: seconds in which it may use less than the share _NEXT_TO_NOTHING of a core.
+# _COMPUTING: seconds of processor time, after which it is in an endless loop. _START: seconds in all (on an emulated
+# machine with a busy host, workers were not up after 900 s, with 42 to 67 s of processor time).
 _IDLE = 30.0
 _NEXT_TO_NOTHING = 0.01
 _COMPUTING = 900.0
 _START = 7200.0
 
-_RESTARTS, _RESTARTS_WITHIN = 3, 60.0  # times, in so many seconds
+_RESTARTS, _RESTARTS_WITHIN = 3, 60.0  # number of restarts, within so many seconds
 
-_LOOK_SECONDS = 1.0  # between looks at how much a process has computed
+_LOOK_SECONDS = 1.0  # between checks of how much a process has computed
 
 
 def setting() -> float:
-    """FANIN_PATIENCE, by which every limit is multiplied.
+    """Return FANIN_PATIENCE, by which every limit is multiplied.
 
     Raises:
-        NetworkError: it is not a positive number.
+        NetworkError: It is not a positive number.
     """
     text = os.environ.get(VARIABLE, "1")
     try:
@@ -51,25 +51,25 @@ def setting() -> float:
 
 
 def proved(start: float) -> float:
-    """The factor for a machine on which the switches were up after `start` seconds.
+    """Return the factor for a machine on which the switches were up after `start` seconds.
 
     Raises:
-        NetworkError: see setting.
+        NetworkError: See setting.
     """
     return setting() * min(max(start / _ORDINARY_START, 1.0), _MAX_FACTOR)
 
 
 class Restarts:
-    """Of something that is started again when it ends: 3 times within 60 s."""
+    """Limit on restarts of something that is started again when it ends: 3 times within 60 s."""
 
     def __init__(self) -> None:
         self._lately: list[float] = []
 
     def count(self, how: str) -> None:
-        """It has ended, in the way that `how` says, and is to be started again.
+        """Count an end, described by `how`, after which it is to be started again.
 
         Raises:
-            NetworkError: too often.
+            NetworkError: It has ended too often.
         """
         now = time.monotonic()
         self._lately = [each for each in self._lately if now - each < _RESTARTS_WITHIN]
@@ -84,7 +84,7 @@ class Starting:
     """The start of a process, begun at `now` (seconds of any clock).
 
     Raises:
-        NetworkError: see setting.
+        NetworkError: See setting.
     """
 
     def __init__(self, now: float) -> None:
@@ -96,7 +96,7 @@ class Starting:
         self._computed = 0.0
 
     def stuck(self, now: float, computed: float) -> bool:
-        """Whether it is not worth waiting for any longer, having used so many seconds of processor time by `now`."""
+        """Return whether to stop waiting for it, given the seconds of processor time that it has used by `now`."""
         if computed - self._computed >= self._idle * _NEXT_TO_NOTHING:
             self._moved, self._computed = now, computed
         return computed >= self._computing or now >= min(self._moved + self._idle, self._end)
@@ -135,7 +135,7 @@ def await_process(process: int, output: int | None = None) -> bool:
 
 
 def computed_seconds(processes: Sequence[int]) -> list[float]:
-    """Processor time so far of each of `processes` together with all that it has started; 0 of one that is gone."""
+    """Return the processor time of each of `processes`, with all that it has started; 0 if it is gone."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
     for pid, parent, used in _processes():
@@ -150,9 +150,9 @@ def computed_seconds(processes: Sequence[int]) -> list[float]:
 
 
 def _processes() -> Iterator[tuple[int, int, int]]:
-    """Of every process: its id, its parent's, and clock ticks used by it and by children that it has waited for."""
+    """Yield the id of every process, its parent's, and the clock ticks used by it and its reaped children."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            # The command's name, in brackets, may have anything in it (proc_pid_stat(5)).
+            # The command's name, in brackets, may contain anything (proc_pid_stat(5)).
             fields = stat.read_text().rpartition(")")[2].split()
             yield int(stat.parent.name), int(fields[1]), sum(map(int, fields[11:15]))

@@ -1,8 +1,8 @@
-"""Python programs of ours as processes that start at once: forked from a process that has imported them already.
+"""Processes of our Python programs that start immediately: forked from a process that has already imported them.
 
-A network is many processes of a few programs, and imports are most of what each of them does until it is ready. One
-process does them for all, and forks on demand: twice, so that its grandchild, which has lost its parent, becomes a
-child of the sandbox's process 1. That is who has asked for it, and may wait for it as for any other child.
+A network is many processes of a few programs, and imports are most of what each does until it is ready. One process
+imports for all, and forks on demand: twice, so that the grandchild, which has lost its parent, becomes a child of the
+sandbox's process 1. That is the process that asked for it, and it can wait for it as for any other child.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from fanin.testbed import libc, sandbox
 from fanin.testbed.patience import await_process
 from fanin.topologies.errors import NetworkError
 
-# What `start` takes for a program of ours: Python with these options and a module, which has a main().
+# `start` recognizes our programs by this command: Python with these options, then a module that has a main().
 _PYTHON = (sys.executable, "-P", "-m")
-_MORE = "PRELOADED"  # its modules that are imported only once it runs
+_MORE = "PRELOADED"  # attribute of a module: more modules to import in advance
 _MAX_ANSWER = 100
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-# `ps` finds a command line where that of the preloader was: room for a longer one.
+# `ps` reads a command line where the preloader's was, so this makes room for a longer one.
 _ROOM = " " * 8192
-_ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, behind the name (proc_pid_stat(5): fields 48 and 49)
+_ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, after the name (proc_pid_stat(5): fields 48 and 49)
 
 _T = TypeVar("_T")
 
 
 class Forked:
-    """A child of this process that another has forked; as subprocess.Popen, for what is needed of it."""
+    """A child of this process that another has forked, with the part of subprocess.Popen's interface that is needed."""
 
     stderr = None
 
@@ -62,7 +62,7 @@ class Forked:
         os.close(self._handle)
 
     def poll(self) -> int | None:
-        """Its status if it has ended: a signal's number is negative."""
+        """Return its status if it has ended; for a signal, its negative number."""
         with self._one_at_a_time:
             if self.returncode is None:
                 ended, status = os.waitpid(self.pid, os.WNOHANG)
@@ -71,10 +71,10 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its status once it has ended.
+        """Wait for its end and return its status.
 
         Raises:
-            subprocess.TimeoutExpired: it has not, for so many seconds.
+            subprocess.TimeoutExpired: It has not ended within `timeout` seconds.
         """
         end = select.poll()
         end.register(self._handle, select.POLLIN)
@@ -85,7 +85,7 @@ class Forked:
         return status
 
     def send_signal(self, number: int) -> None:
-        """Nothing, if it has ended."""
+        """Send a signal, unless it has ended."""
         if self.poll() is None:
             os.kill(self.pid, number)
 
@@ -94,7 +94,7 @@ class Forked:
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it."""
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -102,7 +102,7 @@ Process = subprocess.Popen[Any] | Forked
 
 
 class _Preloader:
-    """The process that forks: started when it is first needed, and again if somebody has ended it."""
+    """The process that forks: started when it is first needed, and again if it has ended."""
 
     def __init__(self) -> None:
         self._asked: socket.socket | None = None
@@ -110,17 +110,20 @@ class _Preloader:
         self._one_at_a_time = threading.Lock()
 
     def fork(self, files: Sequence[int]) -> int:
-        """The number of the process that it has forked. files: of the request, and what becomes its 0, 1 and 2.
+        """Return the number of a process that it has forked.
+
+        Args:
+            files: File descriptors: of the request, and those that become 0, 1 and 2.
 
         Raises:
-            OSError: it cannot.
+            OSError: No process can be forked.
         """
         with self._one_at_a_time:
             for _ in range(2):
                 if self._asked is None:
                     self._asked = self._start()
                 assert self._process is not None
-                # One that is stuck, as one that was stopped, is replaced like one that has ended.
+                # A preloader that is stuck, for instance stopped, is replaced like one that has ended.
                 with contextlib.suppress(ConnectionError, NetworkError):
                     socket.send_fds(self._asked, [b"!"], files)
                     if await_process(self._process.pid, self._asked.fileno()) and (
@@ -144,12 +147,12 @@ class _Preloader:
         return ours
 
     def _forker(self, its: socket.socket) -> subprocess.Popen[bytes]:
-        """Started, with its end of the socket."""
+        """Start the process, with its end of the socket."""
         return subprocess.Popen(
             [*_PYTHON, __name__, str(its.fileno()), _ROOM],
             stdin=subprocess.DEVNULL,
             pass_fds=[its.fileno()],
-            # A process that forks has one thread; and gRPC's C core prints beside our own messages.
+            # A process that forks must have only one thread; gRPC's C core prints between our own messages.
             env={**os.environ, **ONE_THREAD, "GRPC_VERBOSITY": "NONE"},
             start_new_session=True,  # a terminal's Ctrl-C does not reach it
         )
@@ -161,13 +164,16 @@ _preloader = _Preloader()
 def start(
     argv: Sequence[str], host: int | None = None, env: Mapping[str, str] | None = None, **options: Any
 ) -> Process:
-    """Starts `argv` in a session of its own.
+    """Start `argv` in a session of its own.
 
-    host: a process in whose network and mount namespaces it lives. env: its environment, None: this process's. options:
-    subprocess.Popen's; a program of ours takes none but stdin, stdout and stderr.
+    Args:
+        argv: The command. One of our programs is forked from the preloader.
+        host: A process in whose network and mount namespaces it runs.
+        env: Its environment. None takes this process's.
+        options: Options of subprocess.Popen. For our programs, only stdin, stdout and stderr.
 
     Raises:
-        OSError: it cannot be started.
+        OSError: It cannot be started.
     """
     if tuple(argv[:3]) == _PYTHON and sandbox.inside():
         return _fork(argv, host, os.environ if env is None else env, **options)
@@ -176,7 +182,7 @@ def start(
 
 
 async def ended(process: Process) -> int:
-    """The status of a process that `start` has started, once it has ended."""
+    """Wait for the end of a process that `start` has started, and return its status."""
     if process.poll() is None:
         handle = os.pidfd_open(process.pid)
         loop, end = asyncio.get_running_loop(), asyncio.Event()
@@ -197,11 +203,11 @@ def _fork(
     stdout: int | IO[Any] | None = None,
     stderr: int | IO[Any] | None = None,
 ) -> Forked:
-    assert stderr != subprocess.PIPE  # for which a Forked has no place
+    assert stderr != subprocess.PIPE  # not supported by Forked
     request = {"argv": argv, "host": host, "environment": dict(environment)}
     ours: list[IO[bytes] | None] = []
     with contextlib.ExitStack() as its_ends, contextlib.ExitStack() as our_ends:
-        # A file: an environment may be longer than what a socket takes at once.
+        # A file, since an environment may be longer than a message of the socket.
         asked = its_ends.enter_context(os.fdopen(os.memfd_create("request"), "w+"))
         json.dump(request, asked)
         asked.flush()
@@ -226,8 +232,8 @@ def _fork(
 
 
 def main() -> None:
-    """Run what is asked for at the socket, in a process that is forked for it."""
-    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)  # which ends this one without a traceback
+    """Run what is requested at the socket, in a process that is forked for it."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that this process ends without a traceback
     forked = serve(socket.socket(fileno=int(sys.argv[1])), lambda request: _imported(request["argv"][3]))
     if forked is None:
         return
@@ -241,15 +247,16 @@ def main() -> None:
 def serve(
     asked: socket.socket, prepare: Callable[[Mapping[str, Any]], _T]
 ) -> tuple[Mapping[str, Any], _T] | None:
-    """Fork for whoever is at the other end of the socket, until nobody is: None.
+    """Fork for the process at the other end of the socket, until it is gone.
 
-    What it has forked comes out of here as if it had been started so, with the request, and what `prepare` made of it
-    before.
+    Returns:
+        In a forked process, the request and what `prepare` made of it before the fork. The process looks as if it had
+        been started with the request. In this process None, once the other end is gone.
     """
     while True:
         try:
             message, files, _, _ = socket.recv_fds(asked, 1, 4)
-        except ConnectionResetError:  # it has gone, without having read the last answer
+        except ConnectionResetError:  # the other end is gone, without having read the last answer
             return None
         if not message:
             return None
@@ -267,17 +274,17 @@ def serve(
             break
         for file in files:
             os.close(file)
-        with contextlib.suppress(BrokenPipeError):  # whoever asked has gone: the next message will be none
+        with contextlib.suppress(BrokenPipeError):  # the other end is gone: the next message will be empty
             asked.send(json.dumps(answer).encode())
     _become(request["argv"], files, request["environment"])
     return request, prepared
 
 
 def run(program: Callable[[], int | None]) -> NoReturn:
-    """Run a program and end as it does, in a process that was forked for it.
+    """Run a program and exit as it does, in a process that was forked for it.
 
-    Python frees what has been imported when it ends, most of which such a process would have to copy first: that is
-    left out, unless there is an error to tell of.
+    When Python exits, it frees what was imported, most of which such a process would have to copy first. This is
+    skipped, unless there is an error to report.
     """
     try:
         sys.exit(program())
@@ -293,7 +300,7 @@ def run(program: Callable[[], int | None]) -> NoReturn:
 
 
 def _imported(name: str) -> Callable[[], int]:
-    """What `python -m name` runs."""
+    """Return what `python -m name` runs."""
     module = importlib.import_module(name)
     if hasattr(module, "__path__"):  # a package
         module = importlib.import_module(f"{name}.__main__")
@@ -304,10 +311,13 @@ def _imported(name: str) -> Callable[[], int]:
 
 
 def _forked_twice() -> int:
-    """The number of a process in a session of its own whose parent has ended; 0 in that process itself.
+    """Fork a process in its own session whose parent has ended.
+
+    Returns:
+        The number of the process, or 0 in that process itself.
 
     Raises:
-        OSError: there are too many processes, or too little memory.
+        OSError: There are too many processes, or there is too little memory.
     """
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as told:
@@ -318,7 +328,7 @@ def _forked_twice() -> int:
                 try:
                     middle = os.getpid()
                     if os.fork() == 0:
-                        os.setsid()  # before anybody knows of it, who may end all of its session
+                        os.setsid()  # before others know it: they may end all processes of its session
                         _end_with_adopter(middle)
                         tell.write(str(os.getpid()).encode())
                         return 0
@@ -328,7 +338,7 @@ def _forked_twice() -> int:
         _, status = os.waitpid(child, 0)
         number = os.waitstatus_to_exitcode(status)
         pid = told.read()
-    if number or not pid:  # nothing is told by one that has been killed at once
+    if number or not pid:  # a process that was killed at once has written nothing
         number = number or errno.ESRCH
         raise OSError(number, os.strerror(number))
     return int(pid)
@@ -337,9 +347,9 @@ def _forked_twice() -> int:
 def _end_with_adopter(parent: int) -> None:
     """Have this process killed when the process ends that adopts it after the end of `parent`.
 
-    In a sandbox the kernel sees to it. Tests start processes outside of one.
+    In a sandbox the kernel does that. Tests start processes outside of one.
     """
-    with contextlib.suppress(ProcessLookupError):  # it has ended
+    with contextlib.suppress(ProcessLookupError):  # the parent has ended
         handle = os.pidfd_open(parent)
         ends = select.poll()
         ends.register(handle, select.POLLIN)
@@ -349,14 +359,14 @@ def _end_with_adopter(parent: int) -> None:
 
 
 def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str, str]) -> None:
-    """A process as if it had been started with these."""
+    """Turn this process into one as if it had been started with these."""
     for number, file in enumerate(files):
         os.dup2(file, number)
         os.close(file)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = list(argv[3:])
-    # Where the kernel looks for its command line.
+    # The place where the kernel reads its command line.
     fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
     begin, end = int(fields[_ARG_START]), int(fields[_ARG_END])
     shown = b"\0".join(word.encode() for word in argv)[: end - begin - 1]
@@ -365,7 +375,7 @@ def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str,
 
 
 def _enter(host: int) -> None:
-    """The network and mount namespaces of this process; the current folder stays."""
+    """Enter the network and mount namespaces of a process. The current folder stays."""
     here = Path.cwd()
     for namespace in [os.open(f"/proc/{host}/ns/{kind}", os.O_RDONLY) for kind in ("net", "mnt")]:
         libc.call("setns", namespace, 0, of=f"the namespaces of process {host}")

@@ -1,4 +1,4 @@
-"""Networks that are up, as others on this machine can find them, and how to get a command into one."""
+"""Running networks, as other processes on this machine find them, and how to run a command in one."""
 
 from __future__ import annotations
 
@@ -21,25 +21,29 @@ _MANAGEMENT, _OBSERVER = (
     "fanin.controller.observer",
 )  # commands that run where the switches are
 
-# Of a run's folder: where workers on its network join, and where anybody reaches the job service over gRPC.
+# Sockets in a run's folder: workers of its network join at the first; the second is the job service over gRPC.
 JOB_SERVICE = "workers.sock"
 JOB_SERVICE_GRPC = "jobs.sock"
 
-# What a user of BMv2 can do instead, by the management call that it does not have.
+# What a user of BMv2 can do instead, by the missing management call.
 _NO_LINKS = "emulates no links: fanin up --rate sets the rate of all; without --switch bmv2 each has its own properties"
 _NO_TRACES = (
-    "keeps no traces: fanin trace --on {switch} --packet HEX traces a packet of yours with its program and entries; "
+    "keeps no traces: fanin trace --on {switch} --packet HEX traces a given packet with its program and entries; "
     "for BMv2's own log start fanin up with FANIN_BMV2='simple_switch_grpc --log-console -L trace', and read --logs"
 )
-_NO_INJECTION = "takes no packets but those of its ports: send one from a host with fanin exec HOST COMMAND"
+_NO_INJECTION = "accepts packets only at its ports; send one from a host with fanin exec HOST COMMAND"
 _ON_BMV2 = {"Links": _NO_LINKS, "SetLink": _NO_LINKS, "Trace": _NO_TRACES, "Inject": _NO_INJECTION}
 
 
 @dataclass(frozen=True, slots=True)
 class RunningSwitch:
-    """Where a switch serves P4Runtime, inside the sandbox, and what is at the far end of each of its ports.
+    """A switch of a running network.
 
-    engine: what runs as a switch, as the option --switch calls it: embedded, or bmv2.
+    Attributes:
+        device_id: P4Runtime device id.
+        grpc_port: Port where it serves P4Runtime, inside the sandbox.
+        engine: Program that runs as a switch, as in the option --switch: embedded, or bmv2.
+        neighbours: Node at the far end of each port.
     """
 
     device_id: int
@@ -50,7 +54,7 @@ class RunningSwitch:
 
 @dataclass(frozen=True, slots=True)
 class RunningHost:
-    """A host by the first process in its network namespace, whose id is the one inside the sandbox."""
+    """A host, given by the first process in its network namespace. The process id is the one inside the sandbox."""
 
     process: int
     ip: str
@@ -58,7 +62,7 @@ class RunningHost:
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """A process on a host; its id outside of the sandbox, and its command line."""
+    """A process on a host: its id outside of the sandbox, and its command line."""
 
     process: int
     command: tuple[str, ...]
@@ -66,17 +70,17 @@ class RunningProcess:
 
 @dataclass(frozen=True, slots=True)
 class RunningNetwork:
-    """A network by its run."""
+    """A running network and its run."""
 
     run: Run
     switches: Mapping[str, RunningSwitch]
     hosts: Mapping[str, RunningHost]
 
     def inside(self, argv: Sequence[str], host: str | None = None) -> list[str]:
-        """The command that runs `argv` in the network namespace of the switches, or of `host`.
+        """Return the command that runs `argv` in the network namespace of the switches, or of `host`.
 
         Raises:
-            NetworkError: the network is gone.
+            NetworkError: The network is gone.
         """
         process = self.run.process(1 if host is None else self.hosts[host].process)
         if process is None:
@@ -85,7 +89,7 @@ class RunningNetwork:
         return ["nsenter", f"--target={process}", *user, "--net", "--", *argv]
 
     def processes(self) -> dict[str, list[RunningProcess]]:
-        """What runs on each host, whoever has started it, as far as this user may see."""
+        """Return the processes on each host, whoever has started them, as far as this user may see them."""
         outside = self.run.process_ids
         first = {outside[host.process]: name for name, host in self.hosts.items() if host.process in outside}
         namespaces = {_network_namespace(process): name for process, name in first.items()}
@@ -98,38 +102,38 @@ class RunningNetwork:
         return found
 
     def management(self, switch: str, method: str, request: Mapping[str, Any]) -> list[str]:
-        """The command that makes a management call of `switch` and prints what comes back, a line of JSON each.
+        """Return the command that makes a management call of `switch` and prints the answers, one line of JSON each.
 
         Raises:
-            NetworkError: it is a host or BMv2, or the network is gone.
+            NetworkError: It is a host or BMv2, or the network is gone.
         """
         if self.switch(switch).engine == "bmv2":
             raise NetworkError(f"{switch} is BMv2, which {_ON_BMV2[method].format(switch=switch)}")
         return self._client(switch, _MANAGEMENT, method, json.dumps(request))
 
     def call(self, switch: str, method: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What comes back from a management call that has one answer.
+        """Make a management call that has one answer, and return the answer.
 
         Raises:
-            NetworkError: it is a host or BMv2, the network is gone, or the switch refuses.
+            NetworkError: It is a host or BMv2, the network is gone, or the switch refuses.
         """
         [answer] = _answers(switch, self.management(switch, method, request))
         return answer
 
     def observe(self, switch: str, what: str) -> list[dict[str, Any]]:
-        """What the method `what` of an observer (controller/observer.py) of `switch` gives.
+        """Return the result of method `what` of an observer (controller/observer.py) of `switch`.
 
         Raises:
-            NetworkError: it is a host, the network is gone, or the switch refuses.
+            NetworkError: It is a host, the network is gone, or the switch refuses.
         """
         command = self._client(switch, _OBSERVER, str(self.switch(switch).device_id), what)
         return _answers(switch, command)
 
     def switch(self, name: str) -> RunningSwitch:
-        """A switch by its name.
+        """Return a switch by its name.
 
         Raises:
-            NetworkError: it is a host.
+            NetworkError: It is a host.
         """
         if name not in self.switches:
             raise NetworkError(f"{name} is a host; switches are {', '.join(sorted(self.switches))}")
@@ -137,7 +141,7 @@ class RunningNetwork:
 
     def _client(self, switch: str, module: str, *arguments: str) -> list[str]:
         address = f"127.0.0.1:{self.switch(switch).grpc_port}"
-        # -P: what lies in the current folder is not ours, whatever it is called.
+        # -P: a module in the current folder must not shadow ours.
         return self.inside([sys.executable, "-P", "-m", module, address, *arguments])
 
 
@@ -146,7 +150,7 @@ def _answers(switch: str, command: Sequence[str]) -> list[dict[str, Any]]:
     if done.returncode:
         said = done.stderr.strip() or f"exit status {done.returncode}"
         module, _, why = said.partition(": ")
-        # Whatever else ends it tells why last, as Python does.
+        # Any other error ends with its reason in the last line, as in Python.
         raise NetworkError(
             f"{switch}: {why if module in (_MANAGEMENT, _OBSERVER) else said.splitlines()[-1]}"
         )
@@ -154,7 +158,7 @@ def _answers(switch: str, command: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _network_namespace(process: int) -> int | None:
-    """None: it has gone, or is none of ours."""
+    """Return the network namespace of a process; None if it is gone or belongs to another user."""
     try:
         return Path(f"/proc/{process}/ns/net").stat().st_ino
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -162,7 +166,7 @@ def _network_namespace(process: int) -> int | None:
 
 
 def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, RunningHost]) -> None:
-    """Tells that this run's network is up."""
+    """Publish that this run's network is up."""
     if folder := scratch():
         network = {
             "switches": {name: asdict(switch) for name, switch in switches.items()},
@@ -170,11 +174,11 @@ def announce(switches: Mapping[str, RunningSwitch], hosts: Mapping[str, RunningH
         }
         new = folder / f"{_FILE}.new"
         new.write_text(json.dumps(network))
-        new.replace(folder / _FILE)  # at once: others look for it all the time
+        new.replace(folder / _FILE)  # atomically: others may read it at any time
 
 
 def withdraw() -> None:
-    """Tells that it no longer is; may be called twice."""
+    """Publish that this run's network is no longer up. May be called twice."""
     if folder := scratch():
         (folder / _FILE).unlink(missing_ok=True)
 
@@ -199,10 +203,14 @@ def _running_switch(neighbours: Mapping[str, str], **other: Any) -> RunningSwitc
 
 
 def find_network(node: str | None = None, supervisor: int | None = None) -> RunningNetwork:
-    """The network that has `node` (None: any); `supervisor` is its fanin's process id, where there are several.
+    """Return the network that has `node`, or any if None.
+
+    Args:
+        node: Name of a switch or host.
+        supervisor: Process id of the network's fanin, needed if there are several networks.
 
     Raises:
-        NetworkError: there is none, or more than one.
+        NetworkError: There is no such network, or more than one.
     """
     networks = [network for network in running_networks() if supervisor in (None, network.run.supervisor)]
     having = [

@@ -1,8 +1,8 @@
-"""What runs of fanin there are on this machine: a folder for each, which says whether it still lives.
+"""The runs of fanin on this machine: each has a folder, which shows whether the run is alive.
 
-A folder is made by the supervisor of a sandbox, is named after it, and is removed when it ends, or, if it was
-killed, by the next run. The first process inside is named there, and all others inherit its path: so what is left can
-be told from other people's.
+The supervisor of a sandbox creates the folder, which is named after it. It is removed when the supervisor ends or, if
+that was killed, by the next run. It names the first process inside, and all others inherit its path. So leftovers can
+be told apart from other users' processes.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from fanin.native.trust import replaceable
 VARIABLE = "FANIN_RUN"  # in the environment of every process of a run: its folder
 _PREFIX = "fanin-run-"
 _NAME = re.compile(_PREFIX + r"([0-9]+)-([0-9]+)-([0-9]+)")  # namespace, process, start in clock ticks
-_FIRST = "first"  # in a folder: who the first process inside is, as it is known outside
+_FIRST = "first"  # file in a folder: the first process inside, as it is known outside
 
 
 class RunError(Exception):
-    """There is no folder for a run; the message says why and what to do."""
+    """There is no folder for a run. The message says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run by its folder, fanin-run-NAMESPACE-PID-START: the supervisor's process and its start in clock ticks."""
+    """A run and its folder, fanin-run-NAMESPACE-PID-START: the supervisor's process and its start in clock ticks."""
 
     folder: Path
 
     @property
     def supervisor(self) -> int:
-        """The process outside of the sandbox."""
+        """Return the id of the process outside of the sandbox."""
         return int(self.folder.name.split("-")[-2])
 
     @property
     def alive(self) -> bool:
-        """Whether its supervisor is still there; another process may have got its number."""
+        """Return whether its supervisor is still running; another process may have got its number."""
         return _name(self.supervisor) == self.folder.name
 
     @property
     def age(self) -> float:
-        """Seconds since its supervisor has started."""
+        """Return the seconds since its supervisor has started."""
         started = int(self.folder.name.split("-")[-1]) / os.sysconf("SC_CLK_TCK")
         return float(Path("/proc/uptime").read_text().split()[0]) - started
 
     @property
     def processes(self) -> list[int]:
-        """The ids of the processes inside, as this user may see them."""
+        """Return the ids of the processes inside, as this user sees them."""
         entry = f"{VARIABLE}={self.folder}".encode()
         first = self.read(_FIRST)
         found = []
@@ -68,7 +68,7 @@ class Run:
 
     @property
     def process_ids(self) -> dict[int, int]:
-        """Those of its processes that are in the sandbox: their ids outside by those inside."""
+        """Return the ids outside of its processes in the sandbox, by their ids inside."""
         found = {}
         for process in self.processes:
             with _if_ours():
@@ -78,14 +78,14 @@ class Run:
         return found
 
     def process(self, inner: int) -> int | None:
-        """The process that has the number `inner` in the sandbox, by its number outside."""
+        """Return the id outside of the process with the number `inner` in the sandbox."""
         return self.process_ids.get(inner)
 
     def read(self, name: str) -> str | None:
         """Return the text of a file in the folder; None if there is no such file of this user's.
 
-        Folder and file are opened without following symbolic links, and looked at only once they are open: the folder
-        lies among those of others.
+        Folder and file are opened without following symbolic links, and examined only after that: the folder lies among
+        those of other users.
         """
         with _if_ours(), _opened(self.folder) as folder:
             file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
@@ -96,13 +96,13 @@ class Run:
         return None
 
     def set_first(self) -> None:
-        """This process is the first one inside; it still has the /proc of outside."""
+        """Record this process as the first one inside. It still has the /proc of outside."""
         identity = _identity(int(Path("/proc/self").readlink().name))
         assert identity is not None
         (self.folder / _FIRST).write_text(identity)
 
     def remove(self) -> None:
-        """End its processes, if there are any left, and delete its folder."""
+        """End its processes, if any are left, and delete its folder."""
         for process in self.processes:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -133,13 +133,13 @@ def create() -> Run:
 
 
 def scratch() -> Path | None:
-    """Where the files of the run go that this process belongs to; None outside of any."""
+    """Return the folder for the files of this process's run; None outside of any run."""
     folder = os.environ.get(VARIABLE)
     return Path(folder) if folder else None
 
 
 def all_runs() -> list[Run]:
-    """This user's runs in this namespace of processes, the dead ones as well."""
+    """Return this user's runs in this namespace of processes, dead ones included."""
     found = []
     for path in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{_namespace()}-*")):
         if _NAME.fullmatch(path.name):
@@ -149,7 +149,7 @@ def all_runs() -> list[Run]:
 
 
 def all_processes() -> list[int]:
-    """The ids of this user's processes."""
+    """Return the ids of this user's processes."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         with _if_ours():
@@ -159,7 +159,7 @@ def all_processes() -> list[int]:
 
 
 def command_line(process: int) -> tuple[str, ...]:
-    """What a process was started as; empty if it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     with _if_ours():
         if words := Path(f"/proc/{process}/cmdline").read_bytes().rstrip(b"\0"):
             return tuple(words.decode(errors="replace").split("\0"))
@@ -168,10 +168,10 @@ def command_line(process: int) -> tuple[str, ...]:
 
 @contextmanager
 def _if_ours() -> Iterator[None]:
-    """Skip what has gone or belongs to others.
+    """Skip what is gone or belongs to others.
 
     Raises:
-        OSError: This process has no room to look, which says nothing about what it looks at.
+        OSError: This process lacks the resources to look, which says nothing about what it looks at.
     """
     try:
         yield
@@ -182,10 +182,10 @@ def _if_ours() -> Iterator[None]:
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[int]:
-    """A descriptor of a folder that is this user's alone.
+    """Open a folder that only this user can write to, and yield its descriptor.
 
     Raises:
-        OSError: It is none: another user's, writable by others, or a symbolic link.
+        OSError: The folder is another user's, writable by others, or a symbolic link.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -198,16 +198,16 @@ def _opened(folder: Path) -> Iterator[int]:
 
 
 def _name(process: int) -> str | None:
-    """What the folder of a run with this supervisor is called; None if there is no such process."""
+    """Return the name of the folder of a run with this supervisor; None if there is no such process."""
     identity = _identity(process)
     return f"{_PREFIX}{_namespace()}-{identity}" if identity else None
 
 
 def _identity(process: int) -> str | None:
-    """Its number and its start in clock ticks, since another may get the number; None if there is no such process.
+    """Return the number of a process and its start in clock ticks, since numbers are reused; None if there is none.
 
     Raises:
-        OSError: It cannot be found out.
+        OSError: It cannot be determined.
     """
     with _if_ours():
         stat = Path(f"/proc/{process}/stat").read_text()
@@ -216,5 +216,5 @@ def _identity(process: int) -> str | None:
 
 
 def _namespace() -> int:
-    """Process ids mean nothing in another one, and folders may be shared with it."""
+    """Return this namespace of processes. Ids mean nothing in another one, and folders may be shared with it."""
     return Path("/proc/self/ns/pid").stat().st_ino

@@ -1,4 +1,4 @@
-"""Fresh namespaces for a whole command: whatever happens to it, nothing of its networks is left behind."""
+"""Fresh namespaces for a whole command, so that nothing of its networks is left behind, however it ends."""
 
 import contextlib
 import os
@@ -23,10 +23,10 @@ from fanin.testbed.patience import setting
 from fanin.topologies.errors import NetworkError
 
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
-_ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the former has ended
-END_SECONDS = 60.0  # in which a command has to end once it is asked to
-_LONGEST_WAIT = 3600.0  # seconds, of sigtimedwait
-# What a kernel may forbid user namespaces with: the file, the value that forbids, and what allows them.
+_ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the supervisor has ended
+END_SECONDS = 60.0  # for a command to end after it is asked to
+_LONGEST_WAIT = 3600.0  # seconds, in sigtimedwait
+# Settings by which a kernel may forbid user namespaces: the name, the value that forbids, and one that allows them.
 _SYSCTLS = (
     ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),
     ("kernel.unprivileged_userns_clone", "0", "1"),
@@ -42,11 +42,11 @@ asked_to_stop: list[
 
 
 class SandboxError(RuntimeError):
-    """Namespaces are unavailable here: the message says why and what to type."""
+    """Namespaces are unavailable here. The message says why and what to type."""
 
 
 def stop_signals() -> set[signal.Signals]:
-    """What asks a command to end: Ctrl-C, SIGTERM, and a terminal that is closed, unless nohup has it ignored."""
+    """Return the signals that ask a command to end: Ctrl-C, SIGTERM, and SIGHUP unless nohup has it ignored."""
     found = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     return {
         number for number in found if signal.getsignal(number) != signal.SIG_IGN or number == signal.SIGINT
@@ -54,23 +54,27 @@ def stop_signals() -> set[signal.Signals]:
 
 
 def inside() -> bool:
-    """Whether this process is the first of a sandbox, as it is after `enter`."""
+    """Return whether this process is the first of a sandbox, as it is after `enter`."""
     return _inside
 
 
 def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
-    """Goes on in fresh network, mount and process namespaces; as an ordinary user, in a user namespace too.
+    """Continue in fresh network, mount and process namespaces; for an ordinary user, also in a user namespace.
 
-    Returns inside only: there this process goes on, forked, as process 1, which is root and has its own /proc, /sys
-    and /run, a loopback interface that is up, short time slices, and a high limit of open files, as all that it starts.
-    The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status of the
-    inner one. When either ends, by SIGKILL too, the kernel ends every process inside and removes their interfaces.
+    It returns only inside. There this process continues, forked, as process 1: as root, with its own /proc, /sys and
+    /run, a loopback interface that is up, short time slices, and a high limit of open files, which its children
+    inherit. The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status
+    of the inner one. When either ends, even by SIGKILL, the kernel ends every process inside and removes their
+    interfaces.
 
-    listen: each (address, TCP port) on which others can reach this command from outside of the sandbox: at the sockets
-    that are returned.
+    Args:
+        listen: Addresses and TCP ports at which this command can be reached from outside of the sandbox.
+
+    Returns:
+        A listening socket for each of them.
 
     Raises:
-        SandboxError: no namespaces for this user on this machine, a port is taken, there is no folder for the run, or
+        SandboxError: This user gets no namespaces on this machine, a port is taken, there is no folder for the run, or
             another user could replace the cache.
     """
     global _inside
@@ -103,19 +107,19 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     _raise_descriptor_limit()
     time_slices.shorten()
     threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
-    for number in stopping:  # process 1 would not get them with the default action
+    for number in stopping:  # process 1 does not get signals with the default action
         signal.signal(number, stop)
     _inside = True
-    # The thread has inherited the mask: the terminal's signals, too, go to the main one.
+    # The thread has inherited the mask, so that the main thread also gets the terminal's signals.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
     return listeners
 
 
 def check() -> None:
-    """Check that there are namespaces for this user on this machine.
+    """Check that this user can create namespaces on this machine.
 
     Raises:
-        SandboxError: there are none.
+        SandboxError: This is not possible.
     """
     child = _fork_inside()
     if child == 0:
@@ -124,7 +128,7 @@ def check() -> None:
 
 
 def _raise_descriptor_limit() -> None:
-    """Allow this process, and what it starts, as many open files as the hard limit has, or _MOST_DESCRIPTORS."""
+    """Allow this process and its children as many open files as the hard limit, at most _MOST_DESCRIPTORS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = min(hard, _MOST_DESCRIPTORS) if hard != resource.RLIM_INFINITY else _MOST_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -132,7 +136,7 @@ def _raise_descriptor_limit() -> None:
 
 
 def _check_cache() -> None:
-    """Examine the folders above the cache, since the owners of most of them are unknown inside a user namespace.
+    """Check the folders above the cache; inside a user namespace the owners of most of them are unknown.
 
     Raises:
         SandboxError: Another user could replace the cache.
@@ -155,20 +159,23 @@ def _listener(address: tuple[str, int]) -> socket.socket:
 
 
 def _fork_inside(run: runs.Run | None = None) -> int:
-    """Return 0 in process 1 of fresh namespaces; outside, the id of the child that ends when and as that process does.
+    """Fork process 1 of fresh namespaces.
 
-    The two are not one, since only what the child forks is in its new namespace of processes.
+    Two processes are needed, since only children of the first are in its new namespace of processes.
 
     Args:
-        run: Is told of process 1. The child removes it should this process be killed, which removes it otherwise.
+        run: Process 1 is recorded in it. The child removes it if this process is killed; otherwise this process does.
+
+    Returns:
+        0 in process 1. Outside, the id of the child, which ends when process 1 does, with the same status.
 
     Raises:
-        SandboxError: there are no such namespaces.
+        SandboxError: There are no such namespaces.
     """
     if shutil.which("ip") is None:
         raise SandboxError("the command ip is not installed; install the package iproute2")
     for stream in filter(None, (sys.stdout, sys.stderr)):
-        stream.flush()  # what waits there is not to be printed twice
+        stream.flush()  # buffered output must not be printed twice
     reader, writer = os.pipe()
     parent = os.getpid()
     child = os.fork()
@@ -197,7 +204,7 @@ def _fork_inside(run: runs.Run | None = None) -> int:
             if run is not None:
                 run.set_first()
             _set_up()
-    except BaseException as error:  # Ctrl-C, too: what has called this goes on outside only
+    except BaseException as error:  # Ctrl-C, too: the caller continues outside only
         refused = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
         os.write(writer, refused.encode())
         os._exit(1)
@@ -208,7 +215,7 @@ def _fork_inside(run: runs.Run | None = None) -> int:
 
 
 def _explained(refusal: str) -> str:
-    """Why there are no namespaces, and what to type."""
+    """Explain why there are no namespaces, and what to type."""
     if os.geteuid() == 0:
         return f"no namespaces ({refusal}): a container needs --privileged, or run outside of it"
     fix = f"run it as root:\n  sudo {shlex.join([sys.executable, *sys.orig_argv[1:]])}"
@@ -220,7 +227,7 @@ def _explained(refusal: str) -> str:
 
 
 def _unshare() -> None:
-    """New namespaces for this process, which has one thread; that of processes, for its children."""
+    """Create namespaces for this process, which has one thread; the one of processes applies to its children."""
     new = libc.NEW_NETWORK | libc.NEW_MOUNTS | libc.NEW_PROCESSES
     user, group = os.geteuid(), os.getegid()
     if user == 0:
@@ -248,8 +255,8 @@ def _set_up() -> None:
 
 
 def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
-    """End when and as process 1 does. Once the supervisor has been killed, end process 1, and remove what it left."""
-    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # the others' ends of pipes and sockets
+    """End when process 1 does, with its status. If the supervisor was killed, end process 1 and remove what it left."""
+    os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # including the others' ends of pipes and sockets
     while not (ended := os.waitpid(first, os.WNOHANG))[0]:
         if os.getppid() != parent:
             os.kill(first, signal.SIGKILL)
@@ -259,7 +266,7 @@ def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
             os._exit(1)
         signal.sigwaitinfo({signal.SIGCHLD, _ORPHANED})
     status = os.waitstatus_to_exitcode(ended[1])
-    if status < 0:  # as that one was, so that the supervisor can say so
+    if status < 0:  # end by the same signal, so that the supervisor can report it
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         if status != -signal.SIGKILL:
@@ -278,12 +285,12 @@ def _mount(source: str, target: str, kind: str | None, flags: int) -> None:
 
 
 def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoReturn:
-    """Pass on the signals for the processes inside, and exit as `child` does; kill it if it does not end in time.
+    """Pass signals on to the processes inside, and exit as `child` does; kill it if it does not end in time.
 
     Args:
         child: The process that ends as process 1 does.
-        run: Is removed at the end.
-        pipe: Where process 1 reads the signals.
+        run: The run, removed at the end.
+        pipe: Process 1 reads the signals from it.
         time_limit: Seconds between a signal to stop and SIGKILL.
     """
     stopping = stop_signals()
@@ -299,8 +306,8 @@ def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoRet
                 kill_at = float("inf")
         elif info.si_signo in stopping:
             kill_at = min(kill_at, time.monotonic() + time_limit)
-            # A terminal's Ctrl-C has gone to the processes inside as well (si_code is positive: from the kernel); of
-            # one that is closed, the kernel tells the leader of the session only, which may be this process.
+            # A terminal's Ctrl-C reaches the processes inside as well (si_code is positive: from the kernel). When the
+            # terminal is closed, the kernel signals only the leader of the session, which may be this process.
             if info.si_code <= 0 or info.si_signo == signal.SIGHUP:
                 with contextlib.suppress(BrokenPipeError):
                     os.write(pipe, bytes([info.si_signo]))
@@ -314,11 +321,11 @@ def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoRet
 
 
 def _obey(pipe: int) -> None:
-    """Delivers the signals that the supervisor passes on; ends everything when it is gone."""
+    """Deliver the signals that the supervisor passes on, and end everything when it is gone."""
     main = threading.main_thread().ident
     assert main is not None
     while received := os.read(pipe, 1):
-        signal.pthread_kill(main, received[0])  # a blocking call there is to notice
+        signal.pthread_kill(main, received[0])  # so that a blocking call there is interrupted
     os._exit(128 + signal.SIGKILL)
 
 
@@ -326,10 +333,11 @@ def stop(number: int, _frame: FrameType | None = None) -> NoReturn:
     """Note a signal that asks this process to end, and raise what ends it.
 
     Raises:
-        KeyboardInterrupt: for SIGINT. SystemExit: for others; with 128 and the signal's number.
+        KeyboardInterrupt: For SIGINT.
+        SystemExit: For others; with 128 and the signal's number.
     """
     asked_to_stop.append(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    signal.signal(number, signal.SIG_IGN)  # a second one would end what cleans up
+    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the clean-up
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""The rate of a link, as lines of `tc -batch`."""
+"""Rate limits of links, as lines of `tc -batch`."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ _BURST_SECONDS = 0.001
 
 
 def shape(interface: str, rate_bits_per_second: int) -> Iterable[str]:
-    """Lines of `tc -batch` that let `interface` send at no more than the rate; frames wait in a bounded queue."""
+    """Yield lines of `tc -batch` that limit the rate at which `interface` sends. Frames wait in a bounded queue."""
     bytes_per_second = rate_bits_per_second // 8
     # A class may send while its tokens last, and a frame larger than them leaves a debt: the rate holds for
-    # superframes of any size. The burst is only what a late timer may catch up with.
+    # superframes of any size. The burst only lets a late timer catch up.
     burst = max(2 * 1_514, int(bytes_per_second * _BURST_SECONDS))
     limit = max(8 * _SUPERFRAME, int(bytes_per_second * _QUEUE_SECONDS))
     yield f"qdisc add dev {interface} root handle 1: htb default 1"

@@ -1,7 +1,8 @@
-"""Whether this kernel carries superframes between a host's UDP socket and a switch's packet socket: by trying.
+"""Test of whether this kernel carries superframes between a host's UDP socket and a switch's packet socket.
 
 A superframe is many UDP datagrams in one frame (UDP_SEGMENT, UDP_GRO). A packet socket describes it by a virtio header
-(PACKET_VNET_HDR), which has a type for it since Linux 6.2: before, the socket answers EINVAL, and the frame is gone.
+(PACKET_VNET_HDR), which has a type for it since Linux 6.2. Before that, the socket answers EINVAL and the frame is
+lost.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ _NEEDS_CSUM, _GSO_UDP_L4 = 1, 5
 # Flags, GSO type, length of headers, size of a segment, where the checksum starts and its offset from there.
 _VIRTIO = struct.Struct("=BBHHHH")
 
-# Seconds. What arrives at all arrives at once; but an interface that has just come up may for a moment drop what it
-# sends, so it is sent again.
+# Seconds. Packets arrive immediately if at all, but an interface that has just come up may drop them for a moment, so
+# they are repeated.
 _TIMEOUT, _AGAIN_AFTER = 2.0, 0.02
 _SEGMENT = 1000
 _DATA = bytes(i % 251 for i in range(3 * _SEGMENT + 500))
@@ -51,10 +52,10 @@ _logger = logging.getLogger(__name__)
 
 @cache
 def carried() -> bool:
-    """Whether superframes pass, both ways; tried once. Where they do not, a line in the log says what that costs.
+    """Return whether superframes pass both ways, tried once. If they do not, a line in the log says what that costs.
 
     Raises:
-        NetworkError: no namespace or veth pair can be made.
+        NetworkError: No namespace or veth pair can be created.
     """
     if reason := refusal():
         _logger.warning("%s: %s (Linux 6.2 or later carries them)", reason, COSTS)
@@ -62,17 +63,17 @@ def carried() -> bool:
 
 
 def refusal() -> str | None:
-    """What this kernel refuses, found out with a veth pair in a network namespace of its own; None: nothing.
+    """Return what this kernel refuses, tried with a veth pair in a separate namespace; None if it refuses nothing.
 
     Raises:
-        NetworkError: no namespace or veth pair can be made.
+        NetworkError: No namespace or veth pair can be created.
     """
 
     def inside() -> str | None:
         _enter_namespace()
         return _try_both_ways()
 
-    with ThreadPoolExecutor(1) as pool:  # the thread takes its namespace, and all in it, along when it ends
+    with ThreadPoolExecutor(1) as pool:  # the namespace and all in it disappear with the thread
         return pool.submit(inside).result()
 
 
@@ -115,9 +116,9 @@ def _try_both_ways() -> str | None:
                 arrived = _carry(sender, sent, receiver, seen)
             except OSError as error:
                 said = "nothing arrives" if isinstance(error, TimeoutError) else error.strerror
-                return f"{kernel} loses superframes of UDP {way} ({said})"
+                return f"{kernel} loses UDP superframes {way} ({said})"
             if arrived != (_SEGMENT, _DATA):
-                return f"{kernel} takes superframes of UDP {way} apart"
+                return f"{kernel} splits UDP superframes {way}"
     return None
 
 
@@ -127,7 +128,12 @@ Seen = tuple[int | None, bytes]  # the size of a segment, if it is a superframe,
 def _carry(
     sender: socket.socket, sent: bytes, receiver: socket.socket, seen: Callable[[socket.socket], Seen | None]
 ) -> Seen:
-    """What arrives; TimeoutError: nothing does. OSError: a socket refused it."""
+    """Send until something arrives, and return it.
+
+    Raises:
+        TimeoutError: Nothing arrives.
+        OSError: A socket refuses it.
+    """
     deadline = time.monotonic() + _TIMEOUT
     while True:
         sender.send(sent)
@@ -142,7 +148,7 @@ def _carry(
 
 
 def _as_seen_by_switch(switch: socket.socket) -> Seen | None:
-    """The next frame; None: it is not of IPv4."""
+    """Return the next frame; None if it is not IPv4."""
     received = switch.recv(1 << 17)
     frame = received[_VIRTIO.size :]
     _, kind, _, size, _, _ = _VIRTIO.unpack_from(received)
@@ -152,7 +158,7 @@ def _as_seen_by_switch(switch: socket.socket) -> Seen | None:
 
 
 def _as_seen_by_host(host: socket.socket) -> Seen:
-    """The next message."""
+    """Return the next message."""
     data, ancillary, _, _ = host.recvmsg(1 << 16, socket.CMSG_SPACE(4))
     sizes = [
         struct.unpack("=i", value)[0]
@@ -163,7 +169,7 @@ def _as_seen_by_host(host: socket.socket) -> Seen:
 
 
 def _superframe() -> bytes:
-    """As a switch sends it; its UDP checksum is the pseudo-header's sum, as the kernel wants it."""
+    """Return a superframe as a switch sends it. Its UDP checksum is the pseudo-header's sum, as the kernel requires."""
     virtio = _VIRTIO.pack(_NEEDS_CSUM, _GSO_UDP_L4, _HEADERS, _SEGMENT, _HEADERS - 8, 6)
     length = 8 + len(_DATA)
     addresses = socket.inet_aton(_SWITCH) + socket.inet_aton(_HOST)
@@ -175,10 +181,10 @@ def _superframe() -> bytes:
 
 
 def _sum(data: bytes) -> int:
-    """RFC 1071's, of an even number of bytes."""
+    """Return the sum of RFC 1071 over an even number of bytes."""
     words: tuple[int, ...] = struct.unpack(f"!{len(data) // 2}H", data)
     return sum(words) % 0xFFFF
 
 
-if __name__ == "__main__":  # prints what is refused, if anything is; for `unshare --net`, as doctor runs it
+if __name__ == "__main__":  # prints what is refused, if anything; run by `fanin doctor` in `unshare --net`
     print(refusal() or "")

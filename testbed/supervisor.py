@@ -1,4 +1,4 @@
-"""Keeps a network that is up what it should be: switches that end are started again, and what they lose is put back."""
+"""Keeps a running network in order: restarts switches that have ended, and restores what they have lost."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from fanin.testbed.mininet_net import MininetNetwork
 from fanin.testbed.network_jobs import NetworkJobs
 from fanin.topologies.model import Link
 
-_LOOK_SECONDS = 0.25  # between looks at processes and sessions
-_READ_SECONDS = 2.0  # between looks at all tables;
-_READ_SHARE = 0.02  # more, where reading them takes more of the time than this,
-_MAX_READ_SECONDS = 30.0  # but no more than this, should a switch not answer
+_LOOK_SECONDS = 0.25  # between checks of processes and sessions
+_READ_SECONDS = 2.0  # between checks of all tables,
+_READ_SHARE = 0.02  # or longer, so that reading them takes no more than this share of the time,
+_MAX_READ_SECONDS = 30.0  # but at most this, in case a switch does not answer
 
 
 class Watch:
-    """Of `network` and its `controller`, on which there are `jobs`. report: is told what was found and done."""
+    """Watches `network`, its `controller` and its `jobs`. Calls `report` with what was found and done."""
 
     def __init__(
         self,
@@ -42,17 +42,20 @@ class Watch:
         self._trouble = ""
         self._down: tuple[Link, ...] = ()
         self._lost: Mapping[str, str] = {}
-        self._blind = ""  # why the links could not be examined the last time
+        self._blind = ""  # why the links could not be checked the last time
 
     async def run(self, beside: Callable[[], None] | None = None) -> None:
-        """For ever. beside: is called at each look, until it fails.
+        """Watch indefinitely.
+
+        Args:
+            beside: Called each time the network is checked, until it fails.
 
         Raises:
-            NetworkError: a switch that ends again and again, or the controller.
+            NetworkError: A switch or the controller ends again and again.
         """
         looking = asyncio.create_task(self._look_on(beside))
         try:
-            # A switch that has ended does not answer: whoever waits for that, waits for it to be started again.
+            # This must not wait for `looking`, which may wait for a switch that has ended and is only restarted here.
             while not looking.done():
                 for ended in self._network.start_again():
                     self._report(f"{ended}\nit is started again")
@@ -78,8 +81,8 @@ class Watch:
             if beside is not None:
                 try:
                     beside()
-                except Exception as error:  # of what is no part of this
-                    self._report(f"what waiting workers do is not logged any more: {error!r}")
+                except Exception as error:  # must not end the supervision
+                    self._report(f"waiting workers are no longer logged: {error!r}")
                     beside = None
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -87,8 +90,8 @@ class Watch:
         known = self._down
         try:
             down = self._network.links_down()
-        except OSError as error:  # which says nothing about the links
-            if self._blind != (why := f"whether links are up cannot be found out: {error}"):
+        except OSError as error:  # this says nothing about the links
+            if self._blind != (why := f"cannot determine whether links are up: {error}"):
                 self._report(why)
             self._blind = why
             down = known
@@ -106,13 +109,13 @@ class Watch:
             try:
                 await self._controller.reroute(usable)
             except ControllerError as error:
-                self._report(f"not all switches have been told of other ways: {error}")
+                self._report(f"not all switches have received their new routes: {error}")
             self._down = down
         for job in self._jobs.documents():
             nodes = {*job["hosts"], *job["switches"]}
             broken = [link for link in down if {link.a.node, link.b.node} <= nodes]
             if broken and job["state"] == "in network" and job["switches"]:
-                # Where trees lead over links that are known to be down, or a host's, another one would, too.
+                # If a tree uses a link that was known to be down, or a host's link, another tree would, too.
                 for_good = any(link in known or not link.a.port for link in broken)
                 await self._end_lease(job, f"{_name(broken[0])} is down", for_good=for_good)
 
@@ -139,7 +142,10 @@ class Watch:
                 await self._hand_over(loss)
 
     async def _hand_over(self, loss: Loss) -> None:
-        """Where a switch has forgotten a result, some workers may have it and the others can never get it."""
+        """End the leases of jobs whose results a switch has lost.
+
+        Some workers may have such a result, and the others can never get it.
+        """
         for job in self._jobs.documents():
             tree = [Aggregator(**part) for part in job["tree"]]
             if job["state"] == "in network" and job["ring"] and rests_on(tree, loss.switch):

@@ -1,4 +1,4 @@
-"""Switches as processes: which command is one, when it is ready, what it said when it died."""
+"""Switches as processes: their commands, when they are ready, and what they printed before they died."""
 
 import contextlib
 import errno
@@ -32,23 +32,28 @@ _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
 
 
 class SwitchLauncher(Protocol):
-    """What program is run as a switch."""
+    """The program that runs as a switch.
 
-    engine: str  # which one, as the option --switch calls it
-    offload: bool  # it handles frames whose checksum or segmentation the kernel has left for later
+    Attributes:
+        engine: Its name in the option --switch.
+        offload: Whether it handles frames whose checksum or segmentation the kernel has left for later.
+    """
+
+    engine: str
+    offload: bool
 
     def command(
         self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
     ) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port, at which it emulates `links`.
+        """Return the command line for `switch` with an interface for each port, at which it emulates `links`.
 
         Raises:
-            NetworkError: it cannot.
+            NetworkError: It cannot emulate them.
         """
 
 
 class P4Switch:
-    """Runs `p4switch`, without a program: the controller pushes it."""
+    """Runs `p4switch` without a program, which the controller loads."""
 
     engine = "embedded"
     offload = True
@@ -56,7 +61,7 @@ class P4Switch:
     def command(
         self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
     ) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port, at which it emulates `links`."""
+        """Return the command line for `switch` with an interface for each port, at which it emulates `links`."""
         emulated = [word for link in links for word in ("--link", link.option)]
         return [
             sys.executable,
@@ -69,7 +74,7 @@ class P4Switch:
 
 
 class Bmv2:
-    """Runs BMv2's `simple_switch_grpc`, or the command given, in p4switch's place."""
+    """Runs BMv2's `simple_switch_grpc`, or another command, instead of p4switch."""
 
     engine = "bmv2"
     offload = False
@@ -80,23 +85,23 @@ class Bmv2:
     def command(
         self, switch: Switch, ports: Mapping[int, str], links: Sequence[EmulatedLink] = ()
     ) -> Sequence[str]:
-        """The command line for `switch` with an interface for each port.
+        """Return the command line for `switch` with an interface for each port.
 
         Raises:
-            NetworkError: there are links to emulate.
+            NetworkError: There are links to emulate.
         """
         if links:
             properties = ", ".join(name for name in links[0].properties if name != "rate")
             raise NetworkError(
-                f"BMv2 emulates no links, and {switch.name}'s to {links[0].neighbour} is to have {properties}: "
-                "take the embedded switch, or give links a rate only"
+                f"BMv2 emulates no links, but {switch.name}'s link to {links[0].neighbour} has {properties}: "
+                "use the embedded switch, or give links only a rate"
             )
         thrift = ("--thrift-port", str(FIRST_THRIFT_PORT + switch.device_id)) if self._has_thrift else ()
         return [*self._command, *thrift, *_simple_switch_options(switch, ports)]
 
     @cached_property
     def _has_thrift(self) -> bool:
-        """Whether it was built with Thrift: then it opens a port in any case, else it refuses the option."""
+        """Return whether it was built with Thrift: if so, it always opens a port; if not, it refuses the option."""
         done = subprocess.run([*self._command, "--help"], capture_output=True, text=True, check=False)
         return "--thrift-port" in done.stdout
 
@@ -111,7 +116,7 @@ def _simple_switch_options(switch: Switch, ports: Mapping[int, str]) -> list[str
 
 
 class SwitchProcess:
-    """The process of one switch, its output in a file."""
+    """The process of one switch, with its output in a file."""
 
     def __init__(self, switch: Switch, command: Sequence[str], log: Path) -> None:
         self.switch = switch
@@ -122,25 +127,25 @@ class SwitchProcess:
         self._restarts = Restarts()
 
     def start(self) -> None:
-        """Starts it.
+        """Start the process.
 
         Raises:
-            NetworkError: its command cannot be run.
+            NetworkError: Its command cannot be run.
         """
         self._starting = Starting(time.monotonic())
         with self._log.open("wb" if self._process is None else "ab") as log:
             try:
                 _reserve(log)
-                # In a session of its own, a terminal's Ctrl-C does not reach it: it is ours to end.
+                # In a session of its own, where a terminal's Ctrl-C does not reach it: this process ends it.
                 self._process = start(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
             except OSError as error:
                 raise NetworkError(f"{self.switch.name} does not start: {error}") from None
 
     def wait_ready(self, awaited: Callable[[str], None] = lambda _: None) -> None:
-        """Returns when its P4Runtime port takes connections; meanwhile `awaited` is told how far it is.
+        """Return when the switch accepts connections on its P4Runtime port; `awaited` is called with its progress.
 
         Raises:
-            NetworkError: it has ended, or is stuck.
+            NetworkError: It has ended, or is stuck.
         """
         look = time.monotonic() + _LOOK_SECONDS
         while True:
@@ -168,10 +173,10 @@ class SwitchProcess:
         awaited(f"{self.switch.name} to start, {so_far}")
 
     def check(self) -> None:
-        """Check that it is running.
+        """Check that the process is running.
 
         Raises:
-            NetworkError: it is not; with the end of its log.
+            NetworkError: It is not. The message includes the end of its log.
         """
         if self._process is None:
             raise NetworkError(f"{self.switch.name} has not been started")
@@ -182,25 +187,28 @@ class SwitchProcess:
             )
 
     def start_again(self) -> str:
-        """Starts it if it has ended, and does not wait for it; how it had ended, or nothing.
+        """Restart the process if it has ended, without waiting until it is ready.
+
+        Returns:
+            How it had ended, or nothing.
 
         Raises:
-            NetworkError: it has ended too often.
+            NetworkError: It has ended too often.
         """
         try:
             self.check()
         except NetworkError as ended:
             self._restarts.count(str(ended))
-            self.stop()  # what it has started
+            self.stop()  # ends its children
             self.start()
             return str(ended)
         return ""
 
     def processor_seconds(self) -> float:
-        """Processor time of all its threads so far.
+        """Return the processor time of all its threads so far, in seconds.
 
         Raises:
-            NetworkError: it is not running.
+            NetworkError: It is not running.
         """
         self.check()
         assert self._process is not None
@@ -208,12 +216,12 @@ class SwitchProcess:
         return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Ask it to end."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
     def stop(self) -> None:
-        """Ends it and its children, by force if it does not hurry; idempotent."""
+        """End it and its children, by force if necessary. Idempotent."""
         if self._process is None:
             return
         self.terminate()
@@ -242,7 +250,7 @@ def _reserve(log: IO[bytes]) -> None:
 
 
 def _memory_limit() -> str:
-    """What may have ended a process without a word: a limit of its address space."""
+    """Return a hint if a limit of its address space may have ended a process without a message."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:
         return ""

@@ -1,4 +1,4 @@
-"""How soon the kernel runs a process whose packet has come, on a machine whose cores have other work, too."""
+"""Short time slices, so that the kernel soon runs a process whose packet has arrived, even on busy cores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 
-SECONDS = 1e-4  # the shortest that Linux gives
+SECONDS = 1e-4  # the shortest slice that Linux grants
 _NUMBERS = {
     "x86_64": (314, 315),
     "aarch64": (274, 275),
@@ -14,7 +14,7 @@ _NUMBERS = {
 
 
 class _Attributes(ctypes.Structure):
-    """`struct sched_attr`, as sched_setattr(2) has it."""
+    """`struct sched_attr` of sched_setattr(2)."""
 
     _fields_ = (
         ("size", ctypes.c_uint32),
@@ -29,19 +29,22 @@ class _Attributes(ctypes.Structure):
 
 
 def shorten() -> bool:
-    """Asks for slices of `SECONDS` for this thread and all that it starts from now on; whether the kernel gives them.
+    """Ask for slices of `SECONDS` for this thread and all that it starts from now on.
 
-    Linux's scheduler runs first whose slice ends first. So with short ones a switch or a worker runs soon after its
-    packet has come, in place of after what keeps the core busy; its share of the core stays what it was. Nothing
-    changes before Linux 6.12, for a thread with a policy other than the usual one, or on other processors than
-    x86-64's and aarch64's.
+    Linux first runs the process whose slice ends first. With a short slice, a switch or a worker runs soon after its
+    packet has arrived, instead of after the process that keeps the core busy. Its share of the core does not change.
+    There is no effect before Linux 6.12, for a thread with a non-default scheduling policy, or on processors other than
+    x86-64 and aarch64.
+
+    Returns:
+        Whether the kernel grants them.
     """
     _ask(SECONDS)
     return current() == SECONDS
 
 
 def restore() -> None:
-    """Asks for slices as long as everybody's, for this thread and all that it starts from now on."""
+    """Ask for slices of the usual length, for this thread and all that it starts from now on."""
     _ask(0)
 
 
@@ -55,7 +58,7 @@ def _ask(seconds: float) -> None:
 
 
 def current() -> float:
-    """Seconds of a slice of this thread; 0: the kernel does not say."""
+    """Return the seconds of a slice of this thread; 0 if the kernel does not say."""
     return float(_read().runtime / 1e9) if platform.machine() in _NUMBERS else 0.0
 
 

@@ -1,4 +1,4 @@
-"""A worker's process: told and telling documents, a line each, and ended whatever happens."""
+"""A worker's process: it exchanges documents with us, one line each, and is always ended."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import Any
 from fanin.testbed.mininet_net import MininetNetwork
 from fanin.testbed.preloaded import Process, ended
 
-# One thread a worker: linear algebra on all cores in each of them would only make them wait for one another.
+# One thread per worker: workers that all use all cores for linear algebra would only delay one another.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 _LONGEST_LINE = 1 << 24
 
-# Starts a command where worker `rank` lives; the rest are options of subprocess.Popen.
+# Starts a command on the host of worker `rank`; the rest are options of subprocess.Popen.
 Start = Callable[[int, Sequence[str], dict[str, Any]], Process]
 
 
 def start_on(network: MininetNetwork, hosts: Sequence[str]) -> Start:
-    """Workers live on these hosts, by rank."""
+    """Return a function that starts workers on these hosts, by rank."""
 
     def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
         return network.host_popen(hosts[rank], argv, **options)
@@ -32,7 +32,7 @@ def start_on(network: MininetNetwork, hosts: Sequence[str]) -> Start:
 
 
 class WorkerProcess:
-    """The process of worker `rank`, which `argv` starts; its standard error is added to the file `errors`."""
+    """The process of worker `rank`, started by `argv`. Its standard error is appended to the file `errors`."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Return its process id."""
         return self._process.pid
 
     def tell(self, document: bytes) -> None:
-        """A line; one that has ended does not take it, which `hear` tells."""
+        """Send a line. A process that has ended does not read it, which `hear` shows."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(document + b"\n")
             self._process.stdin.flush()
 
     async def hear(self) -> bytes:
-        """The next line that it says; nothing once it has ended."""
+        """Return the next line of its output; nothing once it has ended."""
         if self._said is None:
             said = self._said = asyncio.StreamReader(_LONGEST_LINE)
             self._transport, _ = await asyncio.get_running_loop().connect_read_pipe(
@@ -77,7 +77,7 @@ class WorkerProcess:
         return await self._said.readline()
 
     async def end(self) -> str:
-        """How it has ended, once it has, and the last line of its standard error."""
+        """Wait for its end, and return how it ended and the last line of its standard error."""
         status = await ended(self._process)
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
         said = self._errors.read_bytes()[self._earlier :].decode(errors="replace")
@@ -85,11 +85,11 @@ class WorkerProcess:
         return ": ".join([how, *last])
 
     def kill(self) -> None:
-        """End it, if it has not."""
+        """Kill it, if it has not ended."""
         self._process.kill()
         self._process.wait()
         if self._transport is not None:
             self._transport.close()
         if self._process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):  # of what it has not read
+            with contextlib.suppress(BrokenPipeError):  # it has not read everything
                 self._process.stdin.close()

@@ -1,1 +1,1 @@
-"""A network as plain data, and what builds it for real."""
+"""A network as plain data: switches, hosts and links, and the shapes in which they come."""

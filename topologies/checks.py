@@ -1,4 +1,4 @@
-"""What must hold of a network's parts together: each finding a line with the key at fault and the fix."""
+"""Checks that the parts of a network fit together; each finding is a line with the key at fault and the fix."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ SWITCHES = 1024  # p4src/forwarding.p4: each keeps the addresses of all
 
 
 def problems(topology: Topology) -> list[str]:
-    """All that is wrong; of links between tiers and of ways, what is wrong once the parts are right by themselves."""
+    """Return all that is wrong with the network.
+
+    Links between tiers and paths between hosts are checked only if each part is right by itself.
+    """
     if len(topology.switches) > SWITCHES:
         return [
-            f"switches: there are {len(topology.switches)}; {SWITCHES} is the most, as each knows all others"
+            f"switches: there are {len(topology.switches)}; use at most {SWITCHES}, as each knows all others"
         ]
     found = list(chain(_duplicates(topology), _misplaced_hosts(topology), _bad_links(topology)))
     return found or list(chain(_overlapping_racks(topology), _missing_links(topology)))
@@ -78,7 +81,7 @@ def _bad_links(topology: Topology) -> Iterable[str]:
 
 
 def _overlapping_racks(topology: Topology) -> Iterable[str]:
-    """Routes are to racks: an address in two of them would be looked for in one."""
+    """Find racks whose addresses overlap: routes lead to racks, so an address must not belong to two of them."""
     racks: dict[tuple[IPv4Network, str], int] = {}
     for i, host in enumerate(topology.hosts):
         rack = IPv4Interface((host.ip, host.prefix_length)).network
@@ -107,17 +110,19 @@ def _missing_links(topology: Topology) -> Iterable[str]:
 
 
 def _missing_ways(topology: Topology, neighbours: Mapping[str, list[str]]) -> Iterable[str]:
-    """Where not every switch has a link to every one of the next tier."""
+    """Find switches without the links they need, where not every switch has a link to each one of the next tier."""
     for switch in topology.switches:
         for name, count in Counter(neighbours[switch.name]).items():
             if count > 1 and switch.name < name:
                 yield f"links: {switch.name} and {name} have {count}; two switches have one at most"
     below: set[str] = set()
-    above: dict[str, int] = {}  # of each switch, a bit for each that is reached going up, and its own
+    above: dict[
+        str, int
+    ] = {}  # for each switch, its own bit and one for each switch that is reached going up
     for tier in topology.tiers:
         for switch in tier:
             if below and not below.intersection(neighbours[switch.name]):
-                yield f"links: {switch.name} has none down; join it to the tier below, or leave it out"
+                yield f"links: {switch.name} has no link down; join it to the tier below, or leave it out"
         below = {switch.name for switch in tier}
     bits = {switch.name: 1 << i for i, switch in enumerate(topology.switches)}
     for tier in reversed(topology.tiers):

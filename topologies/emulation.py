@@ -1,4 +1,4 @@
-"""What a switch is told of the links at its ports: which directions it emulates, and how."""
+"""The links that a switch emulates at its ports: which directions, and how."""
 
 from __future__ import annotations
 
@@ -10,27 +10,35 @@ from fanin.topologies.errors import NetworkError
 from fanin.topologies.link import VIRTUAL_ONLY, Burst, LinkModel, LinkProperties
 from fanin.topologies.model import Topology
 
-# By the names that a switch has for them: those of the model, but for what links do in virtual time only, and the rate.
+# The properties that a switch knows: its rate, and those of the model except the ones for virtual time only.
 SWITCH_PROPERTIES = ("rate", *(name for name in LinkProperties.model_fields if name not in VIRTUAL_ONLY))
 
 
 def for_switch(properties: LinkModel) -> dict[str, Any]:
-    """What differs from a link that has only a rate; empty: nothing does, and the kernel can keep that (shaping.py).
+    """Return the properties that a switch has to emulate, by name.
+
+    The result is empty if the link has nothing but a rate, which the kernel can keep (shaping.py).
 
     Raises:
-        NetworkError: only links in virtual time can.
+        NetworkError: If a property is for virtual time only.
     """
     given = properties.given
     for name in VIRTUAL_ONLY:
         if name in given:
-            raise NetworkError(f"{name}: is for virtual time only; leave it out of the link's properties")
+            raise NetworkError(f"{name}: works in virtual time only; leave it out of the link's properties")
     return {name: value for name, value in given.items() if value or name not in ("delay", "overhead")}
 
 
 @dataclass(frozen=True, slots=True)
 class EmulatedLink:
-    """One direction of the link at a switch's port. `properties` by the names and in the units that a switch has; no
-    `rate` (bits/s) among them: unlimited, or kept by the sender itself.
+    """One direction of the link at a switch's port.
+
+    Attributes:
+        port: The switch's port.
+        neighbour: The node at the far end.
+        direction: "egress" from the switch, "ingress" to it.
+        properties: What to emulate, with the switch's names and units. Without `rate` (bits/s) the link is unlimited,
+            or the sender keeps the rate itself.
     """
 
     port: int
@@ -40,7 +48,7 @@ class EmulatedLink:
 
     @property
     def option(self) -> str:
-        """On the switch's command line: `PORT:DIRECTION:NAME=VALUE,…`."""
+        """Return the link as an argument of the switch's command line: `PORT:DIRECTION:NAME=VALUE,…`."""
         listed = ",".join(f"{name}={_text(value)}" for name, value in self.properties.items())
         return f"{self.port}:{self.direction}:{listed}"
 
@@ -50,10 +58,10 @@ def _text(value: Any) -> str:
 
 
 def emulated_links(topology: Topology, switch: str) -> list[EmulatedLink]:
-    """Those at the ports of `switch`: what it sends, and what hosts send to it.
+    """Return the links that `switch` emulates at its ports: what it sends, and what hosts send to it.
 
     Raises:
-        NetworkError: only links in virtual time can do what one of them does.
+        NetworkError: If a link has a property for virtual time only.
     """
     found = []
     for link in topology.links_of(switch):
@@ -63,6 +71,6 @@ def emulated_links(topology: Topology, switch: str) -> list[EmulatedLink]:
         port, neighbour = link.end(switch).port, link.far_end(switch)
         rate = {} if link.rate_bits_per_second is None else {"rate": link.rate_bits_per_second}
         found.append(EmulatedLink(port, neighbour.node, "egress", properties | rate))
-        if neighbour.port == 0:  # a host: its own kernel keeps the rate, and so lets its sockets wait
+        if neighbour.port == 0:  # a host; its kernel keeps the rate, so that its sockets block
             found.append(EmulatedLink(port, neighbour.node, "ingress", properties))
     return found

@@ -1,5 +1,5 @@
-"""What goes wrong with a network that is being built or runs."""
+"""The error of a network that cannot be built or that has broken."""
 
 
 class NetworkError(RuntimeError):
-    """A network that cannot be built, or whose switch is gone: the message says which part, and the fix."""
+    """A network that cannot be built, or that has lost a switch; the message says which part, and how to fix it."""

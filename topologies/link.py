@@ -1,4 +1,4 @@
-"""What a link does to packets besides its rate: one model for topologies, scenarios, live switches and virtual time."""
+"""The model of a link apart from its rate, for topologies, scenarios, live switches and virtual time."""
 
 from __future__ import annotations
 
@@ -19,17 +19,23 @@ class _Table(BaseModel):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What is not as by default."""
+        """Return the fields whose values differ from the defaults."""
         fields = type(self).model_fields
         return {name: value for name, value in self if value != fields[name].default}
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        """Pydantic's: what is printed."""
+        """Return what pydantic prints."""
         return self.given.items()
 
 
 class Burst(_Table):
-    """Loss in bursts (Gilbert-Elliott): probabilities that one begins and ends with a packet, and of loss in it."""
+    """Loss in bursts (Gilbert-Elliott model).
+
+    Attributes:
+        begin: The probability that a burst begins with a packet.
+        end: The probability that a burst ends with a packet.
+        loss: The probability that a packet is lost during a burst.
+    """
 
     begin: Probability
     end: Probability
@@ -37,11 +43,13 @@ class Burst(_Table):
 
 
 class Watchdog(_Table):
-    """Over pauses that do not end, as SONiC's pfcwd: of each queue of a switch by itself.
+    """A watchdog for pauses that do not end, like SONiC's pfcwd; it watches each queue of a switch separately.
 
-    detection_time: seconds for which a queue that has something to send may be paused; then there is a storm, until it
-    has not been paused for `restoration_time` seconds. action: meanwhile its packets are dropped, or forwarded all the
-    same, or (alert) nothing is done. Storms are counted in any case.
+    Attributes:
+        detection_time: Seconds for which a queue with waiting packets may be paused. After that it is in a storm.
+        restoration_time: Seconds without a pause after which the storm ends.
+        action: What happens to the queue's packets during a storm: they are dropped, or forwarded in spite of the
+            pause, or nothing is done ("alert"). Storms are always counted.
     """
 
     detection_time: Seconds
@@ -50,10 +58,10 @@ class Watchdog(_Table):
 
 
 class Pause(_Table):
-    """Priority flow control (IEEE 802.1Qbb): when the switch at a link's far end says stop, of each priority by itself.
+    """Priority flow control (IEEE 802.1Qbb), for each priority separately; in virtual time only.
 
-    It does when more than `xoff_bytes` (on the wire) of what came by this link wait in its queues, and takes it back
-    when no more than `xon_bytes` do. In virtual time only.
+    The switch at the far end of a link pauses it when more than `xoff_bytes` (on the wire) of the packets that came
+    over the link wait in its queues. It resumes the link when no more than `xon_bytes` do.
     """
 
     xoff_bytes: Bytes
@@ -70,19 +78,28 @@ class Pause(_Table):
 
 
 class LinkModel(_Table):
-    """What a link does in either direction, drawn for each packet by itself; its rate is the topology's.
+    """What a link does to packets in either direction, drawn for each packet separately; the topology has the rate.
 
-    delay: seconds from the last bit sent to the far end's having it; left out or 0: none live, 1 us in virtual time.
-    jitter: up to this many seconds more for each packet, which does not overtake the one before.
-    queue_bytes: a packet that finds no room at a switch is dropped (None: there always is; hosts always wait).
-    ecn_bytes: a packet that finds more waiting at a switch is marked, if it is ECN-capable (RFC 3168).
-    ecn_max_bytes, ecn_probability: if given, it is marked with a probability that grows from 0 at ecn_bytes to
-    ecn_probability at ecn_max_bytes, and always with more (Kmin, Kmax and Pmax of DCQCN); in virtual time only.
-    overhead: bytes that a frame takes on the wire besides its own; left out: none live, as Linux's htb counts, and
-    Ethernet's 24 in virtual time.
-    loss, corruption, duplication, reordering: probabilities. In a corrupted frame one bit is flipped, anywhere from the
-    Ethernet header on, as where the frame check sequence does not see it; checksums above are the receiver's affair.
-    displacement: seconds that a reordered packet, and the copy of a duplicated one, may come later.
+    Attributes:
+        delay: Seconds from sending the last bit until the far end has it. Left out or 0: none in a live network, 1 us
+            in virtual time.
+        jitter: Up to this many further seconds for each packet; packets do not overtake each other.
+        queue_bytes: The size of a switch's queue. A packet that does not fit is dropped. None: unlimited. Hosts do not
+            drop packets, they wait.
+        ecn_bytes: A switch marks an ECN-capable packet (RFC 3168) if more bytes than this are waiting.
+        ecn_max_bytes: Mark with a probability that grows from 0 at ecn_bytes to ecn_probability at ecn_max_bytes, and
+            always above that (Kmin, Kmax and Pmax of DCQCN). In virtual time only.
+        ecn_probability: See ecn_max_bytes.
+        overhead: Bytes that a frame takes on the wire in addition to its own. Left out: none in a live network, as
+            Linux's htb counts, and Ethernet's 24 in virtual time.
+        loss: The probability that a packet is lost.
+        corruption: The probability that one bit of a frame is flipped, anywhere from the Ethernet header on. The frame
+            check sequence does not notice it; only checksums of higher layers can.
+        duplication: The probability that a packet arrives twice.
+        reordering: The probability that a packet is delayed by up to `displacement`.
+        displacement: The most seconds by which a reordered packet, or the copy of a duplicated one, is late.
+        burst: Loss in bursts.
+        pause: Priority flow control. In virtual time only.
     """
 
     delay: Seconds | None = None
@@ -106,33 +123,38 @@ class LinkModel(_Table):
             raise ValueError(f"delay: is {self.delay} s, must be at least 1 ns, or 0")
         if self.reordering and not self.displacement:
             raise ValueError(
-                "reordering: needs a displacement, how many seconds later such a packet may come"
+                "reordering: needs displacement, the most seconds by which a reordered packet is late"
             )
         if self.queue_bytes is not None and self.ecn_bytes is not None and self.ecn_bytes >= self.queue_bytes:
             raise ValueError(
-                "ecn_bytes: has to be less than queue_bytes, at which packets are dropped, not marked"
+                "ecn_bytes: must be less than queue_bytes, where packets are dropped instead of marked"
             )
         if self.ecn_max_bytes is None and self.ecn_probability is not None:
-            raise ValueError("ecn_probability: needs ecn_max_bytes, at which a packet is marked with it")
+            raise ValueError("ecn_probability: needs ecn_max_bytes, where the probability is reached")
         if self.ecn_max_bytes is not None and (
             self.ecn_bytes is None or self.ecn_max_bytes <= self.ecn_bytes
         ):
-            raise ValueError("ecn_max_bytes: has to be more than ecn_bytes, from which on packets are marked")
+            raise ValueError("ecn_max_bytes: must be more than ecn_bytes, where marking begins")
         return self
 
     @property
     def virtual_delay(self) -> float:
-        """Seconds in virtual time, where nothing arrives at once."""
+        """Return the delay in virtual time in seconds, which is never 0."""
         return self.delay or _VIRTUAL_DELAY
 
     @property
     def virtual_overhead(self) -> int:
-        """Bytes in virtual time."""
+        """Return the overhead of a frame in virtual time in bytes."""
         return ETHERNET_OVERHEAD if self.overhead is None else self.overhead
 
     @property
     def ecn_range(self) -> tuple[int | None, int | None, float]:
-        """Bytes from which on packets are marked, and always marked; the probability just before."""
+        """Return from how many waiting bytes on packets are marked.
+
+        Returns:
+            The bytes above which packets may be marked, the bytes above which all are, and the probability just below
+            the latter. The first two are None if nothing is marked.
+        """
         if self.ecn_max_bytes is None:
             return self.ecn_bytes, self.ecn_bytes, 1.0
         return (
@@ -143,7 +165,7 @@ class LinkModel(_Table):
 
     @property
     def mean_loss(self) -> float:
-        """The probability that a packet does not arrive as it was sent, in the long run."""
+        """Return the long-term probability that a packet does not arrive as it was sent."""
         arrives = (1 - self.loss) * (1 - self.corruption)
         if self.burst and self.burst.begin:
             arrives *= 1 - self.burst.loss * self.burst.begin / (self.burst.begin + self.burst.end)
@@ -154,7 +176,11 @@ VIRTUAL_ONLY = ("pause", "ecn_max_bytes", "ecn_probability")  # of a link's prop
 
 
 class LinkProperties(LinkModel):
-    """As a topology gives them. seed: of what a live switch draws for the link; virtual time has one for all links."""
+    """The properties of a link in a topology.
+
+    Attributes:
+        seed: The seed of the random numbers that a live switch draws for the link; virtual time has one for all links.
+    """
 
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
 

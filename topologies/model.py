@@ -13,7 +13,7 @@ from fanin.topologies.link import PLAIN, LinkProperties
 
 FIRST_GRPC_PORT = 9559  # P4Runtime's, assigned by IANA
 LAST_PORT = 254  # 255 is the CPU port, 511 the drop port
-SLOWEST, FASTEST = 10_000, 2 * 10**13  # bits/s; of NVLink a GPU has 1.8 TB/s
+SLOWEST, FASTEST = 10_000, 2 * 10**13  # bits/s; a GPU has 1.8 TB/s of NVLink
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=10)]
 Mac = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
@@ -22,7 +22,7 @@ Role = Literal["server", "leaf", "spine", "core"]  # the tiers, from the hosts u
 
 
 class TopologyError(ValueError):
-    """An invalid topology: the message names the key at fault and the fix, a line for each."""
+    """An invalid topology; each line of the message names a key and says what is wrong with it and how to fix it."""
 
 
 class _Frozen(BaseModel):
@@ -30,9 +30,12 @@ class _Frozen(BaseModel):
 
 
 class Switch(_Frozen):
-    """A switch; `role` says its tier. A server is the switch inside a machine with several hosts (GPUs).
+    """A switch of the network.
 
-    `ip` is its own address: hosts send their updates to that of the switch above them, and results come from there.
+    Attributes:
+        role: Its tier. A "server" is the switch inside a machine with several hosts (GPUs).
+        ip: The switch's own address. Hosts send their updates to the address of the switch above them, and results come
+            from there.
     """
 
     name: Name
@@ -44,9 +47,12 @@ class Switch(_Frozen):
 
 
 class Host(_Frozen):
-    """A host below `leaf`, a switch of the lowest tier, whose address is its gateway.
+    """A host below a switch of the lowest tier.
 
-    Ranks count from 0 over the whole network.
+    Attributes:
+        rank: The number of the host, from 0 over the whole network.
+        gateway: The address of `leaf`.
+        leaf: The name of the switch that the host attaches to.
     """
 
     name: Name
@@ -71,7 +77,14 @@ class Endpoint(_Frozen):
 
 
 class Link(_Frozen):
-    """A full-duplex link; `rate_bits_per_second` (None: unlimited) and `properties` hold for each direction."""
+    """A full-duplex link.
+
+    Attributes:
+        a: One end.
+        b: The other end.
+        rate_bits_per_second: The rate of each direction; None means unlimited.
+        properties: What the link does to packets in each direction.
+    """
 
     a: Endpoint
     b: Endpoint
@@ -79,24 +92,25 @@ class Link(_Frozen):
     properties: LinkProperties = PLAIN
 
     def end(self, node: str) -> Endpoint:
-        """The end at `node`."""
+        """Return the end at `node`."""
         return self.a if self.a.node == node else self.b
 
     def far_end(self, node: str) -> Endpoint:
-        """The end that is not at `node`."""
+        """Return the end that is not at `node`."""
         return self.b if self.a.node == node else self.a
 
 
 class Topology(_Frozen):
-    """A network of tiers: each host hangs on a switch of the lowest one, links join neighbouring tiers.
+    """A network of tiers: each host attaches to a switch of the lowest tier, and links join neighbouring tiers.
 
-    Any links will do by which all hosts reach one another, first up and then down.
+    The links must let each host reach every other one by going first up and then down.
 
-    offload: whether UDP datagrams may cross it many in a frame (segmentation offload) where it is built for real.
+    Attributes:
+        offload: In a live network, let frames carry many UDP datagrams (segmentation offload).
 
     Raises:
-        pydantic.ValidationError: when a part is malformed or the parts do not fit together; `topology_from`
-            turns it into a TopologyError.
+        pydantic.ValidationError: If a part is malformed or the parts do not fit together; `topology_from` turns it into
+            a TopologyError.
     """
 
     name: str
@@ -113,18 +127,18 @@ class Topology(_Frozen):
 
     @cached_property
     def tiers(self) -> tuple[tuple[Switch, ...], ...]:
-        """The switches of each tier that there is, from the hosts up, in the order of `switches`."""
+        """Return the switches of each tier that exists, from the hosts up, in the order of `switches`."""
         tiers = (tuple(switch for switch in self.switches if switch.role == role) for role in get_args(Role))
         return tuple(tier for tier in tiers if tier)
 
     @property
     def leaves(self) -> tuple[Switch, ...]:
-        """The lowest tier, which hosts hang on: where servers have switches, those."""
+        """Return the lowest tier, to which hosts attach; this is the tier of servers where servers have switches."""
         return self.tiers[0] if self.tiers else ()
 
     @cached_property
     def ranked_hosts(self) -> tuple[Host, ...]:
-        """All hosts in the order of their ranks."""
+        """Return all hosts in the order of their ranks."""
         return tuple(sorted(self.hosts, key=lambda host: host.rank))
 
     @cached_property
@@ -151,56 +165,56 @@ class Topology(_Frozen):
         return {node: tuple(sorted(of, key=lambda link: link.end(node).port)) for node, of in links.items()}
 
     def switch(self, name: str) -> Switch:
-        """The switch called `name`.
+        """Return the switch called `name`.
 
         Raises:
-            TopologyError: there is none.
+            TopologyError: If there is none.
         """
         return _look_up(self._switch_by_name, name, "switch")
 
     def host(self, name: str) -> Host:
-        """The host called `name`.
+        """Return the host called `name`.
 
         Raises:
-            TopologyError: there is none.
+            TopologyError: If there is none.
         """
         return _look_up(self._host_by_name, name, "host")
 
     def hosts_of(self, leaf: str) -> tuple[Host, ...]:
-        """The hosts below `leaf`, in the order of their ranks."""
+        """Return the hosts below `leaf`, in the order of their ranks."""
         return self._hosts_of.get(leaf, ())
 
     def links_of(self, node: str) -> tuple[Link, ...]:
-        """The links of a host or a switch, in the order of its ports."""
+        """Return the links of a host or a switch, in the order of its ports."""
         return self._links_of.get(node, ())
 
     def port_towards(self, node: str, neighbour: str) -> int:
-        """The port of `node` that leads to `neighbour`.
+        """Return the port of `node` that leads to `neighbour`.
 
         Raises:
-            TopologyError: they have no link.
+            TopologyError: If they have no link.
         """
         return self.link_between(node, neighbour).end(node).port
 
     def rate_towards(self, node: str, neighbour: str) -> int | None:
-        """Of the link from `node` to `neighbour`, in bits a second; None: unlimited.
+        """Return the rate of the link from `node` to `neighbour` in bits/s; None means unlimited.
 
         Raises:
-            TopologyError: they have no link.
+            TopologyError: If they have no link.
         """
         return self.link_between(node, neighbour).rate_bits_per_second
 
     @property
     def slowest_rate(self) -> int | None:
-        """Of all links, in bits a second; None: all are unlimited."""
+        """Return the lowest rate of all links in bits/s; None means that all are unlimited."""
         rates = (link.rate_bits_per_second for link in self.links)
         return min((rate for rate in rates if rate is not None), default=None)
 
     def link_between(self, node: str, neighbour: str) -> Link:
-        """The link of two nodes.
+        """Return the link of two nodes.
 
         Raises:
-            TopologyError: they have none.
+            TopologyError: If they have none.
         """
         for link in self.links_of(node):
             if link.far_end(node).node == neighbour:
@@ -208,10 +222,10 @@ class Topology(_Frozen):
         raise TopologyError(f"{node} and {neighbour} have no link")
 
     def with_properties(self, **changes: Any) -> "Topology":
-        """The same network, all of whose links have these properties, and the others as before.
+        """Return the same network with these properties on all links; other properties stay as they are.
 
         Raises:
-            pydantic.ValidationError: properties that no link can have.
+            pydantic.ValidationError: If no link can have such properties.
         """
         changed = {
             given: LinkProperties(**dict(given) | changes)
@@ -222,21 +236,21 @@ class Topology(_Frozen):
         )
 
     def without(self, links: Collection[Link]) -> "Topology":
-        """What is left of the network when these fail, whether all hosts reach one another there or not."""
+        """Return the network without these links, even if some hosts can then not reach one another."""
         return self._with_links(tuple(link for link in self.links if link not in links))
 
     def _with_links(self, links: tuple[Link, ...]) -> "Topology":
-        """The same nodes, which have been checked."""
+        """Return the same nodes, which have been checked already, with these links."""
         return Topology.model_construct(
             name=self.name, switches=self.switches, hosts=self.hosts, links=links, offload=self.offload
         )
 
     def neighbours(self, node: str) -> dict[int, str]:
-        """What is at the far end of each port of `node`."""
+        """Return the node at the far end of each port of `node`."""
         return {link.end(node).port: link.far_end(node).node for link in self.links_of(node)}
 
     def interfaces(self, node: str) -> dict[int, str]:
-        """The interface of each port of `node`."""
+        """Return the name of the Linux interface of each port of `node`."""
         return {end.port: end.interface for end in (link.end(node) for link in self.links_of(node))}
 
 
@@ -247,4 +261,4 @@ def _look_up(found: Mapping[str, _Node], name: str, kind: str) -> _Node:
     try:
         return found[name]
     except KeyError:
-        raise TopologyError(f"no {kind} is called {name!r}; there are {', '.join(found)}") from None
+        raise TopologyError(f"{name}: no such {kind}; this network has {', '.join(found)}") from None

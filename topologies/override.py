@@ -1,4 +1,4 @@
-"""Single links of a network that are not like the others: down, degraded, slow, lossy."""
+"""Single links of a network that differ from the others: down, degraded, slow or lossy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from fanin.topologies.units import Bytes, Probability, Rate, Seconds
 
 
 class Override(BaseModel):
-    """What one link has in the place of what the others of its tier have; left out, the same.
+    """The properties of one link that differ from those of the other links in its tier.
 
-    link: the names of its two ends, in any order. down: there is none. See LinkModel for the rest.
+    Properties that are left out stay as they are. LinkModel describes those that are not listed here.
+
+    Attributes:
+        link: The names of its two ends, in any order.
+        down: Remove the link.
+        rate: Its rate in bits/s.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,10 +39,10 @@ class Override(BaseModel):
     duplication: Probability | None = None
 
     def applied_to(self, link: Link) -> Link:
-        """The link as this says.
+        """Return the link with these properties.
 
         Raises:
-            pydantic.ValidationError: properties that no link can have.
+            pydantic.ValidationError: If no link can have such properties.
         """
         given: dict[str, Any] = self.model_dump(exclude_none=True, exclude={"link", "down", "rate"})
         changes: dict[str, Any] = {"properties": LinkProperties(**dict(link.properties) | given)}
@@ -47,11 +52,11 @@ class Override(BaseModel):
 
 
 def override(network: Topology, overrides: Sequence[Override]) -> Topology:
-    """The network with each override at its link.
+    """Return the network with each override applied to its link.
 
     Raises:
-        TopologyError: there is no such link, two overrides of one, properties that no link can have, or hosts that do
-            not reach one another without those that are down.
+        TopologyError: If a link does not exist or has two overrides, if no link can have such properties, or if some
+            hosts cannot reach one another without the links that are down.
     """
     if not overrides:
         return network
@@ -71,7 +76,7 @@ def override(network: Topology, overrides: Sequence[Override]) -> Topology:
     for ends, count in Counter(frozenset(one.link) for one in overrides).items():
         if count > 1:
             problems.append(
-                f"overrides: {count} of them are of the link {' '.join(sorted(ends))}; make them one"
+                f"overrides: the link {' '.join(sorted(ends))} has {count} of them; merge them into one"
             )
     if problems:
         raise TopologyError("\n".join(problems))
@@ -82,10 +87,10 @@ def override(network: Topology, overrides: Sequence[Override]) -> Topology:
 
 
 def _no_link(network: Topology, one: str, other: str) -> str:
-    """Why there is none."""
+    """Return why the network has no such link."""
     names = {switch.name for switch in network.switches} | {host.name for host in network.hosts}
     for name in (one, other):
         if name not in names:
-            return f"there is no {name}; the network has {', '.join(sorted(names))}"
+            return f"{name}: no such switch or host; the network has {', '.join(sorted(names))}"
     near = ", ".join(sorted(link.far_end(one).node for link in network.links_of(one)))
-    return f"no link joins {one} and {other}; those of {one} lead to {near}"
+    return f"no link joins {one} and {other}; the links of {one} lead to {near}"

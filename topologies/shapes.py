@@ -1,4 +1,4 @@
-"""The usual shapes of a network, with everything derived from a few numbers; and networks from plain data."""
+"""Functions that build networks of the usual shapes from a few numbers, or any network from plain data."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -34,20 +34,24 @@ def leaf_spine(
     uplink_properties: LinkProperties | Mapping[str, Any] | None = None,
     offload: bool = True,
 ) -> Topology:
-    """A leaf-spine network with everything derived; `spines=0, leaves=1` is one switch.
+    """Build a leaf-spine network; `spines=0, leaves=1` is a single switch.
 
-    Leaf l has 10.l.0.254, its i-th host 10.l.0.i on its port i. Spine s has 10.0.0.s; at each leaf its port
-    follows the hosts', and leaf l is on its port l. A MAC address is 02:00 and then the IPv4 address.
+    Leaf l has the address 10.l.0.254, and its i-th host 10.l.0.i on port i of the leaf. Spine s has 10.0.0.s; a leaf's
+    ports to spines follow those to hosts, and leaf l is on port l of each spine. A MAC address is 02:00 followed by the
+    IPv4 address.
 
     Args:
-        rate: of the hosts' links, bits/s; None leaves them unlimited.
-        uplink_rate: of the links between leaves and spines; None: as `rate`.
-        properties: of the hosts' links: delay, loss and the like.
-        uplink_properties: of the links between leaves and spines; None: as `properties`.
-        offload: see Topology.
+        spines: Number of spines.
+        leaves: Number of leaves.
+        hosts_per_leaf: Number of hosts below each leaf.
+        rate: Rate of the hosts' links in bits/s. None: unlimited.
+        uplink_rate: Rate of the links between leaves and spines in bits/s. None: like `rate`.
+        properties: Delay, loss and other properties of the hosts' links.
+        uplink_properties: Properties of the links between leaves and spines. None: like `properties`.
+        offload: See Topology.
 
     Raises:
-        TopologyError: a number that is out of range.
+        TopologyError: If a number is out of range.
     """
     _check_range("leaves", leaves, 1, LAST_PORT)
     _check_range("spines", spines, 0 if leaves == 1 else 1, LAST_PORT - 1)
@@ -77,24 +81,33 @@ def fat_tree(
     core_properties: LinkProperties | Mapping[str, Any] | None = None,
     offload: bool = True,
 ) -> Topology:
-    """A fat tree of three tiers (Al-Fares, SIGCOMM 2008) with everything derived.
+    """Build a fat tree of three tiers (Al-Fares, SIGCOMM 2008).
 
-    Switches of k ports make k pods of k/2 leaves and k/2 spines each, k/2 hosts at a leaf and (k/2)^2 cores; a number
-    that is given stands in the place of k's. Within a pod each leaf hangs on every spine. The first spine of each pod
-    hangs on the first of the cores, the second on the next as many, and so on.
+    Switches with k ports make k pods of k/2 leaves and k/2 spines each, k/2 hosts below each leaf, and (k/2)^2 cores;
+    every other number that is given replaces the one derived from k. Within a pod each leaf has a link to every spine.
+    The first spine of each pod has links to the first of the cores, the second spine to the next, as many each, and so
+    on.
 
-    Addresses: see `servers`. Ports count hosts, or what is below, and then what is above, in the order of the names.
+    Addresses: see `servers`. A switch's first ports lead to hosts or to the tier below, the following ones up, in the
+    order of the names.
 
     Args:
-        leaves, spines: of a pod.
-        cores: of the network, a multiple of `spines`.
-        rate, uplink_rate, core_rate: of the links of hosts, between leaves and spines, and between spines and cores,
-            bits/s; None: as the links below, and those of hosts unlimited.
-        properties, uplink_properties, core_properties: of the same links; None: as the links below.
-        offload: see Topology.
+        k: Ports of a switch, an even number.
+        pods: Number of pods.
+        leaves: Number of leaves in a pod.
+        spines: Number of spines in a pod.
+        cores: Number of cores in the network, a multiple of `spines`.
+        hosts_per_leaf: Number of hosts below each leaf.
+        rate: Rate of the hosts' links in bits/s. None: unlimited.
+        uplink_rate: Rate of the links between leaves and spines in bits/s. None: like the links below.
+        core_rate: Rate of the links between spines and cores in bits/s. None: like the links below.
+        properties: Properties of the hosts' links.
+        uplink_properties: Properties of the links between leaves and spines. None: like the links below.
+        core_properties: Properties of the links between spines and cores. None: like the links below.
+        offload: See Topology.
 
     Raises:
-        TopologyError: a number that is out of range.
+        TopologyError: If a number is out of range.
     """
     _check_range("k", k, 2, 28)
     if k % 2:
@@ -137,27 +150,35 @@ def servers(
     core_properties: LinkProperties | Mapping[str, Any] | None = None,
     offload: bool = True,
 ) -> Topology:
-    """Servers with a switch inside, whose hosts are GPUs, below leaves, spines and, of several pods, cores.
+    """Build a network of servers with a switch inside, whose hosts are GPUs, below leaves, spines and cores.
 
-    Pods and cores are joined as in `fat_tree`. The r-th switch with hosts of pod p has 10.p.r.254, its i-th host
-    10.p.r.i on its port i; the pod's other switches have 10.p.0.1 and on, first leaves, then spines; core c has
-    10.0.0.c. A MAC address is 02:00 and then the IPv4 address.
+    Pods and cores are joined as in `fat_tree`. The r-th switch with hosts of pod p has the address 10.p.r.254, and its
+    i-th host 10.p.r.i on port i. The pod's other switches have addresses from 10.p.0.1 on, first leaves, then spines;
+    core c has 10.0.0.c. A MAC address is 02:00 followed by the IPv4 address.
 
     Args:
-        leaves, spines: of a pod.
-        cores: of the network, a multiple of `spines`; 0: of a single pod.
-        nics_per_server: network cards, each of which leads to a leaf of its own (rails). So many leaves share their
-            servers, of which each has a card at each of them; `leaves` is a multiple of it.
-        planes: networks with no link between them, from leaves up; each has as many of a server's cards and of a pod's
-            spines, the first the first, the second the second, and so on in turn.
-        rate: of the links of hosts, inside servers, bits/s; None leaves them unlimited.
-        nic_rate, uplink_rate, core_rate: of the links from servers to leaves, on to spines, and on to cores; None: as
-            the links below.
-        properties, nic_properties, uplink_properties, core_properties: of the same links; None: as the links below.
-        offload: see Topology.
+        pods: Number of pods.
+        leaves: Number of leaves in a pod.
+        spines: Number of spines in a pod.
+        cores: Number of cores in the network, a multiple of `spines`; a single pod may have 0.
+        servers_per_leaf: Number of servers below each leaf.
+        hosts_per_server: Number of hosts (GPUs) in each server.
+        nics_per_server: Number of network cards of a server, each of which leads to a different leaf (rails). As many
+            leaves share the same servers; `leaves` must be a multiple of this number.
+        planes: Number of networks without links between them, from the leaves up. A server's cards and a pod's spines
+            are dealt out to the planes in turn.
+        rate: Rate of the hosts' links inside servers in bits/s. None: unlimited.
+        nic_rate: Rate of the links from servers to leaves in bits/s. None: like the links below.
+        uplink_rate: Rate of the links from leaves to spines in bits/s. None: like the links below.
+        core_rate: Rate of the links from spines to cores in bits/s. None: like the links below.
+        properties: Properties of the hosts' links.
+        nic_properties: Properties of the links from servers to leaves. None: like the links below.
+        uplink_properties: Properties of the links from leaves to spines. None: like the links below.
+        core_properties: Properties of the links from spines to cores. None: like the links below.
+        offload: See Topology.
 
     Raises:
-        TopologyError: a number that is out of range.
+        TopologyError: If a number is out of range.
     """
     _check_range("servers_per_leaf", servers_per_leaf, 1, LAST_PORT)
     _check_range("nics_per_server", nics_per_server, 1, LAST_PORT)
@@ -197,21 +218,23 @@ BUILDERS: Mapping[str, Callable[..., Topology]] = {  # the tables of a topology 
 
 
 def topology_from(data: Mapping[str, Any]) -> Topology:
-    """A network from plain data: every part spelled out, or one of BUILDERS with that function's arguments.
+    """Build a network from plain data: every part spelled out, or one of BUILDERS with the arguments of that function.
 
     Raises:
-        TopologyError: naming each key at fault.
+        TopologyError: If something is wrong; the message names each key at fault.
     """
     for name, build in BUILDERS.items():
         if name not in data:
             continue
         for other in ("switches", "hosts", "links", *BUILDERS):
             if other in data and other != name:
-                raise TopologyError(f"{other}: stands beside {name}, which says all; leave out one of them")
+                raise TopologyError(
+                    f"{other}: cannot be combined with {name}, which describes the whole network; leave out one"
+                )
         known = tuple(signature(build).parameters)
         for key in data[name]:
             if key not in known:
-                raise TopologyError(f"{name}.{key}: not known; there are {', '.join(known)}")
+                raise TopologyError(f"{name}.{key}: unknown key; there are {', '.join(known)}")
         return build(**data[name])
     try:
         return Topology.model_validate(data)
@@ -220,14 +243,17 @@ def topology_from(data: Mapping[str, Any]) -> Topology:
 
 
 class _Cable(NamedTuple):
-    """What the links between two tiers have."""
+    """The rate and properties of the links between two tiers."""
 
     rate: int | None
     properties: LinkProperties
 
 
 def _cables(*tiers: tuple[str, int | None, LinkProperties | Mapping[str, Any] | None]) -> list[_Cable]:
-    """Of each tier, from the hosts up: how its keys begin, rate, properties; None: as the one below."""
+    """Return the cable of each tier, from the hosts up.
+
+    Each argument has the prefix of the tier's keys, its rate and its properties; None means like the tier below.
+    """
     cables, below = [], _Cable(None, PLAIN)
     for key, rate, properties in tiers:
         if rate is not None:
@@ -240,13 +266,13 @@ def _cables(*tiers: tuple[str, int | None, LinkProperties | Mapping[str, Any] | 
 
 
 class _Parts:
-    """A network in the making: switches are numbered by role, hosts by rank, ports in the order of their links."""
+    """A network under construction: switches are numbered by role, hosts by rank, ports in the order of their links."""
 
     def __init__(self) -> None:
         self._switches: list[Switch] = []
         self._hosts: list[Host] = []
         self._links: list[Link] = []
-        self._numbers: Counter[str] = Counter()  # of each role the last, of each switch the last port
+        self._numbers: Counter[str] = Counter()  # the last switch of each role, the last port of each switch
 
     def add_switch(self, role: Role, ip: str) -> Switch:
         device_id = len(self._switches) + 1
@@ -262,7 +288,7 @@ class _Parts:
         return switch
 
     def add_hosts(self, leaf: Switch, count: int, cable: _Cable) -> None:
-        """Below `leaf`, in the /24 of its address from 1 on."""
+        """Add hosts below `leaf`, with the addresses of its /24 network from 1 on."""
         for position in range(1, count + 1):
             rank = len(self._hosts)
             ip = IPv4Address(leaf.ip.packed[:3] + bytes([position]))
@@ -279,7 +305,7 @@ class _Parts:
             self._link(Endpoint(node=host.name, port=0), leaf, cable)
 
     def join(self, lower: Switch, uppers: Iterable[Switch], cable: _Cable) -> None:
-        """A link to each."""
+        """Add a link to each of the upper switches."""
         for upper in uppers:
             self._link(Endpoint(node=lower.name, port=self._next(lower.name)), upper, cable)
 
@@ -317,7 +343,10 @@ def _pods(
     cables: list[_Cable],
     offload: bool,
 ) -> Topology:
-    """servers_per_leaf: 0: hosts hang on leaves. nics: of a server, each to the next leaf. planes: see servers()."""
+    """Build the network of pods for fat_tree() and servers(), which explain the arguments.
+
+    With servers_per_leaf=0, hosts attach to leaves.
+    """
     hosts_key = "hosts_per_server" if servers_per_leaf else "hosts_per_leaf"
     _check_range("pods", pods, 1, LAST_PORT)
     # Racks of a pod have 10.p.1.0 to 10.p.254.0, its other switches 10.p.0.1 to 10.p.0.254.
@@ -399,7 +428,7 @@ def _explain(error: Any, *above: str) -> str:
             return f"{place}: missing; add it"
         case "extra_forbidden" if str(table).endswith("properties"):
             return f"{place}: unknown link property; there are {', '.join(LinkProperties.model_fields)}"
-        case "value_error" if isinstance(error["input"], Mapping):  # of a table: it begins with a key
+        case "value_error" if isinstance(error["input"], Mapping):  # a table's message begins with a key
             return f"{place}.{error['ctx']['error']}".lstrip(".")
         case "value_error":
             return f"{place}: is {error['input']!r}; {error['ctx']['error']}"

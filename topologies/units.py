@@ -1,7 +1,7 @@
-"""Quantities as people write them, `100 Gb/s`, `64 KiB`, `10 us`: numbers in bits/s, bytes and seconds in the program.
+"""Quantities as people write them, `100 Gb/s`, `64 KiB`, `10 us`, and as the program uses them: bits/s, bytes, seconds.
 
-`b` is a bit, `B` a byte; k, M, G, T and P are powers of 1000, Ki, Mi and Gi of 1024. Pydantic types for each, too,
-which take bare numbers as well.
+`b` is a bit, `B` a byte; k, M, G, T and P are powers of 1000, Ki, Mi and Gi powers of 1024. The module also has a
+Pydantic type for each quantity, which accepts bare numbers, too.
 """
 
 from __future__ import annotations
@@ -28,54 +28,62 @@ _QUANTITY = re.compile(rf"({_NUMBER})\s*(\S*)")
 
 
 def quantity(text: str, units: Mapping[str, Decimal], example: str) -> Decimal:
-    """The number that `text` stands for.
+    """Return the number that `text` stands for, in the unit of the program.
+
+    Args:
+        text: A number and its unit.
+        units: The factor of each unit.
+        example: A correct text for the error message.
 
     Raises:
-        ValueError: it is not a number with one of the units, or too large.
+        ValueError: If the text is not a number with one of the units, or the number is too large.
     """
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[2] not in units:
         there = ", ".join(filter(None, units))
-        raise ValueError(f"write a number and its unit, as {example!r}; units are {there}")
+        raise ValueError(f"write a number and its unit, such as {example!r}; units are {there}")
     try:
         number = Decimal(match[1]) * units[match[2]]
-        number % 1  # which decimals this large do not have
+        number % 1  # raises an error if the decimal is too large
     except ArithmeticError:
         raise ValueError("is too large") from None
     return number
 
 
 def quantity_text(number: float, units: Mapping[str, Decimal]) -> str:
-    """A number >= 0 in four digits, as `quantity` takes it, in the largest decimal unit that it is at least one of."""
+    """Format a number >= 0 with four digits, in its `fitting_unit`, so that `quantity` can read it."""
     unit = fitting_unit(number, units)
     return f"{number / float(units[unit]):.4g} {unit}"
 
 
 def exact_text(number: float, units: Mapping[str, Decimal]) -> str:
-    """A number in all its digits, of which `quantity` makes the same again; in the unit of `quantity_text`."""
+    """Format a number with all its digits, in its `fitting_unit`, so that `quantity` returns the same number."""
     unit = fitting_unit(number, units)
     return f"{digits(Decimal(str(number)) / units[unit])}{'' if unit == '%' else ' '}{unit}"
 
 
 def digits(number: Decimal) -> str:
-    """All of them, without an exponent and without zeros at the end."""
+    """Format a number with all its digits, without an exponent and without trailing zeros."""
     return f"{number.normalize():f}"
 
 
 def fitting_unit(number: float, units: Mapping[str, Decimal]) -> str:
-    """The largest decimal unit that a number is at least one of, or the smallest; of 0 that of the program."""
+    """Return the largest decimal unit that is not larger than the number.
+
+    It is the smallest unit if all are larger, and the unit of the program if the number is 0.
+    """
     scales = {unit: float(one) for unit, one in units.items() if not unit.startswith(("Ki", "Mi", "Gi", "µ"))}
     fitting = [unit for unit, one in scales.items() if abs(number) >= one or (not number and one == 1)]
     return max(fitting, key=scales.__getitem__) if fitting else min(scales, key=scales.__getitem__)
 
 
 def percent_text(probability: float) -> str:
-    """A probability in four digits, as `Probability` takes it."""
+    """Format a probability as a percentage with four digits, so that `Probability` can read it."""
     return f"{100 * probability:.4g}%"
 
 
 def text_schema(units: Mapping[str, Decimal]) -> dict[str, str]:
-    """JSON Schema of what `quantity` takes."""
+    """Return the JSON Schema of the texts that `quantity` accepts."""
     names = "|".join(re.escape(unit) for unit in units)
     return {"type": "string", "pattern": rf"^{_NUMBER}\s*({names})$"}
 
@@ -101,7 +109,7 @@ def _probability(value: Any) -> Any:
         return value
     number, percent, rest = value.strip().partition("%")
     if rest or not re.fullmatch(_NUMBER, number.strip()):
-        raise ValueError("write a number from 0 to 1, or a percentage, as '1%'")
+        raise ValueError("write a number from 0 to 1, or a percentage such as '1%'")
     return float(Decimal(number.strip()) / 100 if percent else Decimal(number.strip()))
 
 

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """Imported when it is first asked for: what only starts workers, and knows their variables, needs no numpy."""
+    """Import a public name when it is first used: a program that only starts workers needs no numpy."""
     if find_spec(f"{__name__}.{name}"):
-        # A module of this package: `from fanin.workers import …` goes on to look for it as such.
+        # A module of this package: after this error, `from fanin.workers import …` imports it as a module.
         raise AttributeError(f"{__name__}.{name} is a module: import it")
     return getattr(import_module("fanin.workers.api"), name)

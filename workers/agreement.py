@@ -1,8 +1,9 @@
-"""What all workers of an all-reduce must have passed alike, and how they notice that they have not.
+"""Numbers that all workers of an all-reduce must share, and how they detect a difference.
 
 The first chunk of a vector carries none of its values (tensor.py), but digits of the numbers below. The switches add
-them up as they do all values: if all workers agree, the sums are `workers` times each one's own. A rank that differs
-from the mean sees it and stops; one that does not cannot finish without it, since no value has been sent.
+them up as they do all values: if all workers agree, each sum is `workers` times a worker's own digit. A rank that
+differs from the mean sees the difference and stops. A rank that equals the mean cannot finish without the others, since
+no value has been sent.
 """
 
 from zlib import crc32
@@ -11,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CALL = "call"
-_BITS = 15  # of a digit: the sum over quantization.MAX_WORKERS fits int32
+_BITS = 15  # bits of a digit: the sum over quantization.MAX_WORKERS fits int32
 
 
 class Agreement:
-    """The numbers that one worker has: of its call, and of its lease.
+    """The numbers of one worker's call and lease, as digits.
 
     Attributes:
-        digits: What it sends, int32 [DIGITS].
+        digits: The digits that the worker sends, int32 [DIGITS].
 
     Args:
         elements: Length of the vector.
-        call: What the vector is summed for, in words.
-        number: How many calls of the lease have come before.
-        workers: Workers of the lease.
+        call: The purpose of the all-reduce, as text.
+        number: Number of earlier calls in the lease.
+        workers: Number of workers in the lease.
         values: Values in a packet.
         window: Chunks in flight.
     """
@@ -48,12 +49,12 @@ class Agreement:
         )
 
     def holds(self, sums: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Of which rows of `sums` [m, DIGITS] it can be that all workers have sent the same: [m]."""
+        """Return which rows of `sums` [m, DIGITS] agree with all workers having sent the same digits: [m]."""
         holds: NDArray[np.bool_] = (sums == self.digits.astype(np.int64) * self._workers).all(axis=1)
         return holds
 
     def explain(self, sums: NDArray[np.int64]) -> str:
-        """What this worker has, and all together, of each number that is not the same with all; `sums` [DIGITS]."""
+        """Describe each number that differs between workers: this worker's value and the mean, from `sums` [DIGITS]."""
         found, start = [], 0
         for name, number, count in self._numbers:
             total = sum(int(digit) << _BITS * i for i, digit in enumerate(sums[start : start + count]))

@@ -1,4 +1,4 @@
-"""What `import workers` offers."""
+"""The public names of `fanin.workers`."""
 
 from fanin.workers.collective import Collective, CollectiveError, StallError, Statistics
 from fanin.workers.communicator import Communicator, Handle

@@ -1,4 +1,4 @@
-"""What the operations of a communicator are called with: checked, in words, and flat."""
+"""The arguments of a communicator's operations: checked, described in words, and flattened."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 Operation = Literal["sum", "mean", "max", "min"]
 Array = NDArray[Any]
-_Type = tuple[np.dtype[Any], tuple[int, ...]]  # of an array, and its shape
+_Type = tuple[np.dtype[Any], tuple[int, ...]]  # an array's type and shape
 
 _OPERATIONS = get_args(Operation)
 _KINDS = {"sum": "fiu", "mean": "f", "max": "fiub", "min": "fiub"}
 
 
 def listed(x: Array | list[Array]) -> list[Array]:
-    """`x`, if it is a list, or a list of it.
+    """Return `x` if it is a list, otherwise a list that contains it.
 
     Raises:
-        TypeError: there is something in it that is no array.
+        TypeError: If it contains something that is not an array.
     """
     xs: list[Any] = list(x) if isinstance(x, list) else [x]
     for each in xs:
@@ -34,11 +34,21 @@ def listed(x: Array | list[Array]) -> list[Array]:
 def reduction(
     operation: str, op: Operation, x: Array | list[Array], out: Array | list[Array] | None
 ) -> tuple[list[Array], Sequence[Array | None], str]:
-    """What is called with `x` and `out`: listed(), where the result of each goes (None: to a new array), described().
+    """Check the arguments of a reduction.
+
+    Args:
+        operation: The call, in words.
+        op: The reduction operation.
+        x: An array, or a list of arrays.
+        out: Where the results go, of the same form as `x`. None allocates new arrays.
+
+    Returns:
+        The arrays of `x` as a list; for each array where its result goes, None for a new array; and the text of
+            described().
 
     Raises:
-        TypeError: see listed() and described(), or there is no result of these numbers. ValueError: no such `op`, or
-            `out` does not fit.
+        TypeError: See listed() and described(); or if `op` is not defined for these numbers.
+        ValueError: If there is no such `op`, or `out` does not fit.
     """
     xs = listed(x)
     what = _reduction(operation, op, _types(xs))
@@ -67,16 +77,20 @@ def _fitting(x: Array | list[Array], xs: list[Array], out: Array | list[Array]) 
 
 
 def described(operation: str, xs: Sequence[Array]) -> str:
-    """What all workers must call alike.
+    """Describe a call in words that must be the same at all workers.
+
+    Args:
+        operation: The name of the call.
+        xs: Its arrays.
 
     Raises:
-        TypeError: there are numbers that this machine does not calculate with.
+        TypeError: If an array has a byte order that is not this machine's.
     """
     return _described(operation, _types(xs))
 
 
 def _types(xs: Sequence[Array]) -> tuple[_Type, ...]:
-    if len(xs) == 1:  # which is the most frequent, and takes half as long so
+    if len(xs) == 1:  # the most frequent case, which takes half as long this way
         return ((xs[0].dtype, xs[0].shape),)
     return tuple([(each.dtype, each.shape) for each in xs])
 
@@ -105,7 +119,7 @@ def _array(dtype: np.dtype[Any], shape: tuple[int, ...]) -> str:
 
 
 def as_given(x: Array | list[Array]) -> Callable[[list[Array]], Array | list[Array]]:
-    """What makes of the results of all arrays of `x` a list if `x` is one."""
+    """Return a function that turns a list of results into what the call returns: a list if `x` is a list."""
     return _only if isinstance(x, np.ndarray) else list
 
 
@@ -113,15 +127,15 @@ _only = itemgetter(0)
 
 
 def flattened(x: Array) -> Array:
-    """In one dimension: its own memory, unless that has gaps."""
+    """Return `x` in one dimension: its own memory, unless that has gaps."""
     return np.ascontiguousarray(x).reshape(-1)
 
 
 def bytes_of(x: Array) -> NDArray[np.uint8]:
-    """The bytes of flattened()."""
+    """Return the bytes of flattened(x)."""
     return flattened(x).view(np.uint8)
 
 
 def split(flat: Array, sizes: Sequence[int]) -> list[Array]:
-    """Its parts of these sizes, one after the other."""
+    """Split a flat array into consecutive parts of these sizes."""
     return np.split(flat, np.cumsum(sizes)[:-1]) if sizes else []

@@ -1,4 +1,4 @@
-"""What every all-reduce offers, in-network or not, and the errors that all of them raise."""
+"""Interfaces of every all-reduce, in-network or between hosts, and the errors that they raise."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,28 +11,27 @@ from numpy.typing import NDArray
 Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
 Transport = Literal["selective-repeat", "go-back-n"]
-WindowScope = Literal[
-    "connection", "host"
-]  # what a window limits: each stream, or all streams of a host together
+# What a window limits: each stream, or all streams of a host together.
+WindowScope = Literal["connection", "host"]
 Operation = Literal["all-reduce", "reduce-scatter", "all-gather", "broadcast", "all-to-all"]  # MPI's names
 
-_FLOAT32 = np.dtype(np.float32)  # compared with twice as fast as its type
+_FLOAT32 = np.dtype(np.float32)  # comparing with a dtype is twice as fast as with the type
 
 Batch_co = TypeVar("Batch_co", covariant=True)
 _Number = TypeVar("_Number", bound=np.generic)
 
 
 class CollectiveError(RuntimeError):
-    """An all-reduce did not do what was asked; the text says which worker waited for what."""
+    """A failed all-reduce; the text says which worker waited for what."""
 
 
 class StallError(CollectiveError):
-    """Nothing new arrived for longer than the limit. The collective is unusable afterwards."""
+    """A wait in which nothing new arrived for longer than the limit. The collective is unusable afterwards."""
 
 
 @dataclass(slots=True)
 class Statistics:
-    """Running totals of one worker since its collective was made; bytes are payload of UDP or TCP."""
+    """Running totals of one worker since its collective was created; bytes are payload of UDP or TCP."""
 
     all_reduces: int = 0
     bytes_sent: int = 0
@@ -41,20 +40,20 @@ class Statistics:
 
 
 class Closing:
-    """What holds sockets and ports, and releases them at the end of a `with`."""
+    """An object that holds sockets and ports, and releases them at the end of a `with`."""
 
     def __enter__(self) -> Self:
-        """Nothing: they are open since it was made."""
+        """Return the object; its sockets have been open since it was created."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release them."""
+        """Release sockets and ports."""
         self.close()
 
     def close(self) -> None:
-        """Release them. May be called twice."""
+        """Release sockets and ports. May be called twice."""
         raise NotImplementedError
 
 
@@ -63,18 +62,26 @@ class Collective(Protocol):
 
     @property
     def statistics(self) -> Statistics:
-        """Totals so far."""
+        """Return the totals so far."""
 
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers, of its shape, written into `out` where given (`out` may be `x`).
+        """Return the sum of `x` over all workers.
 
         Every worker calls it with arrays of the same size, in the same order.
 
+        Args:
+            x: The array to sum, float32, of any shape.
+            out: Where the sum is written; may be `x`. None allocates a new array.
+
+        Returns:
+            The sum, with the shape of `x`.
+
         Raises:
-            TypeError: `x` is no array of float32. ValueError: it cannot be summed, or `out` does not fit it.
-            CollectiveError: no sum.
+            TypeError: If `x` is not an array of float32.
+            ValueError: If `x` cannot be summed, or `out` does not fit it.
+            CollectiveError: If there is no sum.
         """
 
     def close(self) -> None:
@@ -82,56 +89,71 @@ class Collective(Protocol):
 
 
 class Participant(Protocol[Batch_co]):
-    """One worker's end without sockets or clock: the same on UDP and in virtual time. `now`: seconds.
+    """One worker's end without sockets or clock: the same on UDP and in virtual time. `now` is in seconds.
 
-    Batch: datagrams to send together, [m, size] to the switch, or with the rank of the peer they are for.
+    A batch holds datagrams to send together, [m, size]: to the switch, or with the rank of the peer that gets them.
     """
 
     @property
     def statistics(self) -> Statistics:
-        """Totals so far."""
+        """Return the totals so far."""
 
     @property
     def finished(self) -> bool:
-        """Whether the all-reduce begun last is done."""
+        """Return whether the last all-reduce is done."""
 
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
-        """Begin to sum `x` over all workers, into `out` where given, of its shape; neither may change before finish().
+        """Begin to sum `x` over all workers.
+
+        Neither `x` nor `out` may change before finish().
+
+        Args:
+            x: The array to sum, float32, of any shape.
+            now: The time in seconds.
+            out: Where the sum is written, of the shape of `x`. None allocates a new array.
 
         Raises:
-            TypeError, ValueError: `x` is not float32 or cannot be summed, or `out` does not fit it; nothing was sent,
-                and the worker can go on.
-            CollectiveError: the all-reduce before has not finished.
+            TypeError: If `x` is not an array of float32. Nothing was sent and the worker stays usable.
+            ValueError: If `x` cannot be summed or `out` does not fit it. Nothing was sent and the worker stays usable.
+            CollectiveError: If the previous all-reduce has not finished.
         """
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
-        """Take a batch [m, size] of datagrams that have arrived."""
+        """Process a batch [m, size] of datagrams that have arrived."""
 
     def datagrams_to_send(self, now: float) -> Sequence[Batch_co]:
-        """What to send now, in its order.
+        """Return what to send now, in order.
 
         Raises:
-            StallError: nothing new has arrived for too long.
+            StallError: If nothing new has arrived for too long.
         """
 
     def deadline(self) -> float | None:
-        """When to call datagrams_to_send() again if nothing arrives before; None: no need."""
+        """Return when to call datagrams_to_send() again if nothing arrives before; None if there is no need."""
 
     def finish(self) -> NDArray[np.float32]:
-        """The sum, once finished, of the shape of `x`.
+        """Return the sum, once finished, with the shape of `x`.
 
         Raises:
-            CollectiveError: no all-reduce has finished.
+            CollectiveError: If no all-reduce has finished.
         """
 
 
 def flat(
     x: NDArray[np.float32], out: NDArray[np.float32] | None
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """`x`, of any shape, in one dimension, and where its result goes: `out`, in one dimension, or a new array.
+    """Check `x` and `out`, and return them in one dimension.
+
+    Args:
+        x: The array to sum, of any shape.
+        out: Where the result goes. None allocates a new array.
+
+    Returns:
+        Flat views of `x` and of the array for the result.
 
     Raises:
-        TypeError: `x` is no array of float32. ValueError: `out` does not fit it.
+        TypeError: If `x` is not an array of float32.
+        ValueError: If `out` does not fit `x`.
     """
     if not isinstance(x, np.ndarray) or x.dtype != _FLOAT32:
         what = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__
@@ -151,5 +173,5 @@ def flat(
 
 
 def raveled(x: NDArray[_Number]) -> NDArray[_Number]:
-    """In one dimension: its own memory, where that has no gaps."""
+    """Return `x` in one dimension: a view of its own memory if that has no gaps."""
     return x if x.ndim == 1 else x.reshape(-1)

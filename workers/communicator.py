@@ -1,8 +1,8 @@
 """The collective operations of one worker in a job, under the names of MPI and torch.distributed.
 
-Sums of float32, float16 and integers, broadcasts and barriers go through the switches. What these cannot do goes round
-a ring of TCP connections between the hosts, made when it is needed first: float64, maxima, minima, gathers, scatters,
-and what is compressed.
+Sums of float32, float16 and integers, broadcasts and barriers go through the switches. Operations that the switches
+cannot do (float64, maxima, minima, gathers, scatters, and compressed vectors) use a ring of TCP connections between the
+hosts, which is opened when it is first needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from fanin.workers.reducer import COMBINE, Membership, Reducer
 from fanin.workers.values.compressed import Compressed
 from fanin.workers.values.compression import Compression
 
-_NEWS_SECONDS = 1.0  # after which it is known whether a peer that has hung up has ended
+_NEWS_SECONDS = 1.0  # until it is known whether a peer that closed its connection has ended
 
 NonFinite = Literal["refuse", "propagate"]
 
@@ -48,39 +48,44 @@ _X = TypeVar("_X", Array, list[Array])
 
 
 class Handle(Generic[_T]):
-    """An operation begun with async_op=True. Its arrays must stay as they are until it is done."""
+    """An operation begun with async_op=True. Do not change its arrays until it is done."""
 
     def __init__(self, future: Future[_T], calls: Calls) -> None:
         self._future = future
         self._calls = calls
 
     def done(self) -> bool:
-        """Whether it has ended, one way or the other."""
+        """Return whether the operation has ended, with a result or an error."""
         return self._future.done()
 
     def wait(self) -> _T:
-        """What the operation returns, once it is done; or raises."""
+        """Wait until the operation is done, and return its result or raise its error."""
         try:
             return self._future.result()
-        except BaseException as error:  # Ctrl-C among them, after which the caller may change the arrays
+        except BaseException as error:  # including Ctrl-C, after which the caller may change the arrays
             self._calls.abort(error, self._calls.count, "which it waited for")
             raise
 
     def add_done_callback(self, call: Callable[[], object]) -> None:
-        """Have `call` called once the operation has ended: before the next begins, or at once if it has already.
+        """Register a function to be called once the operation has ended.
 
-        What it calls of the communicator is carried out before the next operation, too.
+        It is called before the next operation begins, or at once if this one has already ended. Operations that it
+        starts on the communicator are carried out before the next one, too.
         """
         self._future.add_done_callback(lambda _: call())
 
 
 @dataclass(slots=True)
 class Request(Generic[_T]):
-    """What a call does.
+    """A call that is ready to be carried out.
 
-    what: the call, in words that all workers must have alike. needs_others: whether there is anything to send.
-    attempt: computes all that the worker may need, alike at all where a job has groups, into `outs` or where these are
-    None new arrays; of the caller's arrays it writes to no other. deliver: makes of it what the call returns.
+    Attributes:
+        what: The call, in words that must be the same at all workers.
+        needs_others: Whether there is anything to send.
+        attempt: Computes everything that the worker may need, into the arrays it is given, or into new arrays for None.
+            In a job with groups, it computes the same at all workers. It writes to no other array of the caller.
+        outs: Where the results go; None for new arrays.
+        deliver: Turns the results into what the call returns.
     """
 
     what: str
@@ -90,7 +95,7 @@ class Request(Generic[_T]):
     deliver: Callable[[list[Array]], _T]
 
     def placed(self, results: Sequence[Array]) -> list[Array]:
-        """Copies, in `outs`: the results are kept for others."""
+        """Return copies of the results, made in `outs`; the originals are kept for other workers."""
         outs = [
             np.empty_like(each) if out is None else out for each, out in zip(results, self.outs, strict=True)
         ]
@@ -100,20 +105,31 @@ class Request(Generic[_T]):
 
 
 class Communicator(Closing):
-    """One worker's end of a job. Every worker makes the same calls in the same order, with arrays of the same shapes;
-    from one thread at a time.
+    """One worker's end of a job.
 
-    Where `x` may be a list of arrays, those of one type travel as one vector, and a list comes back. With async_op=True
-    a call returns a Handle at once; operations are carried out in the order of the calls. Workers whose calls differ in
+    Every worker makes the same calls in the same order, with arrays of the same shapes, and from one thread at a time.
+
+    If `x` is a list of arrays, those of one type travel as one vector, and a list is returned. With async_op=True a
+    call returns a Handle at once; operations are carried out in the order of the calls. Workers whose calls differ in
     the operation, its arguments, types or shapes get a CollectiveError, and never a wrong result.
 
-    Whatever a call raises, at any worker (TypeError and ValueError for its arguments, too), no call is made after it:
-    each one raises AbortedError, at all workers, which names the worker, its call and its error (workers/job/calls.py).
+    After a call has raised an error at any worker (including TypeError and ValueError for its arguments), the job can
+    make no more calls. Each further call, at all workers, raises AbortedError, which names the worker, its call and its
+    error (workers/job/calls.py).
 
-    In a job with groups (elastic.py) an operation in the middle of which a worker ends is done again without it, from
-    arrays that nobody has written to, and workers whose numbers change have their new ones when it has returned.
+    In a job with groups (elastic.py), an operation during which a worker ends is repeated without that worker, from
+    arrays that nobody has written to. Workers whose numbers change have their new numbers when the operation returns.
 
-    rank, size: this worker's number and how many there are. in_network, non_finite: see fanin.init().
+    Attributes:
+        rank: This worker's number.
+        size: Number of workers.
+        calls: The calls of this worker.
+
+    Args:
+        place: The worker's membership in the job.
+        timeout: Seconds to wait for other workers.
+        in_network: See fanin.init().
+        non_finite: See fanin.init().
     """
 
     def __init__(
@@ -132,7 +148,7 @@ class Communicator(Closing):
         self._recurring: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
-        self._begun = False  # by it, perhaps not done yet
+        self._begun = False  # an operation in that thread may be unfinished
         self._closed = False
         self._new = True
         self._elastic = place if isinstance(place, Elastic) else None
@@ -172,20 +188,29 @@ class Communicator(Closing):
         compression: Compression | None = None,
         async_op: bool = False,
     ) -> Any:
-        """The sum (mean, max, min) of `x` over all workers, into `out` where given (which may be `x`).
+        """Sum `x` over all workers, or compute the mean, maximum or minimum.
 
-        Sum and mean of float32 and float16 (summed as float32) in the network, within the bound of quantization.py:
-        each worker sends and receives 4 bytes an element. Sums of integers there, too, exact, wrapping as numpy's do:
-        twice their size (8-bit ones: four times; more than 64 workers: round the ring). float64, max and min round the
-        ring: 2 (n - 1) / n times their size.
+        Sum and mean of float32 and float16 (summed as float32) are made in the network, within the bound of
+        quantization.py: each worker sends and receives 4 bytes per element. Sums of integers are made in the network,
+        too. They are exact, wrap as numpy's do, and cost twice their size (8-bit integers: four times; with more than
+        64 workers: round the ring). float64, max and min go round the ring and cost 2 (n - 1) / n times their size.
 
-        compression: what is sent of float32 and float16, all arrays of which are one vector then; round the ring to
-        all others, n - 1 times its size, and added up by each.
+        Args:
+            x: An array, or a list of arrays.
+            op: The operation.
+            out: Where the result is written, of the same form as `x`; may be `x`. None allocates new arrays.
+            compression: How to compress float32 and float16. All arrays are then one vector, which goes round the ring
+                to all other workers at n - 1 times its size; each worker adds up what it receives.
+            async_op: Whether to return a Handle at once.
+
+        Returns:
+            The result, of the form of `x`.
 
         Raises:
-            TypeError: no array of numbers, a mean of integers, or compression of other numbers. ValueError: `out` does
-                not fit, float32 numbers that cannot be summed (NaN, infinities, 2^127 and more), unless the job
-                propagates them, or compression beside another `op`, or in_network="required".
+            TypeError: For an array that does not hold numbers, a mean of integers, or compression of other numbers.
+            ValueError: If `out` does not fit; for float32 numbers that cannot be summed (NaN, infinities, 2^127 and
+                more), unless the job propagates them; or if compression is combined with another `op` or
+                in_network="required".
         """
         if compression is None:
             if not async_op and (recurring := self._recurring.find(x, op, out)):
@@ -205,10 +230,16 @@ class Communicator(Closing):
     def allreduce_init(
         self, x: Array | list[Array], op: Operation = "sum", out: Array | list[Array] | None = None
     ) -> Request[Any]:
-        """allreduce() to be carried out later, as often as wanted: MPI_Allreduce_init.
+        """Prepare an allreduce() that can be carried out any number of times, like MPI_Allreduce_init.
+
+        Args:
+            x: An array, or a list of arrays.
+            op: The operation.
+            out: Where the result is written; see allreduce().
 
         Raises:
-            TypeError, ValueError: see allreduce(), but for what depends on the numbers.
+            TypeError: See allreduce(); errors that depend on the numbers are raised later.
+            ValueError: See allreduce(); errors that depend on the numbers are raised later.
         """
         return self._allreduce(x, op, out)
 
@@ -244,9 +275,19 @@ class Communicator(Closing):
         out: Array | list[Array] | None = None,
         async_op: bool = False,
     ) -> Any:
-        """As allreduce(), with the result at the worker `root` only; None at the others, whose `out` is left alone.
+        """Do an allreduce() with the result at the worker `root` only.
 
-        The switches, and the ring, bring it to all: the traffic is that of allreduce().
+        The switches, and the ring, bring the result to all workers: the traffic is that of allreduce().
+
+        Args:
+            x: An array, or a list of arrays.
+            root: The rank that gets the result.
+            op: The operation.
+            out: Where the root's result is written; the other workers' `out` is not touched.
+            async_op: Whether to return a Handle at once.
+
+        Returns:
+            The result at the root, None at the other workers.
         """
         self._check_root(root)
         into = out if root == self.rank else None
@@ -271,10 +312,19 @@ class Communicator(Closing):
 
     @collective
     def broadcast(self, x: Array | list[Array], root: int = 0, *, async_op: bool = False) -> Any:
-        """What `x` is at the worker `root`, to the bit, at all of them: written into each one's `x`, and returned.
+        """Copy `x` of the worker `root`, bit by bit, into `x` of all other workers.
 
-        In the network: `root` sends its bytes, the others zeros, and the sum comes down by multicast. Each worker sends
-        and receives twice the size of `x` (with more than 64 workers, round the ring, 2 (n - 1) / n times).
+        In the network: `root` sends its bytes, the others send zeros, and the sum comes down by multicast. Each worker
+        sends and receives twice the size of `x` (with more than 64 workers it goes round the ring: 2 (n - 1) / n
+        times).
+
+        Args:
+            x: An array, or a list of arrays.
+            root: The rank whose values are copied.
+            async_op: Whether to return a Handle at once.
+
+        Returns:
+            `x`.
         """
         self._check_root(root)
         xs = listed(x)
@@ -282,7 +332,7 @@ class Communicator(Closing):
             if each.dtype.hasobject:
                 raise TypeError(f"broadcast takes arrays of numbers, not of {each.dtype}")
             if root != self.rank and not each.flags.writeable:
-                raise ValueError(f"x is written to at all ranks but the root, {root}: it must be writable")
+                raise ValueError(f"x is written to at all ranks except the root, {root}: it must be writable")
         what = described(f"broadcast from {root}", xs)
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
@@ -307,9 +357,9 @@ class Communicator(Closing):
 
     @collective
     def allgather(self, x: Array, *, async_op: bool = False) -> Any:
-        """The `x` of all workers, by rank: [size, *shape].
+        """Return the `x` of all workers, by rank: [size, *shape].
 
-        Round the ring: each worker sends and receives n - 1 times the size of `x`.
+        It goes round the ring: each worker sends and receives n - 1 times the size of `x`.
         """
         (x,) = listed([x])
         if x.dtype.hasobject:
@@ -338,19 +388,26 @@ class Communicator(Closing):
 
     @collective
     def reduce_scatter(self, x: Array, op: Operation = "sum", *, async_op: bool = False) -> Any:
-        """This worker's part of what allreduce() gives: of `size` equal parts of the first axis the one of its rank.
+        """Return this worker's part of the result of allreduce().
 
-        Round the ring: each worker sends and receives (n - 1) / n times the size of `x` (float16: as float32). Sums are
-        rounded to the type at each step, integers wrap.
+        The first axis is divided into `size` equal parts, by rank. The data go round the ring: each worker sends and
+        receives (n - 1) / n times the size of `x` (float16: as float32). Sums are rounded to the type at each step;
+        integers wrap.
+
+        Args:
+            x: An array whose first axis can be divided by `size`.
+            op: The operation.
+            async_op: Whether to return a Handle at once.
 
         Raises:
-            ValueError: the first axis cannot be divided.
+            TypeError: See allreduce().
+            ValueError: If the first axis cannot be divided into equal parts.
         """
         (x,), _, what = reduction(f"reduce_scatter {op}", op, [x], None)
         if not x.ndim or x.shape[0] % self.size:
             raise ValueError(
                 f"reduce_scatter divides the first axis among {self.size} workers; an array of shape {x.shape} "
-                "cannot be"
+                "cannot be divided"
             )
 
         def attempt(_: Sequence[Array | None]) -> list[Array]:
@@ -359,7 +416,7 @@ class Communicator(Closing):
                     f"{what}: the first axis cannot be divided among the {self._place.workers} workers that are left"
                 )
             whole = flattened(x).astype(np.float32 if x.dtype == np.float16 else x.dtype)
-            if whole.size and self._elastic is not None:  # others may need what this worker has
+            if whole.size and self._elastic is not None:  # others may need this worker's result
                 self._reducer.ring().all_reduce(whole, COMBINE[op], what)
             elif whole.size:
                 self._reducer.ring().reduce_scatter(whole, COMBINE[op], what)
@@ -393,13 +450,13 @@ class Communicator(Closing):
 
     @collective
     def regroup(self) -> bool:
-        """Between two steps: let workers in that have been started again. Whether somebody is new.
+        """Let restarted workers join, between two steps, and return whether somebody has joined.
 
-        All workers call it. If it returns True, at all of them alike, rank 0, which is not new, is to broadcast what
-        one must know to go on. The first call of each worker returns True at once: whoever joins comes out of
-        fanin.init() when the others come out of this, so nothing that needs others may stand before the first call.
-        Those who stay keep their order, joiners come behind them; `rank` and `size` are the new ones. Without
-        min_workers nobody joins.
+        All workers call it. If it returns True, which it does at all workers alike, rank 0, which is never new, should
+        broadcast what a new worker must know to continue. The first call of each worker returns True at once: a joiner
+        returns from fanin.init() when the others return from this call, so no operation that needs others may come
+        before the first call. Workers that stay keep their order, and joiners come after them; `rank` and `size` are
+        the new ones. Without min_workers nobody joins.
 
         In a job with min_workers it waits for all workers and for the job service; no packet is sent.
         """
@@ -415,7 +472,7 @@ class Communicator(Closing):
         return joined is True
 
     def close(self) -> None:
-        """Leave the job, once what was begun is done; the others are told if they wait for this worker."""
+        """Leave the job once all operations are done. Workers that wait for this one are notified."""
         if self._thread is not None:
             self._thread.shutdown()
         self._reducer.close()
@@ -429,7 +486,7 @@ class Communicator(Closing):
 
     @collective
     def carry_out(self, operation: Request[_T], *, async_op: bool = False) -> _T | Handle[_T]:
-        """What its call returns; its arrays are read, and written to, then."""
+        """Carry out a prepared operation and return its result. Its arrays are read and written now."""
         return self._begin(operation, async_op=async_op)
 
     def _begin(self, operation: Request[_T], *, async_op: bool) -> _T | Handle[_T]:
@@ -445,9 +502,8 @@ class Communicator(Closing):
             self._begun = True
             return Handle(self._thread.submit(self._carry_out, operation), self.calls)
         if self._begun and self._thread is not None and not self._in_background:
-            self._thread.submit(
-                int
-            ).result()  # in the order of the calls, and after what waits for their ends
+            # Keeps the order of the calls, and waits for the callbacks of those before.
+            self._thread.submit(int).result()
             self._begun = False
         return self._carry_out(operation)
 
@@ -456,9 +512,9 @@ class Communicator(Closing):
 
     @property
     def _in_background(self) -> bool:
-        """Whether what waits for the end of an operation makes a call.
+        """Return whether the call comes from a callback of an operation that has ended.
 
-        It has to be carried out there and then: the next operation begins only after it, at all workers alike.
+        Such a call must be carried out at once: the next operation begins only after it, at all workers alike.
         """
         return self._background == threading.get_ident()
 
@@ -476,7 +532,7 @@ class Communicator(Closing):
             raise cause from error
 
     def _cause(self, error: CollectiveError) -> CollectiveError:
-        """What has come to this worker as `error`, which may be another one's."""
+        """Return the actual cause of `error`, which may lie at another worker."""
         if not isinstance(error, AbortedError):
             self.calls.report()
             try:
@@ -486,16 +542,18 @@ class Communicator(Closing):
                 return news
         elif not isinstance(error, LeftError):
             return error
-        if slow := self.calls.slow:  # who gives up for it first hangs up, and is not the cause
+        if (
+            slow := self.calls.slow
+        ):  # the worker that gave up first closed its connection, but is not the cause
             return StallError(f"{slow} did not come: {error}")
         return error
 
     def _left(self) -> list[str]:
-        """Who has, after an error that may come from it."""
+        """Return which workers have ended, after an error that this may have caused."""
         return [] if self._elastic is not None else self._place.left(_NEWS_SECONDS)
 
     def _carry_out_in_groups(self, elastic: Elastic, operation: Request[_T]) -> _T:
-        """By the first group that stays one until it is done."""
+        """Carry out an operation in the first group that does not change before the operation is done."""
         while True:
             try:
                 return self._finish(elastic, operation)
@@ -503,9 +561,8 @@ class Communicator(Closing):
                 pass
             except AbortedError:
                 raise
-            except (
-                CollectiveError
-            ):  # it may be that a peer has ended, and was faster to hang up than to be told of
+            except CollectiveError:
+                # Perhaps a peer has ended, and its connection closed before the job service reported it.
                 self.calls.report()
                 try:
                     elastic.left(_NEWS_SECONDS)
@@ -538,7 +595,7 @@ class Communicator(Closing):
         self.rank, self.size, self._hosts = elastic.rank, elastic.workers, elastic.hosts
 
     def _check_present(self, root: int) -> None:
-        """Without its root, an operation can be done by no group."""
+        """Raise LeftError if the operation's root has ended: no group can do the operation without it."""
         if self._elastic is not None and self._hosts[root] not in self._elastic.hosts:
             raise LeftError(f"rank {root}, the root, ended: {self._elastic.why}")
 
@@ -548,5 +605,5 @@ class Communicator(Closing):
 
 
 def _any(xs: Sequence[Array]) -> bool:
-    """Whether there is an element."""
+    """Return whether any of the arrays has an element."""
     return any(each.size for each in xs)

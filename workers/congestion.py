@@ -1,4 +1,4 @@
-"""How much may be in flight where links mark congestion: DCTCP's window (RFC 8257), and chunks that it holds back."""
+"""Congestion control where links mark congestion: DCTCP's window (RFC 8257), and the chunks that it holds back."""
 
 import ctypes
 
@@ -7,15 +7,21 @@ from numpy.typing import NDArray
 
 ECN_CAPABLE, ECN_CONGESTED = 2, 3  # RFC 3168: the lowest two bits of the second byte of IPv4's header
 
-GAIN = 1 / 16  # RFC 8257: weight of a new share of marked packets
+GAIN = 1 / 16  # RFC 8257: weight of the newest share of marked packets
 
 _int64 = ctypes.c_int64
 
 
 class CongestionWindow(ctypes.Structure):
-    """Packets that may be in flight, from `least` to `most`.
+    """The number of packets that may be in flight, from `least` to `most`.
 
-    share: of packets with a mark, smoothed; RFC 8257's alpha. Laid out for congestion.c.
+    The structure is laid out for congestion.c.
+
+    Attributes:
+        size: The window in packets.
+        share: Smoothed share of packets with a mark; RFC 8257's alpha.
+        least: Lower limit of `size`.
+        most: Upper limit of `size`.
     """
 
     _fields_ = tuple((name, ctypes.c_double) for name in ("size", "share", "least", "most"))
@@ -25,10 +31,15 @@ class CongestionWindow(ctypes.Structure):
     most: float
 
     def __init__(self, least: int, most: int) -> None:
-        super().__init__(size=most, share=1.0, least=least, most=most)  # share: section 4.2
+        super().__init__(size=most, share=1.0, least=least, most=most)  # share: RFC 8257, section 4.2
 
     def end_round(self, answered: int, marked: int) -> None:
-        """A round-trip time is over, in which so many packets were answered, and so many of them had been marked."""
+        """Adapt the window after a round trip.
+
+        Args:
+            answered: Packets answered in the round trip.
+            marked: How many of them had congestion marks.
+        """
         self.estimate(answered, marked, GAIN)
         if marked:
             self.decrease()
@@ -36,25 +47,32 @@ class CongestionWindow(ctypes.Structure):
             self.increase(1)
 
     def estimate(self, answered: int, marked: int, gain: float) -> None:
-        """The share of a round weighs `gain`."""
+        """Update `share` with one round's share of marked packets, which weighs `gain`."""
         share = min(marked / max(answered, 1), 1.0)
         self.share += gain * (share - self.share)
 
     def decrease(self) -> None:
-        """By half of the share."""
+        """Shrink the window by half of `share`."""
         self.size = max(self.size * (1 - self.share / 2), self.least)
 
     def increase(self, packets: float) -> None:
-        """By so many."""
+        """Grow the window by this many packets."""
         self.size = min(self.size + packets, self.most)
 
 
 class Gate(ctypes.Structure):
-    """Which chunks of an all-reduce may be sent, of those that could be: as many in flight as the window allows.
+    """The chunks of an all-reduce that may be sent now: as many in flight as the congestion window allows.
 
-    in_flight: chunks let through whose results are not there. round: results after which the window is set anew;
-    answered, marked: results and congestion marks since it was. lowest: all chunks below have their results.
-    held: chunks that wait [held_count], ascending. Laid out for congestion.c, which works on the same memory.
+    The structure is laid out for congestion.c, which works on the same memory.
+
+    Attributes:
+        in_flight: Chunks let through whose results have not arrived.
+        round: Number of results after which the window is adapted.
+        answered: Results since the window was adapted.
+        marked: Congestion marks since the window was adapted.
+        lowest: All chunks below this one have their results.
+        held_count: Number of chunks held back.
+        held: The chunks held back, ascending; the first `held_count` elements.
     """
 
     _fields_ = tuple(
@@ -71,10 +89,10 @@ class Gate(ctypes.Structure):
         super().__init__(round=places)
         self.window = CongestionWindow(1, places)
         self.held = np.zeros(places, np.int64)
-        self._first = np.zeros(0, np.int64)  # chunks of the all-reduce before
+        self._first = np.zeros(0, np.int64)  # first chunks of the previous all-reduce
 
     def begin(self, lead: int) -> NDArray[np.int64]:
-        """The first chunks of an all-reduce, of which `lead` could be sent."""
+        """Return the chunks to send first in an all-reduce, of the first `lead` chunks."""
         self.in_flight = self.lowest = self.held_count = 0
         if len(self._first) != lead:
             self._first = np.arange(lead)
@@ -84,7 +102,7 @@ class Gate(ctypes.Structure):
         return self._first
 
     def answer(self, count: int) -> None:
-        """So many results more are there."""
+        """Record that `count` more results have arrived."""
         self.in_flight -= count
         self.answered += count
         if self.answered >= self.round:
@@ -95,9 +113,14 @@ class Gate(ctypes.Structure):
     def admit(
         self, ready: NDArray[np.int64] | None, accepted: NDArray[np.bool_], lead: int
     ) -> NDArray[np.int64] | None:
-        """What may be sent now that the chunks `ready` could be, too: all among the first `lead`, or none.
+        """Return the chunks that may be sent after the chunks `ready` have become sendable; None if there are none.
 
-        accepted: by chunk, whose results are there.
+        All returned chunks are among the first `lead` chunks, or none is.
+
+        Args:
+            ready: Chunks that have become sendable. None means none.
+            accepted: Whether each chunk's result has arrived, by chunk.
+            lead: Number of chunks that belong to the first window.
         """
         room = int(self.window.size) - self.in_flight
         if not self.held_count and (ready is None or len(ready) <= room):
@@ -108,7 +131,7 @@ class Gate(ctypes.Structure):
             waiting = np.sort(np.append(waiting, ready))
         while accepted[self.lowest]:
             self.lowest += 1
-        # The lowest chunk missing never waits: workers whose windows differ would wait for each other.
+        # The lowest missing chunk is never held back: workers whose windows differ would wait for each other.
         room = min(max(room, int(waiting[0] == self.lowest)), len(waiting))
         if waiting[0] < lead:
             room = min(room, int(np.searchsorted(waiting, lead)))
@@ -116,7 +139,7 @@ class Gate(ctypes.Structure):
         return through if len(through) else None
 
     def _let_through(self, waiting: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-        """The first of `waiting` go, the others are held."""
+        """Let the first `count` chunks of `waiting` through and hold back the others."""
         through, rest = waiting[:count].copy(), waiting[count:].copy()
         self.held_count = len(rest)
         self.held[: len(rest)] = rest

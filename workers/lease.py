@@ -1,4 +1,4 @@
-"""A job's right to slots and chunk numbers, as its workers hold it."""
+"""The lease of a job: its right to use slots and chunk numbers, as its workers hold it."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,21 @@ from fanin.workers.values import quantization
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A job's right to slots and chunk numbers, as the controller granted it to one of its workers.
+    """The right of a job to use slots and chunk numbers, as the controller granted it to one of its workers.
 
-    id: 1 to 255. slots: first_slot to first_slot + window - 1. values: integers in a packet, 64 or 256. Its chunks have
-    numbers from first_chunk to last_chunk: a lease is used by one set of workers once, since what they sent under these
-    numbers may still be on the way, or in the switches.
+    Attributes:
+        id: Number of the lease, 1 to 255.
+        rank: This worker's number.
+        workers: Number of workers.
+        window: Number of slots. The lease has the slots first_slot to first_slot + window - 1.
+        first_slot: Its first slot.
+        values: Integers in a packet, 64 or 256.
+        first_chunk: Its first chunk number. A lease is used only once, by one set of workers, since packets with these
+            numbers may still be on the way or in the switches.
+        last_chunk: Its last chunk number.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: If a number is out of range.
     """
 
     id: int

@@ -1,4 +1,4 @@
-"""All-reduce by any participant on a UDP socket to the switch: what udp.py does for ours, without its haste."""
+"""All-reduce by any participant on a UDP socket to the switch: a simpler and slower udp.py."""
 
 import time
 
@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from fanin.workers.collective import Closing, Participant, Statistics
 from fanin.workers.udp import UdpSocket
 
-_LONGEST_WAIT = 1.0  # seconds, of a participant that has no deadline
+_LONGEST_WAIT = 1.0  # seconds, if the participant has no deadline
 
 
 class ParticipantAllReduce(Closing):
-    """A Collective of a participant whose batches [m, size] go to the switch. It closes the socket."""
+    """A Collective that runs a participant whose batches [m, size] go to the switch. It closes the socket."""
 
     def __init__(self, participant: Participant[NDArray[np.uint8]], socket: UdpSocket) -> None:
         self.participant = participant
@@ -20,16 +20,16 @@ class ParticipantAllReduce(Closing):
 
     @property
     def statistics(self) -> Statistics:
-        """Totals so far."""
+        """Return the totals so far."""
         return self.participant.statistics
 
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective.
+        """Return the sum of `x` over all workers; see Collective.
 
         Raises:
-            CollectiveError: as the participant does.
+            CollectiveError: If the participant raises it.
         """
         participant = self.participant
         participant.start(x, time.monotonic(), out)

@@ -1,4 +1,4 @@
-"""What is prepared once for arrays that come again, as those of a training step do."""
+"""A cache of prepared calls, for arrays that are passed again and again, such as those of a training step."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAX_REMEMBERED = 1024
 
 
 def borrowed_view(array: Array) -> Array:
-    """An array without gaps once more, which does not keep its memory from being freed."""
+    """Return a view of an array without gaps that does not keep the array's memory alive."""
     memory = (ctypes.c_byte * array.nbytes).from_address(array.ctypes.data)
     return np.ndarray(array.shape, array.dtype, memoryview(memory))
 
 
 class Remembered(dict[object, _T]):
-    """So much of what has been prepared, and then all anew."""
+    """A cache that is cleared when it is full."""
 
     def remember(self, key: object, prepared: _T) -> _T:
-        """It is found from now on."""
+        """Store `prepared` under `key` and return it."""
         if len(self) == MAX_REMEMBERED:
             self.clear()
         self[key] = prepared
@@ -34,9 +34,10 @@ class Remembered(dict[object, _T]):
 
 
 class PreparedCalls(Generic[_T]):
-    """What `prepare` makes of lent() arrays `x` and `out`, and of an operation, the first time that they come.
+    """A cache of the results of `prepare` for arrays `x` and `out` and an operation.
 
-    They are found by all that it depends on, so that other arrays in the same place may have it.
+    `prepare` gets borrowed views of the arrays. Entries are found by everything that they depend on, so that other
+    arrays at the same address can use them.
     """
 
     def __init__(self, prepare: Callable[[Array, Operation, Array], _T]) -> None:
@@ -44,10 +45,16 @@ class PreparedCalls(Generic[_T]):
         self._prepared: Remembered[_T] = Remembered()
 
     def find(self, x: object, op: Operation, out: object) -> _T | None:
-        """None: they are not two arrays, or one, in memory without gaps that can be written to.
+        """Return the prepared call; None unless `x` and `out` are arrays without gaps.
+
+        Args:
+            x: The input of the call.
+            op: Its operation.
+            out: Its output; may be `x`.
 
         Raises:
-            TypeError, ValueError: prepare() does.
+            TypeError: If prepare() raises it.
+            ValueError: If prepare() raises it.
         """
         if type(x) is not np.ndarray or type(out) is not np.ndarray:
             return None

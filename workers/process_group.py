@@ -1,7 +1,7 @@
-"""A process group of PyTorch: the calls of torch.distributed, on tensors in main memory, by those of a Communicator.
+"""A process group for PyTorch: torch.distributed's calls on tensors in main memory, made with a Communicator.
 
-Tensors whose numbers numpy has, and that lie in memory without gaps, are summed where they are. Others are copied;
-bfloat16, which numpy has not, is summed as float32 and rounded once.
+Tensors whose types numpy has, and whose memory has no gaps, are summed in place. Others are copied; bfloat16, which
+numpy lacks, is summed as float32 and rounded once.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ from fanin.workers.values.compression import Compression
 Tensors = Sequence[torch.Tensor]
 Copies = list[tuple[Array, torch.Tensor]]
 
-# Not a dict: it takes a microsecond to find one of PyTorch's in it.
+# Not a dict: looking up one of PyTorch's operations in it takes a microsecond.
 _SUM: Any = dist.ReduceOp.SUM
 _OTHERS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.AVG, "mean"),
@@ -31,11 +31,17 @@ _OTHERS: tuple[tuple[Any, Operation], ...] = (
 
 
 class Work(dist.Work):
-    """An operation begun: done once all of `handles` are, and `finish` after them, which has the result in `tensors`.
+    """An operation in the background. It is done when all `handles` are done and `finish` has run.
 
-    What goes wrong comes out of wait(), and as a RuntimeError with the same text out of the future. Callbacks of the
-    future are called when the operation has ended and before the next one begins, or at once if it has already. What
-    they begin themselves is carried out before the next one, too, at all ranks alike; so they may wait for it.
+    Errors are raised by wait(), and by the future as a RuntimeError with the same text. Callbacks of the future are
+    called after the operation has ended and before the next one begins, or at once if it has already ended. Operations
+    that they start are carried out before the next one, too, at all ranks alike; so they may wait for them.
+
+    Args:
+        calls: The calls of the communicator.
+        handles: The communicator's operations.
+        tensors: The tensors that will hold the result.
+        finish: Called after the operations, to move the result into `tensors`.
     """
 
     def __init__(
@@ -49,7 +55,7 @@ class Work(dist.Work):
         self._handles = handles
         ended: torch.futures.Future[None] = torch.futures.Future()
 
-        # Only what is raised in here, DDP's reducer takes for an error: set_exception() is for Python's eyes.
+        # DDP's reducer notices only errors raised in here: those of set_exception() are visible to Python only.
         def complete(_: object) -> list[torch.Tensor]:
             for handle in handles:
                 handle.wait()
@@ -64,18 +70,21 @@ class Work(dist.Work):
         handles[-1].add_done_callback(lambda: ended.set_result(None))
 
     def wait(self, timeout: object = None) -> bool:  # noqa: ARG002
-        """Return when it is done; or raise. The time limit is the communicator's, whatever `timeout` says."""
+        """Wait until the operation is done, or raise its error.
+
+        The communicator's time limit applies, not `timeout`.
+        """
         for handle in self._handles:
             handle.wait()
         self._future.wait()
         return True
 
     def get_future(self) -> "torch.futures.Future[list[torch.Tensor]]":
-        """Of the tensors with the result."""
+        """Return the future of the tensors with the result."""
         return self._future
 
     def is_completed(self) -> bool:
-        """Whether it has ended, one way or the other."""
+        """Return whether the operation has ended, with a result or an error."""
         return bool(self._future.done())
 
 
@@ -83,10 +92,17 @@ class Work(dist.Work):
 def allreduce(
     communicator: Communicator, tensors: Tensors, op: Operation, compression: Compression | None = None
 ) -> Work:
-    """Begin to all-reduce tensors in place, those of one type as one vector.
+    """Begin to all-reduce tensors in place; those of one type travel as one vector.
+
+    Args:
+        communicator: The worker's communicator.
+        tensors: The tensors.
+        op: The reduction operation.
+        compression: How to compress what is sent. None does not compress.
 
     Raises:
-        TypeError, ValueError: as Communicator.allreduce(), and for tensors on another device.
+        TypeError: See Communicator.allreduce(); also for tensors on another device.
+        ValueError: See Communicator.allreduce().
     """
     arrays, copies = _arrays(tensors)
     handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
@@ -96,7 +112,7 @@ def allreduce(
 def _refused(name: str) -> Callable[..., Work]:
     def refuse(*_: object, **__: object) -> Work:
         raise NotImplementedError(
-            f'the backend "fanin" has no {name}; for it, make a group of Gloo beside: '
+            f'the backend "fanin" has no {name}; make a second group with Gloo for it: '
             'torch.distributed.new_group(backend="gloo")'
         )
 
@@ -105,10 +121,10 @@ def _refused(name: str) -> Callable[..., Work]:
 
 
 class ProcessGroup(dist.ProcessGroup):
-    """The group of all workers of a job, under the names by which torch.distributed and its reducer call it.
+    """The group of all workers of a job, with the method names that torch.distributed and its reducer use.
 
-    All operations run in the background, one after the other, and return a Work at once; but for an all-reduce that
-    the caller waits for in any case, which would take hundreds of microseconds more by way of another thread.
+    Operations run in the background, one after the other, and return a Work at once. The exception is an all-reduce
+    that the caller waits for in any case: another thread would add hundreds of microseconds.
     """
 
     def __init__(self, communicator: Communicator) -> None:
@@ -118,14 +134,18 @@ class ProcessGroup(dist.ProcessGroup):
         self._requests: Remembered[Request[Any] | None] = Remembered()
 
     def getBackendName(self) -> str:  # noqa: N802
-        """What init_process_group() calls it."""
+        """Return the backend's name in init_process_group()."""
         return "fanin"
 
     # -- summed in the network -------------------------------------------------------------------------------
 
     @collective
     def allreduce(self, tensors: Tensors, opts: Any) -> Work | None:
-        """Each tensor in place. None: it is done; as PyTorch has it of a backend that does not return before."""
+        """All-reduce each tensor in place.
+
+        Returns:
+            None if it is done, as PyTorch expects of a backend that returns only then; otherwise the running operation.
+        """
         op = _operation(opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
@@ -138,15 +158,16 @@ class ProcessGroup(dist.ProcessGroup):
         return None
 
     def _request(self, tensor: torch.Tensor, op: Operation) -> Request[Any] | None:
-        """To all-reduce what is in its memory; None: numpy cannot have it there.
+        """Return a request to all-reduce a tensor in place; None if numpy cannot use its memory.
 
-        A training step has the same tensors each time, and numpy's array of one takes microseconds. It is remembered by
-        all that it depends on, so that another tensor in the same place may have it; no device has memory there, too.
+        A training step has the same tensors each time, and making a numpy array of one takes microseconds. So requests
+        are cached by everything that they depend on: another tensor at the same address can use the request, and no
+        device has memory at that address.
         """
         try:
             key = op, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.is_contiguous(), tensor.is_neg()
             return self._requests[key]
-        except RuntimeError:  # it has no memory of that kind
+        except RuntimeError:  # it has no memory that can be addressed
             return None
         except KeyError:
             return self._requests.remember(key, self._new_request(tensor, op))
@@ -160,12 +181,12 @@ class ProcessGroup(dist.ProcessGroup):
 
     @collective
     def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
-        """As allreduce(), which takes several tensors, too."""
+        """All-reduce several tensors, as allreduce() does, too."""
         return self.allreduce(tensors, opts)
 
     @collective
     def reduce(self, tensors: Tensors, opts: Any) -> Work:
-        """Each tensor in place, at the root; the others' stay as they are."""
+        """Reduce each tensor in place at the root; tensors at other ranks keep their values."""
         root = opts.rootRank == self._communicator.rank
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
@@ -174,58 +195,58 @@ class ProcessGroup(dist.ProcessGroup):
 
     @collective
     def broadcast(self, tensors: Tensors, opts: Any) -> Work:
-        """The root's tensors into the others'."""
+        """Copy the root's tensors into those of the other ranks."""
         bits = [_bits(tensor) for tensor in tensors]
         return Work(self.calls, [self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
-        """Done when all have called it."""
+        """Return an operation that is done when all ranks have called this."""
         return Work(self.calls, [self._communicator.barrier(async_op=True)], [])
 
     # -- round the ring --------------------------------------------------------------------------------------
 
     @collective
     def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
-        """Of each input, what each rank has, into one of the outputs."""
+        """Gather each input from all ranks into one list of outputs, with a tensor for each rank."""
         return self._gather(inputs, outputs, _place_all)
 
     @collective
     def allgather_coalesced(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> Work:
-        """As allgather() of several inputs, with a list of outputs for each rank, not for each input."""
+        """Gather several inputs, as allgather(), with a list of outputs for each rank, not for each input."""
         return self.allgather(list(zip(*outputs, strict=True)), inputs, opts)
 
     @collective
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
-        """What each rank has, one after the other."""
+        """Gather the inputs of all ranks into one tensor, one after the other."""
         return self.all_gather_single_coalesced([output], [input], opts)
 
     @collective
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Work:  # noqa: ARG002
-        """As all_gather_single(), of several."""
+        """Gather several inputs as all_gather_single() does one."""
         return self._gather(inputs, outputs, _place)
 
     @collective
     def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
-        """As allgather(), with the result at the root only; the traffic is the same."""
+        """Gather as allgather(), with the result at the root only; the traffic is the same."""
         if opts.rootRank == self._communicator.rank:
             return self._gather(inputs, outputs, _place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
     @collective
     def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
-        """Of each list of inputs, one for each rank, what all of them have for this rank."""
+        """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list."""
         arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
         return self._reduce_scatter(outputs, arrays, opts)
 
     @collective
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
-        """This rank's part of the sum."""
+        """Reduce a tensor and keep this rank's part."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     @collective
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
-        """As reduce_scatter_single(), of several."""
+        """Reduce several tensors as reduce_scatter_single() does one."""
         return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], opts)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
@@ -247,7 +268,7 @@ class ProcessGroup(dist.ProcessGroup):
 
         return Work(self.calls, handles, outputs, finish)
 
-    # -- not at all ------------------------------------------------------------------------------------------
+    # -- not implemented -------------------------------------------------------------------------------------
 
     send = _refused("send")
     recv = _refused("recv")
@@ -270,7 +291,7 @@ def _operation(opts: Any) -> Operation:
 
 
 def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
-    """Each tensor's numbers, in its own memory where these can be calculated with there, and which are copies."""
+    """Return an array for each tensor, in its own memory where possible, and a list of those that are copies."""
     arrays, copies = [], []
     for tensor in tensors:
         array = _in_place(tensor)
@@ -282,7 +303,7 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
 
 
 def _in_place(tensor: torch.Tensor) -> Array | None:
-    """Its own memory, if numpy can have it, and has no gaps."""
+    """Return the tensor's own memory if numpy can use it and it has no gaps; otherwise None."""
     tensor = _checked(tensor)
     if tensor.dtype == torch.bfloat16 or not tensor.is_contiguous():
         return None
@@ -290,13 +311,13 @@ def _in_place(tensor: torch.Tensor) -> Array | None:
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
-    """To calculate with, without gaps."""
+    """Return the tensor's values as an array without gaps that numpy can calculate with."""
     tensor = _checked(tensor)
     return _memory((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous())
 
 
 def _bits(tensor: torch.Tensor) -> Array:
-    """To pass on unread: the tensor's own memory."""
+    """Return the tensor's own memory, to be passed on without looking at the values."""
     tensor = _checked(tensor)
     return _memory(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
 
@@ -307,7 +328,7 @@ def _memory(tensor: torch.Tensor) -> Array:
     After Tensor.numpy(), PyTorch refuses to resize the tensor, which its batched PowerSGD does.
     """
     if tensor.is_neg() or tensor.is_conj():
-        tensor.numpy()  # raises, and says what to do
+        tensor.numpy()  # raises an error that tells the user what to do
     storage = tensor.untyped_storage()
     memory: Any = (ctypes.c_byte * storage.nbytes()).from_address(storage.data_ptr())
     memory.owner = tensor
@@ -326,24 +347,24 @@ def _checked(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_cpu or tensor.layout != torch.strided:
         raise TypeError(
             f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
-            "tensor.cpu() and tensor.to_dense() make such"
+            "convert it with tensor.cpu() or tensor.to_dense()"
         )
     return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _put_back(copies: Copies) -> None:
-    """Results that are not where the tensors are."""
+    """Copy results back into tensors that could not be used in place."""
     for array, tensor in copies:
         _round(array, tensor)
 
 
 def _round(array: Array, tensor: torch.Tensor) -> None:
-    """Into a tensor, of whatever type."""
+    """Copy an array into a tensor of any type."""
     tensor.detach().copy_(torch.from_numpy(array).view(tensor.shape))
 
 
 def _place(array: Array, tensor: torch.Tensor) -> None:
-    """What was _bits() into a tensor of the same type."""
+    """Copy an array of _bits() into a tensor of the same type."""
     np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
 
 

@@ -1,7 +1,7 @@
 """The worker's side of the aggregation protocol, without sockets or clock.
 
-The caller passes in what arrived and the time, and takes out what to send and when to come back. The same
-object runs on a UDP socket (udp.py) and in virtual time.
+The caller passes in the datagrams that arrived and the time. The worker returns the datagrams to send and the next
+deadline. The same object runs on a UDP socket (udp.py) and in virtual time.
 """
 
 import math
@@ -27,26 +27,33 @@ _NO_ELEMENTS = np.zeros(0, np.int64)
 
 
 class SaturationError(CollectiveError):
-    """Sums met the limits of int32, which workers that quantize alike cannot cause."""
+    """Saturation of sums at the limits of int32, which cannot happen if all workers quantize in the same way."""
 
 
 class MismatchError(CollectiveError):
-    """The workers did not all call with a vector of one length, or hold different leases; nothing was summed."""
+    """A disagreement between workers: vectors of different lengths, or different leases; nothing was summed."""
 
 
 class LeaseExhaustedError(CollectiveError):
-    """The lease's chunk numbers are used up: ask the controller for a new lease."""
+    """The exhaustion of a lease's chunk numbers: ask the controller for a new lease."""
 
 
 @dataclass(slots=True)
 class InNetworkStatistics(Statistics):
     """Running totals of one worker; times in seconds.
 
-    ignored: datagrams that were no result awaited, by reason: malformed (size, type or slot), other lease,
-    duplicate, unknown chunk (never sent), impossible (its largest exponent is below the worker's own, or it is of
-    another all-reduce). saturated: results accepted that carried the flag.
-    timeouts: how many of the retransmissions a timer caused, and not answers to packets sent later.
-    congestion_window: chunks that may be in flight now.
+    Attributes:
+        datagrams_sent: Datagrams sent, including retransmissions.
+        datagrams_received: Datagrams received, including ignored ones.
+        accepted: Results accepted.
+        timeouts: Retransmissions caused by a timer, not by answers to packets sent later.
+        saturated: Accepted results that carried the flag `saturated`.
+        ignored: Datagrams that were not an awaited result, by reason: malformed (size, type or slot), other lease,
+            duplicate, unknown chunk (never sent), impossible (the largest exponent is below the worker's own, or the
+            result belongs to another all-reduce).
+        smoothed_rtt: Smoothed round-trip time. None before the first measurement.
+        rto: Current retransmission timeout.
+        congestion_window: Chunks that may be in flight now.
     """
 
     datagrams_sent: int = 0
@@ -62,10 +69,19 @@ class InNetworkStatistics(Statistics):
 
 @dataclass(frozen=True, slots=True)
 class Outstanding:
-    """The results that a worker waits for at one moment; times in seconds before it.
+    """The results that a worker waits for at one moment; times in seconds before that moment.
 
-    chunks: ranges of chunk numbers of the lease, both ends included. sent: least and most often that one
-    was sent.
+    Attributes:
+        lease: The worker's lease.
+        all_reduce: Number of the all-reduce in the lease, from 1.
+        elements: Length of the vector.
+        announcing: Whether the first missing chunk carries no values, only exponents.
+        accepted: Results received.
+        total: Chunks of the all-reduce.
+        chunks: Ranges of missing chunk numbers of the lease, both ends included.
+        sent: Smallest and largest number of times that one of these chunks was sent.
+        waiting: Time since the first of these chunks was first sent.
+        silent: Time since a new result arrived.
     """
 
     lease: Lease
@@ -80,7 +96,7 @@ class Outstanding:
     silent: float
 
     def __str__(self) -> str:
-        """Which worker waits for what, since when."""
+        """Return a sentence that names the worker, what it waits for, and since when."""
         lease = self.lease
         count = self.total - self.accepted
         shown = ", ".join(
@@ -93,8 +109,8 @@ class Outstanding:
         least, most = self.sent
         times = f"{most} times" if least == most else f"{least} to {most} times"
         hint = (
-            "; no result has come at all: either another worker is not there, or it called with a vector of "
-            "another length or for something else (then the switches count drops of the reason MISMATCH)"
+            "; no result has arrived at all: either another worker is missing, or it called with a vector of "
+            "another length or for another purpose (then the switches count drops with the reason MISMATCH)"
         )
         return (
             f"rank {lease.rank} of {lease.workers}, lease {lease.id}, all-reduce {self.all_reduce} "
@@ -109,7 +125,12 @@ class Outstanding:
 
 
 def not_finite(index: int, value: np.float32) -> str:
-    """Say that the element at this index cannot be summed."""
+    """Return the error message for an element that cannot be summed.
+
+    Args:
+        index: The element's index in the flat vector.
+        value: The element.
+    """
     return (
         f"element {index} is {value}: sums need finite numbers below 2^127 in magnitude. Clip or scale the input, or "
         "choose non_finite='propagate', which passes NaN and infinities on"
@@ -117,16 +138,21 @@ def not_finite(index: int, value: np.float32) -> str:
 
 
 class Worker:
-    """One worker in one lease: any number of all-reduces, one after the other.
+    """The protocol of one worker in one lease: any number of all-reduces, one after the other.
 
-    start(); then, until `finished`, send what datagrams_to_send() returns, hand what arrives to receive(),
-    and call datagrams_to_send() again at deadline() at the latest; then finish(). `now`: seconds on any
-    clock that never goes back.
+    Call start(). Then, until `finished`, send what datagrams_to_send() returns, pass arriving datagrams to receive(),
+    and call datagrams_to_send() again at deadline() at the latest. Then call finish(). `now` is a time in seconds on
+    any clock that never goes back.
 
-    non_finite: "raise", or "propagate" to take blocks in which this worker has a NaN, an infinity or a magnitude of
-    2^127 and more. Where some worker has one, no worker has a sum of the block (see `unsummed`). on_saturation: "raise"
-    SaturationError from finish(), the lease staying usable, or only "count". engine: what does the work on packets, the
-    fastest here.
+    Args:
+        lease: The worker's lease.
+        recovery: Settings of loss recovery. None uses the defaults.
+        non_finite: "raise" refuses vectors with a NaN, an infinity or a magnitude of 2^127 and more. "propagate"
+            accepts them: if any worker has such a value in a block, no worker gets a sum of that block (see
+            `unsummed`).
+        on_saturation: "raise" lets finish() raise SaturationError, after which the lease can still be used. "count"
+            only counts.
+        engine: Makes the engine that processes packets. The default is the fastest available.
     """
 
     def __init__(
@@ -146,9 +172,8 @@ class Worker:
         self._on_saturation = on_saturation
 
         self._tensor: Tensor | None = None
-        self._tensors: dict[
-            tuple[int, str], Tensor
-        ] = {}  # by length and call: those that know what to expect
+        # By length and call; only tensors that expect exponents.
+        self._tensors: dict[tuple[int, str], Tensor] = {}
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
         self._to_send: list[NDArray[np.int64]] = []
@@ -156,7 +181,7 @@ class Worker:
 
     @property
     def statistics(self) -> InNetworkStatistics:
-        """Totals so far."""
+        """Return the totals so far."""
         statistics, totals, timers = self._statistics, self._state.totals, self._state.timers
         statistics.datagrams_received, statistics.bytes_received = totals.received, totals.received_bytes
         statistics.datagrams_sent, statistics.bytes_sent = totals.sent, totals.sent_bytes
@@ -170,7 +195,10 @@ class Worker:
 
     @property
     def spent(self) -> dict[str, float]:
-        """Seconds in each part of exchange() so far (of receive and send, the kernel's), if C does it; else {}."""
+        """Return the seconds spent so far in each part of exchange().
+
+        For receive and send this is time in the kernel. The dict is empty unless the C engine does the work.
+        """
         spent = dict(zip(PARTS, self._state.totals.spent, strict=True))
         return spent if any(spent.values()) else {}
 
@@ -179,22 +207,31 @@ class Worker:
     def start(
         self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None, call: str = ""
     ) -> None:
-        """Begin to sum `x` (float32, any shape) over the workers, into `out` where given (which may be `x`).
+        """Begin to sum `x` over the workers.
 
-        Neither may change before finish(). call: what for, in any words: workers with other ones are not summed with.
+        Neither `x` nor `out` may change before finish().
+
+        Args:
+            x: The vector, float32, of any shape.
+            now: The time in seconds.
+            out: Where the sum goes; may be `x`. None allocates a new array.
+            call: The purpose of the all-reduce, in any words. Workers whose `call` differs are not summed together.
 
         Raises:
-            TypeError, ValueError: nothing was sent and the worker can go on; see Participant.
-            CollectiveError: the all-reduce before has not finished. LeaseExhaustedError: ask for a new lease.
+            TypeError: If `x` is not an array of float32. Nothing was sent and the worker stays usable.
+            ValueError: If `x` cannot be summed or `out` does not fit. Nothing was sent and the worker stays usable.
+            CollectiveError: If the previous all-reduce has not finished.
+            LeaseExhaustedError: If the lease has too few chunk numbers left; ask for a new lease.
         """
         self.begin(self.checked(x, out), now, call)
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers:
-        """Return what begin() and sum() take of a call's arrays.
+        """Check the arrays of a call, and return them flat, as begin() and sum() take them.
 
         Raises:
-            TypeError, ValueError: see flat() (collective.py). The call has its number: see begin().
+            TypeError: See flat() (collective.py). The call has used up its number: see begin().
+            ValueError: Likewise.
         """
         try:
             return Buffers(*collective.flat(x, out))
@@ -203,12 +240,19 @@ class Worker:
             raise
 
     def begin(self, buffers: Buffers, now: float, call: str) -> None:
-        """As start(), of what checked() has returned."""
+        """Begin an all-reduce like start(), with arrays that checked() has returned.
+
+        Args:
+            buffers: Input and output.
+            now: The time in seconds.
+            call: The purpose of the all-reduce; see start().
+        """
         lease, progress = self.lease, self._state.progress
-        # A call that is refused has its number all the same: what follows it here must not meet what others still do.
+        # A refused call uses up its number, too: otherwise the next call here would be summed with the others' current
+        # one.
         progress.calls += 1
         if progress.missing:
-            raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
+            raise CollectiveError(f"the previous all-reduce has not finished: {self.outstanding(now)}")
         before = self._tensor, self._output, self._result
         if not (elements := buffers.elements):
             self._tensor, self._output, self._result = None, buffers.out, buffers.out
@@ -232,16 +276,19 @@ class Worker:
         self._to_send = [ready]
 
     def sum(self, socket: Socket, buffers: Buffers, call: str) -> int:
-        """begin(), exchange() and finish(), faster, of a vector like one before. How far it has come, see Engine.sum().
+        """Run begin(), exchange() and finish() in one step, which is faster, for a vector like an earlier one.
+
+        Returns:
+            How far the all-reduce has come; see Engine.sum().
 
         Raises:
-            OSError: see exchange(). It has begun.
+            OSError: See exchange(). The all-reduce has begun.
         """
         tensor = self._tensors.get((buffers.elements, call))
         if tensor is None:
             return NOT_BEGUN
         before = self._tensor, self._output, self._result
-        # Not afterwards, for Ctrl-C may end it at any moment.
+        # Set before the call, not after: Ctrl-C may interrupt it at any moment.
         self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
         stage = self._engine.sum(socket, tensor, buffers, self._propagate)
         if stage == SUMMED:
@@ -259,18 +306,18 @@ class Worker:
 
     @property
     def finished(self) -> bool:
-        """Whether every result of the all-reduce begun last is there."""
+        """Return whether every result of the last all-reduce has arrived."""
         return self._state.progress.missing == 0
 
     def finish(self, *, unsummed: Literal["NaN", "own"] = "NaN") -> NDArray[np.float32]:
-        """The sum, once finished, of the shape of `x`.
+        """Return the sum, once finished, with the shape of `x`.
 
         Args:
-            unsummed: What the elements have that have no sum: NaN, or this worker's own values.
+            unsummed: What elements without a sum contain: NaN, or this worker's own values.
 
         Raises:
-            SaturationError: it is wrong, integers were cut off at their limits.
-            CollectiveError: no all-reduce has finished.
+            SaturationError: If the sum is wrong because integers were cut off at their limits.
+            CollectiveError: If no all-reduce has finished.
         """
         if self._result is None or not self.finished:
             raise CollectiveError("no all-reduce has finished")
@@ -294,20 +341,26 @@ class Worker:
         return result
 
     def error_bound(self) -> NDArray[np.float64]:
-        """Bound of |result - exact sum| for each element of the last result, flat [elements] (see quantization.py)."""
+        """Return a bound of |result - exact sum| for each element of the last result, flat [elements].
+
+        See quantization.py.
+        """
         if not self._tensor:
             return np.zeros(0)
         return self._tensor.error_bound(self._engine.factors[: self._tensor.blocks], self._output)
 
     @property
     def summed(self) -> NDArray[np.bool_]:
-        """Of which blocks the sum is in its place by now, if there are more than places: [blocks]."""
+        """Return which blocks have their sum in the output so far [blocks], if there are more blocks than slots."""
         summed = self._engine.summed
         return summed & ~np.isnan(self._engine.factors[: len(summed)])
 
     @property
     def unsummed(self) -> NDArray[np.int64]:
-        """Which elements of the last result have no sum, since some worker cannot quantize their block: ascending."""
+        """Return the indices of elements of the last result that have no sum, ascending.
+
+        An element has no sum if some worker cannot quantize its block.
+        """
         if not self._tensor or not self._state.progress.unsummed:
             return _NO_ELEMENTS
         values = self.lease.values
@@ -318,12 +371,13 @@ class Worker:
     # -- sending ---------------------------------------------------------------------------------------------
 
     def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]:
-        """Batches [m, size] of datagrams to send now: new chunks, and those whose timer has expired.
+        """Return batches [m, size] of datagrams to send now: new chunks, and chunks whose timer has expired.
 
         The arrays are the worker's own memory: send or copy them before the next call of any method.
 
         Raises:
-            StallError: nothing new has arrived for `give_up` seconds. MismatchError: the workers do not agree.
+            StallError: If nothing new has arrived for `give_up` seconds.
+            MismatchError: If the workers do not agree.
         """
         progress, timers, totals = self._state.progress, self._state.timers, self._state.totals
         if progress.disagree:
@@ -344,7 +398,7 @@ class Worker:
         return batches
 
     def deadline(self) -> float | None:
-        """When to call datagrams_to_send() again if nothing arrives before; None: no need."""
+        """Return when to call datagrams_to_send() again if nothing arrives before; None if there is no need."""
         if self.finished:
             return None
         if self._to_send:
@@ -356,7 +410,7 @@ class Worker:
         return self._state.progress.latest + self._state.recovery.give_up
 
     def _repeat(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:
-        """The packets to send again, by size, in the order of their chunks."""
+        """Return the packets to retransmit, grouped by size, in the order of their chunks."""
         if not len(places):
             return []
         assert self._tensor
@@ -371,11 +425,11 @@ class Worker:
     # -- receiving -------------------------------------------------------------------------------------------
 
     def count_marks(self, count: int) -> None:
-        """So many of the datagrams that receive() is given next came with a congestion mark."""
+        """Record that `count` of the datagrams passed to the next receive() carried a congestion mark."""
         self._state.gate.marked += count
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
-        """Take a batch [m, size] of datagrams. What is not a result awaited is counted and otherwise ignored."""
+        """Process a batch [m, size] of datagrams. Datagrams that are not awaited results are only counted."""
         ready = self._engine.receive(datagrams, now)
         if ready is not None:
             self._to_send.append(ready)
@@ -383,16 +437,17 @@ class Worker:
     def exchange(self, socket: Socket, until: float = math.inf) -> None:
         """Send, receive and answer on a socket until a timer may have expired, all results are there, or `until`.
 
-        In place of datagrams_to_send() and receive(), and faster; what timers ask for is left to the former.
+        It replaces datagrams_to_send() and receive(), and is faster. It leaves retransmissions to datagrams_to_send().
         """
         ready, self._to_send = self._to_send, []
         self._engine.exchange(socket, ready, min(until, self._give_up_at))
 
     @property
     def turn(self) -> tuple[int, int, float] | None:
-        """What does receive(), datagrams_to_send() and deadline() in C, see Engine.turn, and `give_up`; None: nothing.
+        """Return the addresses of C's turn function and of its worker (see Engine.turn), and `give_up`.
 
-        What it leaves over is for the latter two.
+        The function does the work of receive(), datagrams_to_send() and deadline(). What it leaves over is for the
+        latter two. None if there is no such function.
         """
         found = self._engine.turn if type(self) is Worker else None
         return (*found, self._state.recovery.give_up) if found else None
@@ -400,7 +455,7 @@ class Worker:
     # -- explaining ------------------------------------------------------------------------------------------
 
     def outstanding(self, now: float) -> Outstanding | None:
-        """What the worker waits for; None when it waits for nothing."""
+        """Return what the worker waits for; None if it waits for nothing."""
         state = self._state
         places = np.flatnonzero(state.awaited != NONE)
         if not len(places):

@@ -1,4 +1,4 @@
-"""When to send again: retransmission timers and the round-trip time estimator of RFC 6298."""
+"""Retransmission timers and the round-trip time estimator of RFC 6298."""
 
 import ctypes
 import math
@@ -11,26 +11,31 @@ from numpy.typing import NDArray
 ALPHA = 1 / 8
 BETA = 1 / 4
 K = 4
-PACKET_THRESHOLD = 3  # RFC 9002's kPacketThreshold: right where all packets of a flow take one path
-G = 0.001  # seconds: the granularity of the clock, here of a machine's poll()
+PACKET_THRESHOLD = 3  # RFC 9002's kPacketThreshold: valid where all packets of a flow take one path
+G = 0.001  # seconds: the granularity of the clock, here that of poll()
 
 _NEVER = np.iinfo(np.int64).max
 
-# How often a timeout is doubled: above any max_rto, and far below what overflows.
+# How often a timeout is doubled at most: enough to exceed any max_rto, and far too little to overflow.
 MAX_BACKOFF = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Settings of loss recovery, in seconds.
+    """Settings of loss recovery; times in seconds.
 
-    The smallest timeout is above what a busy machine may keep a process waiting for its turn; a smaller one
-    resends what was not lost. `give_up`: an all-reduce that receives nothing new for so long fails. `granularity`: of
-    the clock, RFC 6298's G. `packet_threshold`: with selective repeat between hosts, a packet counts as lost once one
-    sent so many packets later has arrived (RFC 9002, section 6.1.1).
+    Attributes:
+        initial_rto: Retransmission timeout before the first measurement.
+        min_rto: Smallest timeout. It is longer than a busy machine may delay a process; a smaller one would cause
+            spurious retransmissions.
+        max_rto: Largest timeout.
+        give_up: An all-reduce that receives nothing new for this long fails.
+        granularity: Granularity of the clock, RFC 6298's G.
+        packet_threshold: With selective repeat between hosts, a packet counts as lost once a packet sent this many
+            packets later has arrived (RFC 9002, section 6.1.1).
 
     Raises:
-        ValueError: a time or the threshold is not positive, or the timeouts are not in order.
+        ValueError: If a time or the threshold is not positive, or the timeouts are not in order.
     """
 
     initial_rto: float = 0.05
@@ -54,19 +59,30 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a worker sends datagrams: how many in flight, how many handed to the kernel at once, timers in seconds."""
+    """The pace at which a worker sends datagrams; times in seconds.
+
+    Attributes:
+        window: Packets in flight.
+        segments: Datagrams handed to the kernel at once.
+        offload: Whether to use segmentation offload.
+        checksums: Whether in-network packets carry UDP checksums.
+        initial_rto: See Recovery.
+        min_rto: See Recovery.
+        granularity: See Recovery.
+        packet_threshold: See Recovery.
+    """
 
     window: int
     segments: int
     offload: bool = True
-    checksums: bool = True  # of in-network packets
+    checksums: bool = True
     initial_rto: float = 0.1
     min_rto: float = 0.01
     granularity: float = G
     packet_threshold: int = PACKET_THRESHOLD
 
     def recovery(self, give_up: float) -> Recovery:
-        """The timers of a worker that fails after `give_up` seconds without anything new."""
+        """Return the timers of a worker that fails after `give_up` seconds without anything new."""
         return Recovery(
             initial_rto=self.initial_rto,
             min_rto=self.min_rto,
@@ -79,11 +95,11 @@ class Pace:
 class RttEstimator(ctypes.Structure):
     """Smoothed round-trip time and retransmission timeout, in seconds (RFC 6298).
 
-    Laid out for native.c, which works on the same memory.
+    The structure is laid out for native.c, which works on the same memory.
     """
 
     _fields_ = (
-        ("_smoothed", ctypes.c_double),  # NaN: nothing measured
+        ("_smoothed", ctypes.c_double),  # NaN before the first measurement
         ("variation", ctypes.c_double),
         ("rto", ctypes.c_double),
         ("rto_without_floor", ctypes.c_double),
@@ -100,16 +116,16 @@ class RttEstimator(ctypes.Structure):
 
     @property
     def smoothed(self) -> float | None:
-        """The smoothed round-trip time; None before the first measurement."""
+        """Return the smoothed round-trip time; None before the first measurement."""
         return None if math.isnan(self._smoothed) else self._smoothed
 
     def sample(self, rtt: float, share: float) -> None:
-        """Take one measurement that stands for `share` of the packets in flight.
+        """Add one measurement `rtt` that stands for `share` of the packets in flight.
 
-        A window gives many samples a round trip, and at full weight the estimator would forget within a
-        fraction of it: the gains are scaled so that one round trip weighs what one sample does in the RFC
-        (RFC 7323, appendix G). Not so where the estimate is far too long: early samples hold what other workers
-        took to start and to notice losses, and to keep them would let everybody notice the next ones later still.
+        A window gives many samples a round trip. At full weight the estimator would forget within a fraction of a round
+        trip, so the gains are scaled: one round trip weighs what one sample does in the RFC (RFC 7323, appendix G). The
+        gains are not scaled where the estimate is far too long. Early samples include the time that other workers took
+        to start and to notice losses; keeping them would delay the detection of the next losses even more.
         """
         if math.isnan(self._smoothed):
             self._smoothed = rtt
@@ -126,27 +142,33 @@ class RttEstimator(ctypes.Structure):
 class Timers(ctypes.Structure):
     """Loss detection for each place of a window, all driven by one estimator; `now` in seconds.
 
-    Timers begin again whenever anything is answered (RFC 6298, section 5.3), so they expire in silence only: a packet
-    held up in a queue, or by a slow worker, is not sent again. When they do, the packet that was sent longest ago is
-    sent again and no other (section 5.4), and all of them begin again: a switch or a worker that was kept from running
-    is not flooded with what it has. What is lost while answers come is found by them: a packet that one sent later has
-    overtaken (as in RFC 9002, section 6.1) gets a second timer, which neither begins again nor has a lower limit; all
-    get one when the packet is answered that silence had sent again.
+    All timers restart whenever anything is answered (RFC 6298, section 5.3), so they expire only in silence: a packet
+    that is delayed in a queue, or by a slow worker, is not retransmitted. When timers expire, only the packet that was
+    sent longest ago is retransmitted (section 5.4), and all timers restart. This avoids flooding a switch or a worker
+    that could not run for a while.
 
-    first_sent, times_sent: when and how often the packet of each place was sent. timeouts: silences.
-    Laid out for native.c, which works on the same memory.
+    Losses while answers arrive are found from the answers. A packet that a later one has overtaken (as in RFC 9002,
+    section 6.1) gets a second timer, which is not restarted and has no lower limit. When the packet that was
+    retransmitted after silence is answered, all packets sent before it get such a timer.
+
+    The structure is laid out for native.c, which works on the same memory.
+
+    Attributes:
+        first_sent: When the packet of each place was first sent [places].
+        times_sent: How often it was sent [places].
+        timeouts: How often timers expired in silence.
     """
 
     _fields_ = (
-        ("_restarted", ctypes.c_double),  # when timers began again last
+        ("_restarted", ctypes.c_double),  # when timers were last restarted
         ("_not_before", ctypes.c_double),  # no packet counts as lost earlier
-        ("_backoff", ctypes.c_int64),  # that timers start with
-        # Sendings are numbered, retransmissions included.
+        ("_backoff", ctypes.c_int64),  # initial backoff of new timers
+        # Transmissions are numbered, including retransmissions.
         ("_next_sending", ctypes.c_int64),
         ("_newest_answered", ctypes.c_int64),
-        ("_probe", ctypes.c_int64),  # what silence had sent again; -1: it is answered
+        ("_probe", ctypes.c_int64),  # transmission caused by silence; -1: answered
         ("running", ctypes.c_int64),
-        ("_flight", ctypes.c_int64),  # the most that ran at a time since none did
+        ("_flight", ctypes.c_int64),  # most timers that ran at once since none ran
     )
     _restarted: float
     _not_before: float
@@ -166,24 +188,28 @@ class Timers(ctypes.Structure):
         self._initial = recovery.initial_rto
         self._longest = recovery.max_rto
         self._last_sent = np.zeros(places)
-        self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: it does not
+        self._timeouts = np.full(places, np.inf)  # how long each timer runs; infinity: stopped
         self._backoffs = np.zeros(places, np.int64)
         self._measured = np.zeros(places, np.bool_)
-        self._lost_at = np.full(places, np.inf)  # of packets overtaken
+        self._lost_at = np.full(places, np.inf)  # second timers, of overtaken packets
         self._sendings = np.full(places, _NEVER)
 
     def addresses(self) -> dict[str, int]:
-        """Where the arrays with an element for each place are in memory."""
+        """Return the memory addresses of the arrays that have an element for each place, by name."""
         arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
         return {name.removeprefix("_"): array.ctypes.data for name, array in arrays.items()}
 
     def start(
         self, places: NDArray[np.int64] | slice, now: float, *, patient: bool = False, measure: bool = True
     ) -> None:
-        """The packets of these places [m] have been sent for the first time; their timers were stopped.
+        """Start the stopped timers of packets that have just been sent for the first time.
 
-        patient: their answers come when the last worker has begun. They are given the initial timeout, since nothing
-        that was measured says how long that is. measure: whether the answers tell the round-trip time.
+        Args:
+            places: The packets' places in the window, [m] or a slice.
+            now: The time of sending.
+            patient: Whether the answers wait for the last worker to begin. Such packets get the initial timeout, since
+                no measurement tells how long that takes.
+            measure: Whether the answers measure the round-trip time.
         """
         rto = max(self.rtt.rto, self._initial) if patient else self.rtt.rto
         timeout = min(rto * 2.0**self._backoff, self._longest)
@@ -198,14 +224,14 @@ class Timers(ctypes.Structure):
         self.running += count
 
     def expired(self, now: float) -> NDArray[np.int64]:
-        """The places [m] whose packets must be sent again; their timers are restarted."""
+        """Return the places [m] whose packets must be retransmitted, and restart their timers."""
         if now < self._not_before:
             return np.zeros(0, np.int64)
         lost = self._lost_at <= now
         silent = np.flatnonzero((self._deadlines() <= now) & ~lost)
         if len(silent):
-            # RFC 6298, section 5.5: back off. And 5.7, after Karn: timers start from the backed-off value
-            # until a packet that was sent once is answered.
+            # RFC 6298, section 5.5: back off. Section 5.7 (Karn's algorithm): timers start from the backed-off
+            # value until a packet that was sent once is answered.
             self.timeouts += 1
             self._restarted = now
             self._backoffs[silent] = np.minimum(self._backoffs[silent] + 1, MAX_BACKOFF)
@@ -224,9 +250,9 @@ class Timers(ctypes.Structure):
         return places
 
     def stop(self, places: NDArray[np.int64], now: float) -> None:
-        """The answers to these places' [m] packets have arrived, together."""
+        """Stop the timers of these places [m], whose packets were answered together."""
         share = len(places) / self._flight
-        # Only of packets sent once is it known which sending is answered (Karn).
+        # Only for packets sent once is it clear which transmission was answered (Karn's algorithm).
         once = places[self.times_sent[places] == 1]
         sendings = self._sendings[once]
         heard = self._probe >= 0 and bool((self._sendings[places] == self._probe).any())
@@ -241,8 +267,8 @@ class Timers(ctypes.Structure):
             self._probe = -1
         if not len(once) or (newest := int(sendings.max())) < self._newest_answered:
             return
-        # RFC 9002, section 5.1: an answer that others have overtaken is not a measurement. A part of it was
-        # lost, perhaps another worker's, and it would measure how long that worker took to notice.
+        # RFC 9002, section 5.1: an overtaken answer is not a measurement. A packet for it was lost, perhaps
+        # another worker's, and it would measure how long that worker took to notice.
         self._newest_answered = newest
         self._backoff = 0
         place = once[sendings.argmax()]
@@ -252,12 +278,12 @@ class Timers(ctypes.Structure):
         self._lose(overtaken, self._last_sent[overtaken] + self.rtt.rto_without_floor)
 
     def earliest(self) -> float:
-        """When the next packet counts as lost; infinity if none is outstanding."""
+        """Return when the next packet counts as lost; infinity if none is outstanding."""
         self._not_before = float(np.minimum(self._deadlines(), self._lost_at).min())
         return self._not_before
 
     def _lose(self, places: NDArray[np.int64], lost_at: NDArray[np.float64]) -> None:
-        """These places' [m] packets count as lost from then on [m], unless they are answered."""
+        """Count the packets of these places [m] as lost from `lost_at` [m] on, unless they are answered."""
         self._lost_at[places] = lost_at
         self._not_before = min(self._not_before, float(lost_at.min(initial=math.inf)))
 
@@ -266,7 +292,7 @@ class Timers(ctypes.Structure):
         return deadlines
 
     def _send(self, places: NDArray[np.int64] | slice, now: float) -> int:
-        """Note a sending of the packets of these places, in their order; how many they are."""
+        """Record a transmission of the packets of these places, in order, and return how many they are."""
         self._last_sent[places] = now
         count = len(self._sendings[places])
         self._sendings[places] = np.arange(self._next_sending, self._next_sending + count)

@@ -1,6 +1,6 @@
-"""How vectors are added up, whatever their type: through the switches, and round a ring where these cannot.
+"""Reductions of vectors of any type: in the switches, or round a ring where the switches cannot.
 
-The ring's TCP connections between the hosts are made when it is needed first.
+The TCP connections of the ring are opened when they are first needed.
 """
 
 from __future__ import annotations
@@ -31,47 +31,59 @@ _FLOAT32 = np.dtype(np.float32)
 
 
 class Membership(Protocol):
-    """One's part in a job, as workers.join() gives it."""
+    """One worker's membership in a job, as workers.join() returns it."""
 
     @property
     def rank(self) -> int:
-        """This worker's number."""
+        """Return this worker's number."""
 
     @property
     def workers(self) -> int:
-        """How many there are."""
+        """Return the number of workers."""
 
     @property
     def addresses(self) -> tuple[tuple[str, int], ...]:
-        """Where each rank may listen."""
+        """Return where each rank may listen, by rank."""
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """The sum over all workers, but for elements that are `unsummed`; see Worker.start() for `call`.
+        """Sum over all workers, except for elements that are `unsummed`.
+
+        Args:
+            buffers: Input and output.
+            call: See Worker.start().
 
         Raises:
-            LeaseLostError: at all of them from the same call on: the ring is to do it.
+            LeaseLostError: If the ring has to do the sum. It is raised at all workers from the same call on.
         """
 
     @property
     def unsummed(self) -> NDArray[np.int64]:
-        """Which elements of the last sum have this worker's own values instead, at all of them alike: ascending."""
+        """Return the indices of elements of the last sum that hold this worker's own values instead, ascending.
+
+        They are the same at all workers.
+        """
 
     @property
     def calls(self) -> Calls:
-        """This worker's."""
+        """Return this worker's calls."""
 
     def left(self, timeout: float = 0.0) -> list[str]:
-        """Which others have ended."""
+        """Return which other workers have ended, after waiting `timeout` seconds for news."""
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the job."""
 
 
 class Reducer:
-    """Of one worker in a job. Every worker makes the same calls in the same order; `what`: what they must call alike.
+    """The reductions of one worker in a job. Every worker makes the same calls in the same order.
 
-    timeout: seconds after which others are no longer waited for. propagate: NaN and infinities are summed as any
-    float32; if not, a worker that has one gets a ValueError.
+    In all methods `what` describes the call in words that must be the same at all workers.
+
+    Args:
+        place: The worker's membership.
+        timeout: Seconds to wait for other workers.
+        propagate: Whether NaN and infinities are summed as in any float32 sum. If not, a worker that has one gets a
+            ValueError.
     """
 
     def __init__(self, place: Membership, timeout: float, *, propagate: bool = False) -> None:
@@ -82,18 +94,18 @@ class Reducer:
         self._by_ring = False
 
     def renew(self) -> None:
-        """There is another group: it may have a lease, and its connections are new."""
+        """Start over with a new group, which may have a lease and has new connections."""
         self.close()
         self._by_ring = False
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         if self._connected is not None:
             self._connected.close()
             self._connected = None
 
     def ring(self) -> TcpRing:
-        """Of all workers."""
+        """Return the ring of all workers, connected when it is first needed."""
         if self._connected is None:
             config = TcpConfig(
                 self._place.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
@@ -110,7 +122,17 @@ class Reducer:
     def reduce(
         self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
     ) -> list[Array]:
-        """Each array, into its place in `outs` or a new one. Those of one type are one vector."""
+        """Reduce each array; arrays of one type travel as one vector.
+
+        Args:
+            xs: The arrays.
+            op: The reduction operation.
+            what: The call, in words.
+            outs: Where each result goes; None for a new array.
+
+        Returns:
+            The results, in order.
+        """
         if len(xs) == 1:
             return [self._reduce(xs[0], op, outs[0], what)]
         results = [
@@ -120,7 +142,7 @@ class Reducer:
         for place, x in enumerate(xs):
             places[x.dtype].append(place)
         for dtype, same in places.items():
-            # Vectors of one call may be of one length; what is expected of their exponents is each one's own.
+            # Vectors of one call may have the same length, but the expected exponents of each are its own.
             call = what if len(places) == 1 else f"{what}: {dtype}"
             if len(same) == 1:
                 self._reduce(xs[same[0]], op, results[same[0]], call)
@@ -134,7 +156,16 @@ class Reducer:
     def prepared(
         self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
     ) -> Callable[[Sequence[Array | None]], list[Array]]:
-        """reduce() into what it is given. A sum of one float32 vector into `outs` has less to do each time."""
+        """Return a function that calls reduce() with the outputs it is given.
+
+        A sum of one float32 vector into `outs` itself is prepared, so that it has less to do each time.
+
+        Args:
+            xs: The arrays.
+            op: The reduction operation.
+            what: The call, in words.
+            outs: The outputs for which the sum is prepared.
+        """
         reduce = partial(self.reduce, xs, op, what)
         x, out = xs[0], outs[0]
         if len(xs) > 1 or op != "sum" or x.dtype != _FLOAT32 or out is None or not x.flags.carray:
@@ -150,14 +181,14 @@ class Reducer:
         return attempt
 
     def reduce_compressed(self, vector: Compressed, what: str, outs: Sequence[Array | None]) -> list[Array]:
-        """As reduce()."""
+        """Reduce the arrays of a compressed vector; see reduce()."""
         gathered = vector.to_gather(self._place.rank, self._place.workers)
         if gathered.size:
             self.ring().all_gather(gathered, what)
         return vector.results(gathered, self._place.workers, outs)
 
     def _reduce(self, x: Array, op: Operation, out: Array | None, what: str) -> Array:
-        """An array into `out`, of its type and shape and without gaps, or a new one."""
+        """Reduce one array into `out`, which has its type and shape and no gaps, or into a new array."""
         if out is None:
             out = np.empty(x.shape, x.dtype)
         if op in ("max", "min"):
@@ -187,7 +218,7 @@ class Reducer:
         self.ring().all_reduce(out.reshape(-1), COMBINE[op], what)
 
     def sum(self, buffers: Buffers, what: str) -> None:
-        """In the network, or round the ring from where no worker has a lease."""
+        """Sum in the network, or round the ring once no worker has a lease."""
         if not self._by_ring:
             try:
                 self._place.sum(buffers, what)
@@ -199,7 +230,7 @@ class Reducer:
                 if self._place.rank == 0:
                     print(f"fanin: {lost}; the hosts add up by ring", file=sys.stderr)
                 if under_way := lost.under_way:
-                    under_way.go_on(self.ring(), self._place.rank, self._place.workers, what)
+                    under_way.complete(self.ring(), self._place.rank, self._place.workers, what)
                     return
         if not self._propagate and not np.isfinite(buffers.x).all():
             index = int(np.argmin(np.isfinite(buffers.x)))
@@ -210,14 +241,20 @@ class Reducer:
                 self.ring().all_reduce(buffers.out, np.add, what)
 
     def _sum_as_float(self, out: NDArray[np.float32], elements: NDArray[np.int64], what: str) -> None:
-        """Those that the switches cannot add up, round the ring, with what IEEE 754 gives for NaN and infinities."""
+        """Sum elements that the switches cannot add up, round the ring, with IEEE 754's NaN and infinities."""
         values = out[elements]
         with np.errstate(over="ignore", invalid="ignore"):
             self.ring().all_reduce(values, np.add, f"{what}: blocks that are not finite")
         out[elements] = values
 
     def broadcast(self, sent: NDArray[np.uint8] | None, size: int, what: str) -> NDArray[np.uint8]:
-        """The bytes that the root sends, and the others do not."""
+        """Return the bytes that the root sends.
+
+        Args:
+            sent: The bytes at the root; None at the other workers.
+            size: Number of bytes.
+            what: The call, in words.
+        """
         words = np.zeros(-(-size // 2), np.uint16)
         if sent is not None:
             words.view(np.uint8)[:size] = sent
@@ -231,5 +268,5 @@ class Reducer:
 
     @property
     def _too_many(self) -> bool:
-        """Workers for exact sums in the network."""
+        """Return whether there are too many workers for exact sums in the network."""
         return self._place.workers > exact.MAX_WORKERS

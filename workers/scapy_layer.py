@@ -23,13 +23,13 @@ _VALUES = {size: values for values, size in wire.SIZES.items()}
 
 
 class SwitchML(Packet):
-    """One datagram. `size` follows from the number of values; of several in a superframe each is a layer.
+    """A SwitchML datagram. `size` is derived from the number of values.
 
-    A frame that was captured where segmentation offload is on holds many datagrams, one after another.
+    A frame captured where segmentation offload is on holds many datagrams, one after another; each becomes a layer.
     """
 
     name = "SwitchML"
-    fields_desc = [  # noqa: RUF012  # scapy's way
+    fields_desc = [  # noqa: RUF012  # scapy requires a list
         BitEnumField("msg_type", wire.UPDATE, 4, {wire.UPDATE: "update", wire.RESULT: "result"}),
         BitField("saturated", 0, 1),
         BitEnumField("size", None, 3, {size: f"{values} values" for size, values in _VALUES.items()}),
@@ -51,13 +51,13 @@ class SwitchML(Packet):
     ]
 
     def post_build(self, packet: bytes, payload: bytes) -> bytes:
-        """Fill in `size` where it was left open."""
+        """Fill in `size` if it was not given."""
         if self.size is None:
             packet = bytes([packet[0] & 0xF8 | wire.SIZES.get(len(self.values), 0)]) + packet[1:]
         return packet + payload
 
     def guess_payload_class(self, payload: bytes) -> Any:
-        """What follows a datagram in a superframe is the next one."""
+        """Return this class if another datagram of a superframe follows."""
         return SwitchML if len(payload) >= min(wire.VALUES) else super().guess_payload_class(payload)
 
 

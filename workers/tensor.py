@@ -1,13 +1,14 @@
-"""Which chunks an all-reduce has, and what each of them carries.
+"""The chunks of an all-reduce, and what each of them carries.
 
-Chunk i carries the values of block i - B and announces the exponent of block i, B = min(window, blocks): a
-block's values are sent when the largest exponent of its kind is known. The first B chunks carry no values,
-the last B announce nothing.
+Chunk i carries the values of block i - B and announces the exponent of block i, where B = min(window, blocks): a
+block's values are sent when the largest exponent of its kind is known. The first B chunks carry no values, the last B
+announce nothing.
 
-A vector of at most as many blocks as the window has slots, as long as one summed before, skips the first
+A vector of at most as many blocks as the window has slots, and of the same length as one summed before, skips the first
 round trip: chunk i announces the exponent of block i and carries its values, scaled for the exponent expected
-(scaling.py). All workers have the same expectations, and see the same largest exponents. Where these turn out otherwise
-the sum does not count, and once all are known chunk B + j carries the j-th such block, scaled as it should be.
+(scaling.py). All workers have the same expectations, and see the same largest exponents. If an exponent differs from
+the expected one, the sum of that block does not count; once all exponents are known, chunk B + j carries the j-th such
+block, scaled correctly.
 """
 
 import ctypes
@@ -21,7 +22,7 @@ from fanin.workers.values import quantization
 
 
 def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """The same indices [m] as a slice if they are consecutive: numpy then takes a view in place of a copy."""
+    """Return consecutive indices [m] as a slice, others unchanged: a slice gives a view instead of a copy."""
     first, count = int(indices[0]), len(indices)
     if count == 1 or np.count_nonzero(indices[1:] - indices[:-1] == 1) == count - 1:
         return slice(first, first + count)
@@ -31,14 +32,15 @@ def span(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
 class Tensor(ctypes.Structure):
     """The blocks of vectors of `elements` (at least one) float32 numbers, which are summed one after the other.
 
-    Laid out for native.c.
+    The structure is laid out for native.c.
 
     Attributes:
-        call: What the vectors are summed for, in words that all workers must have alike.
-        expected: Exponents by block; None where there are more blocks than the window has slots.
+        call: The purpose of the all-reduces, in words that must be the same at all workers.
+        expected: Expected exponents by block. None if there are more blocks than the window has slots.
         delayed: Whether the first chunks carry values, scaled for the expected exponents.
-        signature: A hash of all that the workers must have alike. Added to the call's number it is in every packet.
-        most_chunks: How many chunks a vector has if no exponent is as expected.
+        signature: A hash of everything that must be the same at all workers. Every packet carries it, added to the
+            number of the call.
+        most_chunks: Number of chunks of a vector if no exponent is as expected.
     """
 
     _fields_ = (
@@ -76,19 +78,19 @@ class Tensor(ctypes.Structure):
 
     @property
     def bare(self) -> int:
-        """How many chunks carry no values: the first B, or none."""
+        """Return how many chunks carry no values: the first B, or none."""
         return 0 if self.delayed else self.lead
 
     @property
     def least_chunks(self) -> int:
-        """How many chunks the next vector has if all is as expected."""
+        """Return how many chunks the next vector has if all exponents are as expected."""
         return self.blocks + self.bare
 
     def finish(self) -> bool:
-        """Expect the next vector to be like this one, of which every chunk has been read.
+        """Expect the next vector to be like this one, whose chunks have all been read.
 
         Returns:
-            Whether it is delayed from now on.
+            Whether this call switched `delayed` on.
         """
         if self.delayed or self.expected is None:
             return False
@@ -97,9 +99,14 @@ class Tensor(ctypes.Structure):
         return True
 
     def error_bound(self, factors: NDArray[np.float64], total: NDArray[np.float32]) -> NDArray[np.float64]:
-        """The bound [elements] that quantization promises for each element of the vector summed last.
+        """Return the bound that quantization guarantees for each element of the last summed vector.
 
-        Given the `factors` [blocks] and the sum `total` [elements].
+        Args:
+            factors: The factor of each block [blocks].
+            total: The sum [elements].
+
+        Returns:
+            The bounds [elements].
         """
         padded = np.pad(total, (0, self.blocks * self.values - total.size))
         rows = padded.reshape(self.blocks, self.values)

@@ -1,4 +1,4 @@
-"""All-reduce through the switches: the protocol on a UDP socket, many datagrams a system call."""
+"""All-reduce through the switches: the protocol on a UDP socket, with many datagrams per system call."""
 
 import errno
 import math
@@ -47,33 +47,39 @@ _NO_ELEMENTS = np.zeros(0, np.int64)
 # Bytes received before work on them begins: with fewer, the cost of a call dominates that of its datagrams;
 # with more, the switch waits for the worker's answer.
 _ENOUGH = 16 << 10
-# Where less arrives, the part of a round-trip time, and the seconds at most, to wait for more.
+# How long to wait for more if less arrives: a fraction of the round-trip time, and at most this many seconds.
 _PATIENCE = 1 / 8
 _LONGEST_PATIENCE = 0.001
-# Seconds, at most, between looks at what else there is to know, however long the timers are.
+# Longest time in seconds between checks for messages, even if the timers are longer.
 _LOOK = 0.25
-# Seconds below which to wait for more is no gain: it takes as long to fall asleep and wake up.
+# Waiting for less than this many seconds gains nothing: falling asleep and waking up takes as long.
 _SHORTEST_PATIENCE = 0.0002
 
-# What the kernel answers where segmentation is unavailable: setsockopt, and send where checksums are not offloaded.
+# Errors where segmentation is unavailable: of setsockopt, and of send if checksums are not offloaded.
 _NO_OPTION = {errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EINVAL}
 _NO_OFFLOAD = {errno.EINVAL, errno.EIO}
 
 
 @dataclass(frozen=True, slots=True)
 class InNetworkConfig:
-    """What a worker needs to take part.
+    """Settings of a worker's in-network all-reduce.
 
-    local, remote: (IPv4 address, UDP port) of the worker and of its leaf, both ports as the controller
-    admitted them; the leaf's from 0xBEE0 to 0xBEEF. segments: datagrams handed to the kernel at once, 1 to
-    63; few keep the delay low on slow links (62 take 5 ms at 100 Mb/s). offload: use UDP_SEGMENT and
-    UDP_GRO where the kernel has them. checksums: whether packets carry UDP's, as the lease was
-    granted: with checksums switches drop those without, and without them a flipped bit is added up.
-    UDP_SEGMENT needs them. non_finite: "raise", or "propagate": all_reduce() gives NaN for the whole block in
-    which some worker has a number that is not finite. on_saturation: see protocol.Worker.
+    Attributes:
+        lease: The worker's lease.
+        local: IPv4 address and UDP port of the worker, as the controller admitted it.
+        remote: IPv4 address and UDP port of its leaf, as the controller admitted it; ports from 0xBEE0 to 0xBEEF.
+        segments: Datagrams handed to the kernel at once, 1 to 63. Few keep the delay low on slow links (62 take 5 ms at
+            100 Mb/s).
+        offload: Whether to use UDP_SEGMENT and UDP_GRO where the kernel has them.
+        checksums: Whether packets carry UDP checksums; must be as the lease was granted. With checksums, switches drop
+            packets without one. Without them, a flipped bit goes into the sum. UDP_SEGMENT needs checksums.
+        recovery: Settings of loss recovery.
+        non_finite: "raise" refuses numbers that are not finite. With "propagate", all_reduce() returns NaN for the
+            whole block in which some worker has such a number.
+        on_saturation: See protocol.Worker.
 
     Raises:
-        ValueError: the port is not one of the switch's, or `segments` is out of range.
+        ValueError: If the port is not one of the switch's, or `segments` is out of range.
     """
 
     lease: Lease
@@ -99,11 +105,18 @@ class InNetworkConfig:
 class UdpSocket:
     """A connected UDP socket that sends and receives batches [m, size] of datagrams of one size.
 
-    With offload a batch costs one system call; without (older kernel, network device without checksum
-    offload, no checksums) the same calls work datagram by datagram.
+    With offload a batch costs one system call. Without it (older kernel, network device without checksum offload, no
+    checksums) the same calls work datagram by datagram.
+
+    Args:
+        local: IPv4 address and UDP port of this end.
+        remote: IPv4 address and UDP port of the other end.
+        segments: Datagrams handed to the kernel at once.
+        offload: Whether to use segmentation offload where it is available.
+        checksums: Whether datagrams carry UDP checksums.
 
     Raises:
-        OSError: the address is not this machine's, or the port is taken.
+        OSError: If the address is not this machine's, or the port is taken.
     """
 
     def __init__(
@@ -119,8 +132,8 @@ class UdpSocket:
         self._segment_size = 0  # as set by UDP_SEGMENT; 0: whole datagrams
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         try:
-            # No fragments: the switch could not read them. And none too large but for the interface's own MTU: what
-            # ICMP says of the path's, anybody may have said.
+            # No fragments: the switch could not read them. And only the interface's own MTU limits the size: the path
+            # MTU comes from ICMP messages, which anybody can forge.
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
             self._socket.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, ECN_CAPABLE)
             self._socket.setsockopt(socket.IPPROTO_IP, _IP_RECVTOS, 1)
@@ -135,12 +148,12 @@ class UdpSocket:
             self._socket.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BUFFER)
         except PermissionError:  # not root: as much as net.core.rmem_max allows
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER)
-        self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # so much, and one message more
+        self._bytes = np.zeros(_ENOUGH + (1 << 16), np.uint8)  # room for one more message than is enough
         self._view = self._bytes.data
         self.link = SocketState(
             socket=self._socket.fileno(),
             segments=segments,
-            # The kernel segments only what it may write checksums for.
+            # The kernel segments only datagrams that it may write checksums for.
             offload=offload
             and checksums
             and self._set_option(UDP_SEGMENT, 0)
@@ -157,19 +170,19 @@ class UdpSocket:
         self._batches: list[tuple[int, int, int]] = []  # first byte, last byte + 1, size of a datagram
         self._end = 0
         self._marked = 0
-        self._noticed = False  # that there are news
+        self._noticed = False  # whether the descriptor `news` can be read
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
     def notice(self, news: int) -> None:
-        """From now on exchange() ends, too, where it waits and this descriptor can be read; negative: there is none."""
+        """Let exchange() also end when it waits and this descriptor can be read. A negative number removes it."""
         self.link.news = news
         if news >= 0:
             self._poll.register(news, select.POLLIN)
 
     @property
     def offload(self) -> bool:
-        """Whether many datagrams are sent at once, which ends where the device refuses."""
+        """Return whether many datagrams are sent at once. Offload is switched off if the device refuses it."""
         return bool(self.link.offload)
 
     def _set_option(self, option: int, value: int) -> bool:
@@ -182,13 +195,13 @@ class UdpSocket:
         return True
 
     def send(self, datagrams: NDArray[np.uint8]) -> None:
-        """Send every row of `datagrams` [m, size]; a full socket buffer is waited for."""
+        """Send every row of `datagrams` [m, size]; blocks while the socket buffer is full."""
         sent = self._send_segmented(datagrams) if self.offload else 0
         for datagram in datagrams[sent:]:
             self._send(datagram)
 
     def _send_segmented(self, datagrams: NDArray[np.uint8]) -> int:
-        """Send by segmentation offload; how many rows, fewer than all if the device does not have it."""
+        """Send with segmentation offload, and return how many rows were sent: fewer than all if the device lacks it."""
         count, size = datagrams.shape
         start = 0
         try:
@@ -206,7 +219,7 @@ class UdpSocket:
         return start
 
     def _send(self, message: NDArray[np.uint8]) -> None:
-        """As send_message() of exchange.c."""
+        """Send one message, as send_message() of socket_loop.c does."""
         failed: OSError | None = None
         for _ in range(MAX_ERRORS):
             try:
@@ -229,14 +242,20 @@ class UdpSocket:
 
     @property
     def last_loss(self) -> str:
-        """The last error that counted as a lost datagram, of this all-reduce; "" if there was none."""
+        """Return the last error in this all-reduce that counted as a lost datagram; "" if there was none."""
         return os.strerror(self.link.loss) if self.link.loss else ""
 
     def receive(self, timeout: float, patience: float = 0.0) -> list[NDArray[np.uint8]]:
-        """What has arrived, in batches [m, size] by size, in order; [] if nothing does within `timeout` seconds.
+        """Return the datagrams that have arrived, in order, in batches [m, size] of one size each.
 
-        patience: how long to wait for more when little has arrived. The arrays are the socket's own memory,
-        which the next call overwrites.
+        The arrays are the socket's own memory, which the next call overwrites.
+
+        Args:
+            timeout: Seconds to wait for the first datagram.
+            patience: Seconds to wait for more if little has arrived.
+
+        Returns:
+            The batches; an empty list if nothing arrives in time.
         """
         self._batches = []
         self._end = self._marked = 0
@@ -251,7 +270,14 @@ class UdpSocket:
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
     def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
-        """What exchange() of exchange.c does, for any engine; see Engine.exchange."""
+        """Send, receive and answer, as socket_loop.c does, for any engine; see Engine.exchange().
+
+        Args:
+            state: The worker's state.
+            engine: The engine that packs and reads packets.
+            ready: Chunks to send first, [m] each.
+            until: When to return at the latest, in seconds of time.monotonic().
+        """
         progress, timers, totals = state.progress, state.timers, state.totals
         late = False
         while True:
@@ -278,10 +304,14 @@ class UdpSocket:
             late = now >= until or self._noticed
 
     def check(self, error: int, size: int) -> None:
-        """Check that `error`, about a datagram of `size` bytes, is 0.
+        """Raise an error unless the error number is 0.
+
+        Args:
+            error: The error number.
+            size: Size in bytes of the datagram that caused it.
 
         Raises:
-            OSError: it is not.
+            OSError: If `error` is not 0.
         """
         if error == errno.EMSGSIZE:
             raise _too_large(size)
@@ -289,7 +319,7 @@ class UdpSocket:
             raise OSError(error, os.strerror(error))
 
     def _receive_waiting(self) -> None:
-        """Take messages until there is enough to work on at once."""
+        """Receive messages that are waiting, until there is enough to work on at once."""
         errors = 0
         while self._end < _ENOUGH and errors < MAX_ERRORS:
             try:
@@ -300,7 +330,7 @@ class UdpSocket:
                 )
             except BlockingIOError:
                 return
-            except OSError as error:  # about a datagram sent before, which counts as lost
+            except OSError as error:  # about a datagram sent earlier, which counts as lost
                 if error.errno != errno.EMSGSIZE and not self._is_loss(error):
                     raise
                 errors += 1
@@ -316,7 +346,7 @@ class UdpSocket:
             self._append(rest, rest)
 
     def _append(self, length: int, size: int) -> None:
-        """Note `length` bytes more in the buffer, of datagrams of `size` bytes."""
+        """Record that `length` more bytes are in the buffer, in datagrams of `size` bytes."""
         if not length:
             return
         first = self._end
@@ -326,7 +356,7 @@ class UdpSocket:
         self._batches.append((first, self._end, size))
 
     def fileno(self) -> int:
-        """The descriptor, for poll()."""
+        """Return the descriptor, for poll()."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -345,10 +375,14 @@ def _too_large(size: int) -> OSError:
 class InNetworkAllReduce(Closing):
     """A Collective whose sums are made in the switches.
 
-    unsummed: which elements of the last sum() have no sum, at all workers alike: ascending.
+    Attributes:
+        config: The settings.
+        worker: The protocol's state.
+        socket: The socket to the switch.
+        unsummed: Indices of the elements of the last sum() that have no sum, ascending; the same at all workers.
 
     Raises:
-        OSError: see UdpSocket.
+        OSError: See UdpSocket.
     """
 
     def __init__(self, config: InNetworkConfig) -> None:
@@ -367,18 +401,26 @@ class InNetworkAllReduce(Closing):
 
     @property
     def statistics(self) -> InNetworkStatistics:
-        """Totals so far."""
+        """Return the totals so far."""
         return self.worker.statistics
 
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective, and for `call` Worker.start().
+        """Return the sum of `x` over all workers; see Collective.
+
+        Args:
+            x: The array to sum, float32, of any shape.
+            out: Where the sum is written; may be `x`. None allocates a new array.
+            call: The purpose of the all-reduce; see Worker.start().
 
         Raises:
-            TypeError, ValueError: see Collective. Nothing was sent, but the call has its number: if the others make it,
-                the sum that this worker begins next fails at all.
-            StallError, SaturationError, LeaseExhaustedError: see protocol.py.
+            TypeError: If `x` is not an array of float32. Nothing was sent, but the call has used up its number.
+            ValueError: If an element cannot be quantized, or `out` does not fit. Nothing was sent, but the call has
+                used up its number: the next sum of this worker is an error if the others made this call.
+            StallError: See protocol.py.
+            SaturationError: See protocol.py.
+            LeaseExhaustedError: See protocol.py.
         """
         buffers = self.worker.checked(x, out)
         self.sum(buffers, call)
@@ -386,7 +428,12 @@ class InNetworkAllReduce(Closing):
         return buffers.out.reshape(x.shape) if out is None else out
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """As all_reduce(), of what is flat, and has been checked, but elements that are `unsummed` have `x` there."""
+        """Sum flat arrays that have been checked. Elements that are `unsummed` keep the values of `x`.
+
+        Args:
+            buffers: Input and output.
+            call: The purpose of the all-reduce; see Worker.start().
+        """
         stage = self.worker.sum(self.socket, buffers, call)
         if stage != SUMMED:
             self._sum(buffers, call, stage)
@@ -395,7 +442,7 @@ class InNetworkAllReduce(Closing):
         self._finished()
 
     def _sum(self, buffers: Buffers, call: str, stage: int) -> None:
-        """sum() from a stage on."""
+        """Continue sum() from `stage`."""
         worker = self.worker
         if stage == NOT_BEGUN:
             self.socket.link.loss = 0
@@ -408,10 +455,10 @@ class InNetworkAllReduce(Closing):
         self.unsummed = worker.unsummed
 
     def _finished(self) -> None:
-        """An all-reduce has ended with a result."""
+        """Handle the end of a successful all-reduce; subclasses override it."""
 
     def _send(self) -> None:
-        """What timers ask for."""
+        """Send what the timers ask for."""
         try:
             batches = self.worker.datagrams_to_send(self.socket.link.looked)
         except StallError as error:

@@ -21,16 +21,17 @@ SIZES = {64: 1, 256: 3}
 _MSG_TYPE_SHIFT = 4
 SATURATED = 0x08
 
-# e1: not_quantizable:1, unused:7. Some worker cannot quantize the block that is announced here: its sum is NaN.
+# e1: not_quantizable:1, unused:7. The bit is set if some worker cannot quantize the announced block: its sum is NaN.
 NOT_QUANTIZABLE = 0x80
 
-# call: never added to what has another one. The first chunk has NO_CALL where it carries an agreement (agreement.py).
+# call: packets with different values are never summed together. The first chunk has NO_CALL if it carries an agreement
+# (agreement.py).
 CALLS = 1 << 32
 NO_CALL = 0
 
 # pool_index: version:1, slot:15.
 VERSION_SHIFT = 15
-SLOT_NUMBERS = 1 << VERSION_SHIFT  # that can be named; a switch has fewer slots
+SLOT_NUMBERS = 1 << VERSION_SHIFT  # slots that a packet can name; a switch has fewer
 
 CHUNKS = 1 << 32
 LEASES = 1 << 8
@@ -50,10 +51,12 @@ HEADER = np.dtype(list(_HEADER_FIELDS))
 
 @cache
 def packet_dtype(values: int) -> np.dtype[np.void]:
-    """Layout of a datagram of 64 or 256 values, fields named as in the packet format; lease is job_number.
+    """Return the layout of a datagram of 64 or 256 values.
+
+    Fields are named as in the packet format, except that job_number is `lease`.
 
     Raises:
-        ValueError: there is no packet of so many values.
+        ValueError: If there is no packet with this number of values.
     """
     if values not in SIZES:
         raise ValueError(f"a packet carries 64 or 256 values, not {values}")
@@ -65,12 +68,21 @@ VALUES = {packet_dtype(values).itemsize: values for values in SIZES}
 
 
 def kind(msg_type: int, values: int) -> int:
-    """First byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
+    """Return the first byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
     return msg_type << _MSG_TYPE_SHIFT | SIZES[values]
 
 
 def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
-    """The place [m] of each chunk k [m] in the pool: slot first_slot + (k mod W), version (k div W) mod 2."""
+    """Return the pool index of each chunk k: slot first_slot + (k mod W), version (k div W) mod 2.
+
+    Args:
+        chunks: Chunk numbers [m].
+        first_slot: First slot of the lease.
+        window: Number of slots W of the lease.
+
+    Returns:
+        The pool indices [m].
+    """
     rounds, places = np.divmod(chunks, window)
     index: NDArray[np.int64] = (rounds & 1) << VERSION_SHIFT | (first_slot + places)
     return index
@@ -80,7 +92,7 @@ def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
     """View [m, 270] or [m, 1038] bytes as m packets, without a copy.
 
     Raises:
-        ValueError: datagrams of another size, which are no packets.
+        ValueError: If the datagrams have another size and so are not packets.
     """
     count, size = datagrams.shape
     if size not in VALUES:

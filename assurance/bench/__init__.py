@@ -1,1 +1,1 @@
-"""Benchmarks: how fast things are on this machine."""
+"""Benchmarks of fanin on this machine."""

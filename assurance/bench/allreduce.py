@@ -1,13 +1,13 @@
-"""All-reduce from end to end on live networks: through the switches, by ring over TCP, and by Gloo.
+"""End-to-end benchmark of all-reduce on live networks: through the switches, with a ring over TCP, and with Gloo.
 
 On each network every algorithm has a group of processes, one in each host's namespace. The groups take turns, round by
-round, so that whatever else the machine does meets all of them. Every result is compared with the exact sum.
+round, so that other activity on the machine affects all of them. Every result is compared with the exact sum.
 
 This is not a scenario over experiments/live/run.py, which would lose what is measured here. Points of a scenario run
-one after the other, each with processes of its own, so groups could not take turns. Gloo's workers run in PyTorch's
+one after the other, each with its own processes, so groups could not take turns. Gloo's workers run in PyTorch's
 Python, which need not have what experiments/live/worker.py imports. Rows of points have no columns for the processor
-time of workers and switches, nor for the part of a worker that it goes to. And a scenario records every vector that
-goes in or comes out, 4.8 GB for three of the largest with 8 workers; here each is checked where it is.
+time of workers and switches, nor for where in a worker it is spent. And a scenario records every input and output
+vector, 4.8 GB for three of the largest with 8 workers; here each vector is checked where it is.
 """
 
 from __future__ import annotations
@@ -50,23 +50,27 @@ ALGORITHMS = ("in-network", "ring", "gloo")
 SIZES = (1 << 10, 16 << 10, 64 << 10, 256 << 10, 1_000_000, 10_000_000, 100_000_000)  # bytes
 WORKERS = (4, 8)
 GIGABIT = 10**9
-ROUNDS, ROUNDS_OF_LARGEST, LARGEST = 5, 3, 50_000_000  # from so many bytes on a round takes long
+ROUNDS, ROUNDS_OF_LARGEST, LARGEST = 5, 3, 50_000_000  # LARGEST: bytes from which a round takes long
 SILENCE = 120.0  # seconds
 _BARRIERS = 20
-_BURST = 1.1  # of its rate: more than that a link only takes for a moment, when its bucket is full
+_BURST = 1.1  # of its rate: a link exceeds this only for a moment, while its bucket is full
 _TCP_PORTS = {"ring": 5001, "gloo": 5101}
-EFFICIENCY = 1024 / 1104  # of a packet's bytes on the wire, the values
+EFFICIENCY = 1024 / 1104  # share of a packet's bytes on the wire that are values
 
 
 class BenchError(RuntimeError):
-    """A worker ended before its time; the message has its last words."""
+    """A worker ended too early. The message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One to measure on: a single switch, or 2 leaves below 2 spines. rate: bits/s of each link, None: unlimited.
+    """A network to measure on: a single switch, or 2 leaves below 2 spines.
 
-    offload: many datagrams in a frame, where the kernel can.
+    Attributes:
+        workers: Number of workers.
+        leaves: 1 or 2.
+        rate: Rate of each link in bits/s. None is unlimited.
+        offload: Whether to send many datagrams in a frame, if the kernel can.
     """
 
     workers: int
@@ -76,14 +80,14 @@ class Network:
 
     @property
     def topology(self) -> Topology:
-        """Its switches, hosts and links."""
+        """Return its switches, hosts and links."""
         spines = 0 if self.leaves == 1 else 2
         return leaf_spine(
             spines, self.leaves, self.workers // self.leaves, rate=self.rate, offload=self.offload
         )
 
     def __str__(self) -> str:
-        """For a table."""
+        """Return its description for a table."""
         switches = "one switch" if self.leaves == 1 else "leaf-spine 2x2"
         rate = "unlimited" if self.rate is None else quantity_text(self.rate, RATES)
         return f"{self.workers} workers, {switches}, {rate}"
@@ -91,10 +95,17 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One algorithm at one size: medians over all repetitions, times in seconds.
+    """One algorithm at one size: medians over all repetitions. Times are in seconds.
 
-    seconds: from the last worker's call to the last worker's result. processor: of all workers together, user and
-    system. retransmissions: of the whole series.
+    Attributes:
+        seconds: From the last worker's call to the last worker's result.
+        least: The smallest of these times.
+        repetitions: Number of repetitions.
+        goodput_bits_per_second: Bits of the vector per second.
+        user: User processor time of all workers together.
+        system: System processor time of all workers together.
+        retransmissions: Retransmissions of the whole series.
+        wrong: Number of elements outside their bound.
     """
 
     seconds: float
@@ -109,11 +120,14 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where the time of an in-network all-reduce goes, in seconds, and what the next limit is.
+    """Where the time of an in-network all-reduce goes, in seconds, and what limits it.
 
-    worker: of the mean worker, by part; receive and send are the kernel's, the rest is Python and exponents. switches:
-    processor time of all of them, kernel included, and yielding after it. busy: processor time of everybody, waits that
-    yield included, over what the cores had from the first call to the last result.
+    Attributes:
+        worker: Time of the mean worker by part. Receive and send are the kernel's; the rest is Python and exponents.
+        switches: Processor time of all switches, including the kernel and yielding afterwards.
+        busy: Processor time of all processes, including waits that yield, as a share of what the cores had from the
+            first call to the last result.
+        limit: What limits the speed, in words.
     """
 
     worker: dict[str, float]
@@ -124,9 +138,19 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One size on one network. ratios: how many times as long the others take as in-network does.
+    """One size on one network.
 
-    superframes: whether datagrams crossed it many in a frame. beside: what else kept a core busy, of neighbour.KINDS.
+    Attributes:
+        network: Description of the network.
+        beside: What else kept a core busy, one of neighbour.KINDS.
+        superframes: Whether datagrams crossed the network many in a frame.
+        workers: Number of workers.
+        leaves: Number of leaves.
+        link_bits_per_second: Rate of each link, or None.
+        bytes: Size of the vector.
+        measured: Timing of each algorithm.
+        ratios: How many times as long each other algorithm takes as in-network aggregation.
+        split: Where the time goes.
     """
 
     network: str
@@ -142,7 +166,7 @@ class Case:
 
 
 def networks(workers: Sequence[int], plain: bool) -> list[Network]:
-    """Those that the benchmark is about; `plain`: each with plain frames only, too."""
+    """Return the networks of the benchmark; with `plain`, each also with plain frames only."""
     each = [
         *(Network(count, leaves) for leaves in (1, 2) for count in workers),
         *(Network(count, 1, GIGABIT) for count in workers),
@@ -155,7 +179,7 @@ def networks(workers: Sequence[int], plain: bool) -> list[Network]:
 
 
 def repetitions(size: int, rate: int | None) -> int:
-    """In a round, so that no size takes much longer than another."""
+    """Return the repetitions in a round, so that no size takes much longer than another."""
     return max(1, min(20, round((60_000_000 if rate is None else 20_000_000) / size)))
 
 
@@ -172,10 +196,10 @@ class Group:
             self._workers.append(WorkerProcess(start, join.rank, argv, errors, {"PYTHONPATH": paths}))
 
     async def ask(self, documents: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """What each answers, by rank.
+        """Send a document to each process, and return their answers by rank.
 
         Raises:
-            BenchError: one has ended, or all are silent.
+            BenchError: A process has ended, or all are silent.
         """
         for worker, document in zip(self._workers, documents, strict=True):
             worker.tell(json.dumps(document).encode())
@@ -187,7 +211,7 @@ class Group:
                     waiting, timeout=SILENCE, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not heard:
-                    raise BenchError(f"{self._name}: its group has said nothing for {SILENCE:g} s")
+                    raise BenchError(f"{self._name}: its group has not answered for {SILENCE:g} s")
                 for answer in heard:
                     answer.result()
         finally:
@@ -203,15 +227,15 @@ class Group:
         return answer
 
     async def measure(self, order: Order) -> list[Report]:
-        """Every worker's report, by rank.
+        """Return every worker's report, by rank.
 
         Raises:
-            BenchError: see ask.
+            BenchError: See ask.
         """
         return [Report(**said) for said in await self.ask([asdict(order)] * len(self._workers))]
 
     def close(self) -> None:
-        """End them."""
+        """End the processes."""
         for worker in self._workers:
             worker.kill()
 
@@ -225,10 +249,21 @@ def measure_network(
     progress: Callable[[Case], None],
     beside: Sequence[str] = (NOTHING,),
 ) -> list[Case]:
-    """All sizes on one network, smallest first.
+    """Measure all sizes on one network, smallest first.
+
+    Args:
+        on: The network.
+        sizes: Sizes in bytes.
+        program: Program of the switches.
+        gloo_python: A Python that has Gloo, or None.
+        rounds: Number of rounds.
+        progress: Called with each case.
+        beside: What else keeps a core busy, in turns: some of neighbour.KINDS.
 
     Raises:
-        BenchError: a worker ended. NetworkError, ControllerError: the network is not what it should be.
+        BenchError: A worker ended.
+        NetworkError: The network is not in order.
+        ControllerError: The controller failed.
     """
     topology = on.topology
     with tempfile.TemporaryDirectory(prefix="bench-", dir=scratch()) as name:
@@ -282,7 +317,7 @@ def _joins(algorithm: str, topology: Topology, job: Job, pace: Pace) -> list[Joi
 
 
 async def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
-    """The switches' processor time for the barrier before each all-reduce, which is one of a single element."""
+    """Return the switches' processor time for the barrier before each all-reduce, itself one of a single element."""
     before = network.switch_seconds()
     await group.measure(Order(1, _BARRIERS))
     return (network.switch_seconds() - before) / (_BARRIERS + 1) / 2
@@ -297,7 +332,7 @@ async def _measure_size(
     barrier: float,
     busy: Mapping[str, AbstractContextManager[None]],
 ) -> list[Case]:
-    """One for each of those who take turns in keeping a core `busy`."""
+    """Measure one size, and return a case for each kind of other work in `busy`."""
     order = Order(size // 4, repetitions(size, on.rate))
     rounds = rounds if size < LARGEST else min(rounds, ROUNDS_OF_LARGEST)
     reports: dict[str, dict[str, list[list[Report]]]] = {
@@ -334,7 +369,7 @@ def _case(
     reports: Mapping[str, list[list[Report]]],
     switches: float,
 ) -> Case:
-    """switches: their processor time for one all-reduce in the network."""
+    """Build a case; `switches` is the switches' processor time for one all-reduce in the network."""
     measured = {algorithm: _summary(size, series) for algorithm, series in reports.items()}
     ours = measured["in-network"]
     return Case(
@@ -354,12 +389,12 @@ def _case(
 
 
 def _times(reports: Sequence[Report]) -> list[float]:
-    """Of each repetition, from the last call to the last result; all processes share CLOCK_MONOTONIC."""
+    """Return the time of each repetition from the last call to the last result; all processes share CLOCK_MONOTONIC."""
     return _until_last_result(reports, np.max([report.starts for report in reports], axis=0))
 
 
 def _whole_times(reports: Sequence[Report]) -> list[float]:
-    """Of each repetition, from the first call on."""
+    """Return the time of each repetition from the first call on."""
     return _until_last_result(reports, np.min([report.starts for report in reports], axis=0))
 
 
@@ -426,7 +461,7 @@ def bench(
     plain: bool = False,
     beside: Sequence[str] = (NOTHING,),
 ) -> list[Case]:
-    """Every size on every network, beside each of neighbour.KINDS asked for; see networks, measure_network."""
+    """Measure every size on every network, with each of neighbour.KINDS asked for; see networks and measure_network."""
     program = compile_program(PROGRAM, "embedded")
     cases = []
     for network in networks(workers, plain):
@@ -435,7 +470,7 @@ def bench(
 
 
 def write(cases: Sequence[Case], gloo: bool, machine: Mapping[str, Any], folder: Path) -> None:
-    """allreduce.json into `folder`; machine: see host()."""
+    """Write allreduce.json into `folder`; `machine` is the result of host()."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "cases": [asdict(case) for case in cases],

@@ -1,6 +1,6 @@
-"""One worker of the all-reduce benchmark: joins one group, then does what its standard input asks, a JSON line each.
+"""One worker of the all-reduce benchmark: joins one group, then obeys its standard input, one JSON line per request.
 
-It runs in PyTorch's Python too, for Gloo, and so imports nothing but numpy and our own modules that need no more.
+It also runs in PyTorch's Python, for Gloo. So it imports only numpy and modules of ours that need nothing more.
 """
 
 from __future__ import annotations
@@ -26,20 +26,30 @@ from fanin.workers.engines.buffers import Buffers
 
 Vector = NDArray[np.float32]
 
-# Inputs repeat after so many elements, so that exact sums of any length cost little. The number of blocks is prime:
-# one that is taken for another cannot go unseen.
+# Inputs repeat after so many elements, so that exact sums of any length cost little. The number of blocks is prime,
+# so that a block in the wrong place is always noticed.
 PERIOD = 4093 * 256
-STEP = 97 * 256  # by which it is further in its input from one repetition to the next
-SHIFT = 1001  # by which a worker's input lies behind that of the rank before
+STEP = 97 * 256  # shift of a worker's input from one repetition to the next
+SHIFT = 1001  # shift of a worker's input against that of the rank before
 GIVE_UP = 30.0
-# Seconds that a worker keeps still when it is done, for what it computes would keep those that share its core from
-# finishing.
+# Seconds that a worker sleeps when it is done: its computations would delay workers that share its core.
 REST = 0.002
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Which group, and where. hosts: addresses by rank. The rest is what some of the algorithms need."""
+    """The group to join.
+
+    Attributes:
+        algorithm: Algorithm of the group.
+        rank: Rank of this worker.
+        hosts: Addresses by rank.
+        port: UDP or TCP port.
+        interface: Network interface, for Gloo.
+        switch: Address of the switch, in the network.
+        lease: The lease, in the network.
+        segments: Datagrams in a frame, in the network.
+    """
 
     algorithm: str
     rank: int
@@ -53,7 +63,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """All-reduce a vector of `elements` so often, after once to warm up."""
+    """Request to all-reduce a vector of `elements` so many times, after one warm-up."""
 
     elements: int
     repetitions: int
@@ -61,9 +71,16 @@ class Order:
 
 @dataclass(slots=True)
 class Report:
-    """What came of an order: seconds on the machine's monotonic clock, by repetition; seconds of processor time in all.
+    """The results of an order.
 
-    wrong: elements outside their bound. parts: seconds in each part of the worker (see Worker.spent).
+    Attributes:
+        starts: Start of each repetition, in seconds on the machine's monotonic clock.
+        ends: End of each repetition, in seconds on the same clock.
+        user: User processor time in all, in seconds.
+        system: System processor time in all, in seconds.
+        wrong: Number of elements outside their bound.
+        retransmissions: Number of retransmissions.
+        parts: Seconds in each part of the worker (see Worker.spent).
     """
 
     starts: list[float] = field(default_factory=list)
@@ -94,11 +111,11 @@ class Gloo:
         )
 
     def all_reduce(self, x: Vector) -> None:
-        """Sum of `x` over all workers, of its shape, in its place."""
+        """Replace `x` by its sum over all workers."""
         self.in_place(x)()
 
     def in_place(self, x: Vector) -> Callable[[], object]:
-        """What does it whenever it is called."""
+        """Return a function that does this whenever it is called."""
         return partial(self._dist.all_reduce, self._torch.from_numpy(x))
 
     def close(self) -> None:
@@ -107,10 +124,10 @@ class Gloo:
 
 
 def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
-    """This worker's end of the group.
+    """Join the group and return this worker's end of it.
 
     Raises:
-        ValueError: there is no such algorithm.
+        ValueError: There is no such algorithm.
     """
     here = join.hosts[join.rank]
     match join.algorithm:
@@ -134,7 +151,7 @@ def join_group(join: Join) -> InNetworkAllReduce | TcpAllReduce | Gloo:
 
 
 class Inputs:
-    """The vectors that all workers put in, and what their sum must be; period_elements: as PERIOD."""
+    """The inputs of all workers, and their exact sum. `period_elements` is the period of the inputs, as in PERIOD."""
 
     def __init__(self, rank: int, workers: int, promise: ErrorBound, period_elements: int = PERIOD) -> None:
         self._elements = period_elements
@@ -142,15 +159,16 @@ class Inputs:
         every = np.stack([np.roll(period, SHIFT * other) for other in range(workers)])
         self._own = every[rank].copy()
         self._exact = every.sum(axis=0, dtype=np.float64)
-        self._bound = promise(list(every))  # of whole blocks; one that a vector's end cuts off errs no more
+        # Of whole blocks; a block that a vector's end cuts off has no larger error.
+        self._bound = promise(list(every))
 
     def fill(self, vector: Vector, repetition: int) -> None:
-        """This worker's input, as long as `vector` [elements] and another each time."""
+        """Write this worker's input into `vector` [elements]. It differs in each repetition."""
         for part, place in self._parts(vector, repetition):
             part[:] = self._own[place]
 
     def wrong(self, total: Vector, repetition: int) -> int:
-        """How many elements of `total` [elements] are not within what is promised of the exact sum."""
+        """Return how many elements of `total` [elements] are outside the promised bound around the exact sum."""
         count = 0
         for part, place in self._parts(total, repetition):
             error = np.abs(part - self._exact[place])
@@ -158,7 +176,7 @@ class Inputs:
         return count
 
     def _parts(self, vector: Vector, repetition: int) -> Iterator[tuple[Vector, slice]]:
-        """The vector in pieces, and where each is in the period: another block comes first each time."""
+        """Yield the vector in pieces, with the place of each in the period. Each repetition starts at another block."""
         place, start = repetition * STEP % self._elements, 0
         while start < len(vector):
             part = vector[start : start + self._elements - place]
@@ -168,7 +186,7 @@ class Inputs:
 
 
 def in_place(collective: Any, x: Vector) -> Callable[[], object]:
-    """What sums `x` in its place whenever it is called, and as training does it: what can be prepared is, once."""
+    """Return a function that sums `x` in place whenever it is called, with everything prepared once, as in training."""
     if isinstance(collective, Gloo):
         return collective.in_place(x)
     if type(collective) is InNetworkAllReduce:  # a job's member has more to do in a call
@@ -177,7 +195,7 @@ def in_place(collective: Any, x: Vector) -> Callable[[], object]:
 
 
 def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
-    """Do it, every result checked."""
+    """Execute an order, and check every result."""
     report = Report()
     vector, one = np.empty(order.elements, np.float32), np.zeros(1, np.float32)
     sum_up = in_place(collective, vector)
@@ -205,12 +223,12 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
 
 
 def spent(collective: Any) -> dict[str, float]:
-    """Seconds so far by part, of an in-network worker whose packets are C's."""
+    """Return the seconds so far by part, for an in-network worker whose packets C handles."""
     return collective.worker.spent if isinstance(collective, InNetworkAllReduce) else {}
 
 
 def main() -> None:
-    """Join, say so, and do what is asked until the input ends."""
+    """Join the group, confirm it, and obey orders until the input ends."""
     lines_out()
     given = json.loads(sys.stdin.readline())
     lease = given["lease"] and Lease(**given["lease"])

@@ -1,7 +1,7 @@
-"""What the calls of `fanin.init()` and of PyTorch add to an all-reduce in the network.
+"""Benchmark of what the calls of `fanin.init()` and of PyTorch add to an all-reduce in the network.
 
-The bare all-reduce (workers/udp.py) and the calls take turns in the same processes, on the same switches, so that
-whatever else the machine does meets them alike.
+The bare all-reduce (workers/udp.py) and the calls take turns in the same processes, on the same switches, so that other
+activity on the machine affects all alike.
 """
 
 from __future__ import annotations
@@ -27,13 +27,18 @@ from fanin.testbed.running import RunningNetwork
 from fanin.topologies.errors import NetworkError
 
 _MAX_REPETITIONS, _MIN_REPETITIONS = 500, 20
-_BYTES = 1_000_000_000  # about what they sum altogether
+_BYTES = 1_000_000_000  # roughly how much they sum altogether
 _JOB = "bench-calls"
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """Seconds more than bare: the median of the differences within a repetition; it is within `margin` with 95 %."""
+    """Seconds more than the bare all-reduce.
+
+    Attributes:
+        seconds: Median of the differences within a repetition.
+        margin: It is within this margin with a probability of 95 %.
+    """
 
     seconds: float
     margin: float
@@ -41,7 +46,12 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """A median. added: None of what is bare, or does nothing."""
+    """A median time.
+
+    Attributes:
+        seconds: The median.
+        added: Difference from the bare all-reduce. None for the bare one, and for a backend that does nothing.
+    """
 
     seconds: float
     added: Added | None
@@ -49,11 +59,13 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class WayToCall:
-    """One way to call, at one size.
+    """One way to call, at one size. For a backend that does nothing, each worker is measured on its own.
 
-    whole: from the last worker's call to the last worker's result. own: the part of a worker's time in which it does
-    not wait, and processor: its processor time, in which it also spins while it waits; of the mean worker. Of a backend
-    that does nothing, all is each worker's own.
+    Attributes:
+        whole: From the last worker's call to the last worker's result.
+        own: Time of the mean worker in which it does not wait.
+        processor: Processor time of the mean worker, which spins while it waits.
+        wrong: Number of elements outside their bound.
     """
 
     whole: Time
@@ -64,7 +76,7 @@ class WayToCall:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One size, by way to call."""
+    """One size, with the results of each way to call."""
 
     bytes: int
     workers: int
@@ -73,20 +85,20 @@ class Case:
 
 
 def repetitions(size: int) -> int:
-    """Of a vector of so many bytes, so that no size takes much longer than another."""
+    """Return the repetitions for a vector of so many bytes, so that no size takes much longer than another."""
     return max(_MIN_REPETITIONS, min(_MAX_REPETITIONS, _BYTES // size))
 
 
 def topology(workers: int) -> str:
-    """As a file: one switch, and links without a limit."""
+    """Return the text of a topology file with one switch and unlimited links."""
     return f"[leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = {workers}\n"
 
 
 async def measure(network: RunningNetwork, python: Path, orders: Sequence[Order]) -> list[Case]:
-    """By workers on all hosts of the network, which run in this Python.
+    """Measure with workers on all hosts of the network, which run in the given Python.
 
     Raises:
-        NetworkError: the network has ended, or one of them, with its last words.
+        NetworkError: The network has ended, or a worker has; with the end of its output.
     """
     hosts = list(network.hosts)
     paths = ":".join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
@@ -120,7 +132,7 @@ async def measure(network: RunningNetwork, python: Path, orders: Sequence[Order]
 
 
 def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> Case:
-    """What the ranks' calls come to."""
+    """Summarize the calls of all ranks."""
     whole = {way: _whole([rank[way] for rank in ranks], alone=way == NOTHING) for way in ranks[0]}
     own = {way: np.mean([_own(rank[way]) for rank in ranks], axis=0) for way in ranks[0]}
     processor = {way: np.mean([rank[way].processor for rank in ranks], axis=0) for way in ranks[0]}
@@ -139,7 +151,7 @@ def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> Case:
 
 
 def _whole(ranks: Sequence[Calls], *, alone: bool) -> Any:
-    """Of each repetition [repetitions]; alone: nobody waits for anybody."""
+    """Return the time of each repetition [repetitions]. If `alone`, no worker waits for another."""
     starts, ends = ([getattr(rank, name) for rank in ranks] for name in ("starts", "ends"))
     if alone:
         return np.median(np.subtract(ends, starts), axis=0)
@@ -147,12 +159,12 @@ def _whole(ranks: Sequence[Calls], *, alone: bool) -> Any:
 
 
 def _own(calls: Calls) -> Any:
-    """Of each repetition [repetitions]."""
+    """Return the time of each repetition that was not spent waiting [repetitions]."""
     return np.subtract(calls.ends, calls.starts) - calls.waits
 
 
 def added(differences: Any) -> Added:
-    """From the difference in each repetition; the margin is the sign test's, whatever their distribution."""
+    """Summarize the differences of the repetitions. The margin is the sign test's, for any distribution."""
     ordered, count = sorted(differences), len(differences)
     reach = math.ceil(0.98 * math.sqrt(count))
     low, high = ordered[max(count // 2 - reach, 0)], ordered[min(count // 2 + reach, count - 1)]
@@ -160,7 +172,7 @@ def added(differences: Any) -> Added:
 
 
 def write(cases: Sequence[Case], machine: Mapping[str, Any], folder: Path) -> Path:
-    """calls.json into `folder`; machine: see host()."""
+    """Write calls.json into `folder`; `machine` is the result of host()."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "calls.json"
     document = {"cases": [asdict(case) for case in cases], "machine": machine}

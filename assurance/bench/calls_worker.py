@@ -1,9 +1,10 @@
 """A worker that `fanin launch` starts to measure what calls add: one vector, summed in turn by each way to call.
 
-python -m fanin.assurance.bench.calls_worker ORDERS, a JSON list of Order; for each a
-line of JSON comes back, Calls by way.
-The bare all-reduce and the calls have a job each on the same switches. Runs in PyTorch's Python, too, as
-allreduce_worker.py, and where there is PyTorch, so are its calls, and a backend of it that does nothing.
+python -m fanin.assurance.bench.calls_worker ORDERS, a JSON list of Order. For each it prints a line of JSON: Calls by
+way.
+
+The bare all-reduce and the calls each have a job on the same switches. It also runs in PyTorch's Python, like
+allreduce_worker.py. If PyTorch is there, its calls are measured too, and a backend that does nothing.
 """
 
 from __future__ import annotations
@@ -31,15 +32,19 @@ from fanin.workers.job.membership import Service, ask, config_of
 BARE, CALL, TORCH, NOTHING = "bare", "comm.allreduce", "torch", "torch, no backend"
 _WARM_UP = 2  # the second vector of a length is the first that needs a single round trip
 _JOIN_SECONDS = 60.0
-_PERIOD = 509 * 256  # as joined_worker.py has it
+_PERIOD = 509 * 256  # as in joined_worker.py
 
 
 @dataclass(slots=True)
 class Calls:
-    """Seconds by repetition: start and end on the machine's monotonic clock, processor time of the process, and how
-    much of the time the worker waited for packets (where C does what is done for these).
+    """Measurements of one way to call. Times are in seconds.
 
-    wrong: elements of all sums outside their bound.
+    Attributes:
+        starts: Start of each repetition on the machine's monotonic clock.
+        ends: End of each repetition on the same clock.
+        processor: Processor time of the process in each repetition.
+        waits: How long the worker waited for packets in each repetition, if C handles the packets.
+        wrong: Number of elements of all sums outside their bound.
     """
 
     starts: list[float] = field(default_factory=list)
@@ -49,13 +54,19 @@ class Calls:
     wrong: int = 0
 
 
-# Given a vector, what sums it in its place.
+# Takes a vector and returns a function that sums it in place.
 Sum = Callable[[Vector], Callable[[], object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """barrier: what is summed before each call. through: whose packets it sends; None: it sends none."""
+    """One way to call.
+
+    Attributes:
+        sum: Makes the call for a vector.
+        barrier: Makes the call before each measured one.
+        through: The worker whose packets it sends, or None.
+    """
 
     sum: Sum
     barrier: Sum
@@ -63,7 +74,7 @@ class Way:
 
 
 def bare_all_reduce() -> tuple[Service, InNetworkAllReduce]:
-    """In a job of its own, which lasts as long as the connection to the job service."""
+    """Join a separate job, which lasts as long as the connection to the job service, and return its bare all-reduce."""
     job = f"{os.environ[JOB]}-{BARE}"
     asked = {"hosts": int(os.environ["WORLD_SIZE"]), "job": job, "slots": None, "ring": False}
     service, assignment = ask(asked, _JOIN_SECONDS)
@@ -71,15 +82,15 @@ def bare_all_reduce() -> tuple[Service, InNetworkAllReduce]:
 
 
 def torch_sums() -> tuple[Sum, Sum]:
-    """PyTorch's call, by the backend "fanin" and by one that does nothing: what is left of it is PyTorch's own."""
+    """Return PyTorch's call with the backend "fanin", and with one that does nothing (PyTorch's own time)."""
     import torch
     import torch.distributed as dist
 
-    import fanin.torch  # noqa: F401  # where fanin is not installed, PyTorch does not know of it
+    import fanin.torch  # noqa: F401  # PyTorch finds it by itself only if fanin is installed
 
     class Nothing(dist.ProcessGroup):
         def allreduce(self, _tensors: Any, _opts: Any) -> None:
-            """It is done."""
+            """Do nothing."""
 
     def nothing(_store: object, rank: int, size: int, _timeout: object) -> dist.ProcessGroup:
         return Nothing(rank, size)
@@ -101,9 +112,9 @@ def torch_sums() -> tuple[Sum, Sum]:
 
 
 def execute(order: Order, ways: dict[str, Way], inputs: Inputs) -> dict[str, Calls]:
-    """Every way once a repetition, another one first each time.
+    """Time each way once per repetition, beginning with another one each time.
 
-    The barrier before a call is a call of the same way, so that none finds its code in the caches and others do not.
+    The barrier before a call is a call of the same way, so that all find their code in the caches.
     """
     vector = np.empty(order.elements, np.float32)
     names, calls = list(ways), {name: Calls() for name in ways}
@@ -133,7 +144,7 @@ def execute(order: Order, ways: dict[str, Way], inputs: Inputs) -> dict[str, Cal
 
 
 def main(orders: str) -> None:
-    """Join both jobs, and do what is asked."""
+    """Join both jobs, and obey the orders."""
     lines_out()
     service, bare = bare_all_reduce()
     with fanin.init() as comm:
@@ -148,7 +159,7 @@ def main(orders: str) -> None:
         if importlib.util.find_spec("torch"):
             by_torch, by_nothing = torch_sums()
             ways |= {TORCH: Way(by_torch, by_torch, comm._place), NOTHING: Way(by_nothing, by_torch, None)}
-        # As of vectors that are scaled after earlier ones.
+        # The bound for vectors that are scaled according to earlier ones.
         inputs = Inputs(comm.rank, comm.size, partial(quantized_sum_bound, window=_PERIOD), _PERIOD)
         for order in json.loads(orders):
             calls = execute(Order(**order), ways, inputs)

@@ -1,4 +1,4 @@
-"""What the figures of a benchmark depend on of the machine: its processor, caches, and memory."""
+"""The properties of this machine that benchmark results depend on: its processor, caches, and memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROUNDS = 3
 
 
 def host() -> dict[str, Any]:
-    """`machine()`, the caches that its first core has or shares (bytes), and how fast it copies what is in none."""
+    """Return `machine()`, the caches that its first core has or shares (bytes), and its memory bandwidth."""
     found = caches()
     return {
         **machine(),
@@ -28,7 +28,7 @@ def host() -> dict[str, Any]:
 
 
 def caches(folder: Path = _CACHES) -> dict[str, int]:
-    """Bytes of each, by the name that lscpu gives it; none where the kernel does not say."""
+    """Return the size of each cache in bytes, by the name that lscpu gives it; empty if the kernel does not tell."""
     found = {}
     for index in sorted(folder.glob("index*")):
         level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
@@ -38,7 +38,7 @@ def caches(folder: Path = _CACHES) -> dict[str, int]:
 
 
 def memory_bandwidth(size: int) -> float:
-    """Bytes read and written a second in copying `size` bytes, the best of three times."""
+    """Return the bytes read and written per second when copying `size` bytes, the best of three times."""
     source, copy = np.ones(size, np.uint8), np.zeros(size, np.uint8)
     fastest = float("inf")
     for _ in range(_ROUNDS):
@@ -49,7 +49,7 @@ def memory_bandwidth(size: int) -> float:
 
 
 def in_words(of: Mapping[str, Any]) -> str:
-    """What `host` has found, in a line."""
+    """Describe the result of `host` in one line."""
     sizes = ", ".join(f"{name} {size >> 10:,} KiB" for name, size in of["caches"].items())
     memory = quantity_text(of["memory_bytes_per_second"], BYTES)
     return f"{of['processor']}, {of['cores']} cores; caches: {sizes or 'not known'}; memory copies {memory}/s"

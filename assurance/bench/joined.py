@@ -1,4 +1,4 @@
-"""All-reduces on a network that is up, by a worker on each of its hosts (joined_worker.py)."""
+"""All-reduces on a running network, by a worker on each of its hosts (joined_worker.py)."""
 
 from __future__ import annotations
 
@@ -22,15 +22,19 @@ from fanin.testbed.worker_process import WorkerProcess
 from fanin.topologies.errors import NetworkError
 from fanin.workers.job.environment import HOST, SERVICE
 
-_GRACE = 3.0  # seconds for the others to say why they ended, too, once one has
+_GRACE = 3.0  # seconds for the others to report why they ended, after the first
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of an order: seconds of each repetition, from the last worker's call to the last result.
+    """The results of an order.
 
-    wrong: elements of all sums that are not within their bound. retransmissions: of all workers, the first all-reduce,
-    which is not among `seconds`, included.
+    Attributes:
+        workers: Number of workers.
+        bytes: Size of the vector.
+        seconds: Time of each repetition, from the last worker's call to the last result.
+        retransmissions: Retransmissions of all workers, including the first all-reduce, which is not in `seconds`.
+        wrong: Number of elements of all sums that are outside their bound.
     """
 
     workers: int
@@ -43,11 +47,11 @@ class Outcome:
 def all_reduce(
     network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
 ) -> list[Outcome]:
-    """Have all hosts do them; `done` is told what came of each as soon as it is known.
+    """Execute orders on all hosts; `done` is called with each outcome as soon as it is known.
 
     Raises:
-        NetworkError: the network is gone, or what each worker says that failed.
-        KeyboardInterrupt: all workers have been ended.
+        NetworkError: The network is gone, or workers failed; with the message of each.
+        KeyboardInterrupt: All workers have been ended.
     """
     return run_until_interrupted(_all_reduce(network, orders, done))
 
@@ -83,7 +87,11 @@ async def _all_reduce(
 
 
 async def _report(worker: WorkerProcess) -> Report:
-    """The next that it gives; EOFError: it has ended."""
+    """Return the worker's next report.
+
+    Raises:
+        EOFError: It has ended.
+    """
     line = await worker.hear()
     if not line:
         raise EOFError
@@ -91,12 +99,12 @@ async def _report(worker: WorkerProcess) -> Report:
 
 
 async def _failure(host: str, worker: WorkerProcess) -> str:
-    """Why it has failed; empty if it has not, or not yet."""
+    """Return why a worker has failed; empty if it has not, or not yet."""
     try:
         how = await asyncio.wait_for(worker.end(), _GRACE)
     except TimeoutError:
         return ""
-    # With status 1 it ends if it can say why itself.
+    # It exits with status 1 if it prints the reason itself.
     return "" if how.startswith("exit status 0") else f"{host}: {how.removeprefix('exit status 1: ')}"
 
 

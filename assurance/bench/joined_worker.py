@@ -1,7 +1,7 @@
-"""A worker on a host of a network that is up: joins the job of all hosts, and does what its command line asks.
+"""A worker on a host of a running network: joins the job of all hosts, and executes the orders of its command line.
 
-python -m fanin.assurance.bench.joined_worker ORDERS, a JSON list of Order; a line of JSON, a
-Report, comes back for each.
+python -m fanin.assurance.bench.joined_worker ORDERS, a JSON list of Order. For each it prints a Report as a line of
+JSON.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from fanin.testbed.patience import setting
 from fanin.workers import CollectiveError, join
 
 _JOIN_SECONDS = 60.0
-# Fewer than the benchmark's, for networks of many workers; a prime number of blocks as well.
+# Shorter than the benchmark's, for networks of many workers; also a prime number of blocks.
 _PERIOD = 509 * 256
 
 
 def main(orders: str) -> None:
-    """Join, and do them one after the other."""
+    """Join, and execute the orders one after the other."""
     lines_out()
     try:
         with join(timeout=_JOIN_SECONDS * setting()) as job:
-            # As of vectors that are scaled after earlier ones.
+            # The bound for vectors that are scaled according to earlier ones.
             promise = partial(quantized_sum_bound, window=_PERIOD)
             inputs = Inputs(job.rank, job.workers, promise, _PERIOD)
             for order in json.loads(orders):

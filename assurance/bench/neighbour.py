@@ -1,6 +1,6 @@
-"""Other work on the machine while something is measured: a process that keeps a core busy, in turns with rest.
+"""Other work on the machine during a measurement: a process that keeps a core busy, alternating with rest.
 
-python -m fanin.assurance.bench.neighbour KIND BYTES: says when it is ready, and works from then on.
+python -m fanin.assurance.bench.neighbour KIND BYTES prints a line when it is ready, and works from then on.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ KINDS = {
     BOUND_LOOP: "a loop held to a core",
     CACHE_WALK: "a walk over half of the cache",
 }
-_LINE = 64  # bytes; the lines of all usual caches are so long, or twice
-_SETTLE = 0.05  # seconds from when it begins until the scheduler has given it its place
+_LINE = 64  # bytes; cache lines of all usual processors are so long, or twice as long
+_SETTLE = 0.05  # seconds for the scheduler to place it on a core
 
 
 class NeighbourError(RuntimeError):
-    """It cannot work as asked."""
+    """The process cannot work as asked."""
 
 
 class Neighbour:
-    """A process of one of KINDS that works while it is entered."""
+    """A process of one of KINDS that works inside a `with` block."""
 
     def __init__(self, kind: str) -> None:
         argv = [sys.executable, "-m", "fanin.assurance.bench.neighbour", kind, str(_half_of_cache(kind))]
-        # A session of its own: the kernel shares out cores among sessions first (sched_autogroup), and what else
-        # runs on a machine is in another one.
+        # A session of its own: the kernel first divides cores among sessions (sched_autogroup), and other work on
+        # a machine is in another one.
         self._process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout
         if not self._process.stdout.readline():
@@ -48,14 +48,14 @@ class Neighbour:
         self._process.send_signal(signal.SIGSTOP)
 
     def __enter__(self) -> None:
-        """It works."""
+        """Let it work."""
         self._process.send_signal(signal.SIGCONT)
         time.sleep(_SETTLE)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It rests."""
+        """Let it rest."""
         self._process.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
@@ -65,10 +65,10 @@ class Neighbour:
 
 
 def _half_of_cache(kind: str) -> int:
-    """Bytes that it walks over.
+    """Return the number of bytes that it walks over.
 
     Raises:
-        NeighbourError: the kernel does not say how large the largest cache is.
+        NeighbourError: The kernel does not tell the size of the largest cache.
     """
     if kind != CACHE_WALK:
         return 0
@@ -78,10 +78,10 @@ def _half_of_cache(kind: str) -> int:
 
 
 def neighbours(kinds: Sequence[str], until: ExitStack) -> Mapping[str, AbstractContextManager[None]]:
-    """By kind what to enter for as long as it is to work; they end with `until`.
+    """Return for each kind what to enter while it works. All of them end with `until`.
 
     Raises:
-        NeighbourError: see there.
+        NeighbourError: See Neighbour.
     """
     found: dict[str, AbstractContextManager[None]] = {}
     for kind in kinds:
@@ -93,7 +93,7 @@ def neighbours(kinds: Sequence[str], until: ExitStack) -> Mapping[str, AbstractC
 
 
 def main(kind: str, size: int) -> None:
-    """Work for ever."""
+    """Work indefinitely."""
     time_slices.restore()
     if kind == BOUND_LOOP:
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

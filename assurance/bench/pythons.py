@@ -1,4 +1,4 @@
-"""Another Python than this one, which has what a benchmark is compared with."""
+"""Selection of another Python, which has the software that a benchmark compares with."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ from pathlib import Path
 
 
 class PythonError(RuntimeError):
-    """The one that was named will not do."""
+    """The given Python cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What it must have. check: a program that fails without it; variable: of the environment, which names such one."""
+    """The requirements on a Python.
+
+    Attributes:
+        what: What it must have, for messages.
+        check: A program that fails without it.
+        variable: Environment variable that names such a Python.
+    """
 
     what: str
     check: str
@@ -31,10 +37,10 @@ NS3 = Needed("ns-3", "import cppyy, importlib.util as u; assert u.find_spec('ns3
 
 
 def find_python(asked: Path | None, needed: Needed) -> Path | None:
-    """The one asked for, that of the environment, or this one; None: this one has not what is needed.
+    """Return the given Python, that of the environment, or this one; None if this one lacks what is needed.
 
     Raises:
-        PythonError: the one asked for has not.
+        PythonError: The given one, or that of the environment, lacks it.
     """
     named = asked or (Path(os.environ[needed.variable]) if needed.variable in os.environ else None)
     python = named or Path(sys.executable)
@@ -45,6 +51,6 @@ def find_python(asked: Path | None, needed: Needed) -> Path | None:
     if done.returncode == 0:
         return python
     if named:
-        last = (done.stderr.strip().splitlines() or [f"it ends with status {done.returncode}"])[-1]
+        last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
         raise PythonError(f"{named} has no {needed.what}: {last}")
     return None

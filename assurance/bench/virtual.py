@@ -1,6 +1,6 @@
-"""How fast virtual time is: one all-reduce through racks of 32 workers, from 8 to 1,024 of them.
+"""Speed of virtual time: one all-reduce through racks of 32 workers, from 8 to 1,024 workers.
 
-Beside it the same with the event loop of numpy, which is what was there before that of C.
+For comparison, the same with the event loop in numpy, which is what there was before the one in C.
 """
 
 from __future__ import annotations
@@ -31,16 +31,18 @@ HOST_RATE, UPLINK_RATE = 100 * 10**9, 400 * 10**9
 WINDOW = 512
 WORKERS = (8, 64, 256, 1024)
 ELEMENTS = 1 << 20  # float32: 4 MiB
-ROUNDS = 3  # of which the fastest counts; numpy, which is slow, has one
+ROUNDS = 3  # the fastest counts; numpy, which is slow, has one
 SLAB = 1 << 14  # elements checked together: whole blocks
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One all-reduce. `seconds` and `processor_seconds` of real time, for the run alone; memory of the whole process.
+    """One all-reduce. `seconds` and `processor_seconds` are real time of the run alone; memory is of the whole process.
 
-    numpy_packet_hops_per_processor_second: of the loop of numpy, which was run beside it.
-    events: packets that arrived and hosts that woke. exact: whether every sum was, and bit for bit the same everywhere.
+    Attributes:
+        events: Packets that arrived and hosts that woke.
+        exact: Whether every sum was exact, and bit for bit the same everywhere.
+        numpy_packet_hops_per_processor_second: Speed of the loop in numpy, for comparison.
     """
 
     workers: int
@@ -62,12 +64,12 @@ class Point:
 
     @property
     def ratio(self) -> float:
-        """How many times as fast as the loop of numpy, in processor time."""
+        """Return how many times as fast it is as the loop in numpy, in processor time."""
         return self.packet_hops_per_processor_second / self.numpy_packet_hops_per_processor_second
 
 
 def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> Point:
-    """One all-reduce of `elements` float32 by `workers` workers, checked; `numpy`: by the loop of numpy."""
+    """Run one all-reduce of `elements` float32 by `workers` workers, and check it; `numpy` uses the loop in numpy."""
     racks = -(-workers // RACK)
     topology = leaf_spine(int(racks > 1), racks, workers // racks, rate=HOST_RATE, uplink_rate=UPLINK_RATE)
     inputs = [_input(rank, elements) for rank in range(workers)]
@@ -101,7 +103,7 @@ def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> P
 
 
 def _exact(spec: ClusterSpec, inputs: Sequence[Vector]) -> list[QuantizedSum]:
-    """By slabs, which take little memory."""
+    """Return the exact sums by slabs, which take little memory."""
     parts = range(0, len(inputs[0]), SLAB)
     sums = QuantizedSums(spec.values, 0, len(inputs))
     return [sums.next([x[first : first + SLAB] for x in inputs]) for first in parts]
@@ -120,12 +122,12 @@ def _input(rank: int, elements: int) -> Vector:
 
 
 def bench(workers: Sequence[int], progress: Callable[[Point], None]) -> list[Point]:
-    """A point for each number of workers, the fastest of ROUNDS, beside numpy's."""
+    """Return a point for each number of workers, the fastest of ROUNDS, with numpy's speed for comparison."""
     points = []
     for count in workers:
         rounds = [_apart(count, numpy=False) for _ in range(ROUNDS)]
         before = _apart(count, numpy=True)
-        assert before.packet_hops == rounds[0].packet_hops  # they have one history
+        assert before.packet_hops == rounds[0].packet_hops  # both loops have the same history
         fastest = min(rounds, key=lambda point: point.processor_seconds)
         theirs = before.packet_hops_per_processor_second
         exact = before.exact and all(point.exact for point in rounds)
@@ -135,13 +137,13 @@ def bench(workers: Sequence[int], progress: Callable[[Point], None]) -> list[Poi
 
 
 def _apart(workers: int, *, numpy: bool) -> Point:
-    """In a process of its own, so that its memory is its own."""
+    """Measure in a separate process, so that the memory is only that of the run."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, workers, numpy=numpy).result()
 
 
 def write(points: Sequence[Point], folder: Path) -> None:
-    """virtual.json into `folder`."""
+    """Write virtual.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"points": [{**asdict(point), "ratio": point.ratio} for point in points], "machine": machine()}
     write_json(document, folder / "virtual.json")

@@ -1,1 +1,1 @@
-"""One program by two compilers on two switches: the same entries and packets must do the same on all of them."""
+"""Comparison of one program from two compilers on two switches: entries and packets must do the same on all of them."""

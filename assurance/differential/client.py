@@ -1,4 +1,4 @@
-"""A P4Runtime session in which a refusal is nothing but an answer, and what a switch counted."""
+"""A P4Runtime session that treats a refusal as an answer, and reads what a switch has counted."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fanin.controller.schema import schema_of
 from fanin.experiments.scenario.compilers import CompiledProgram
 
 DEVICE_ID = 1
-_PATIENCE = 6.0  # BMv2 takes its time
+_PATIENCE = 6.0  # BMv2 is slow
 
 Counts = Mapping[str, tuple[int, int]]  # by counter and cell: packets and bytes, where they are not both 0
 
 
 class SwitchError(RuntimeError):
-    """A switch does not do what a comparison needs; the message says what it said."""
+    """A switch does not do what a comparison needs. The message has its answer."""
 
 
 @dataclass(slots=True)
@@ -31,17 +31,17 @@ class _Server:
 
 
 class Session:
-    """With a switch that runs a program with this P4Info; made by `session`."""
+    """A session with a switch that runs a program with this P4Info, made by `session`."""
 
     def __init__(self, connection: Connection, p4info: p4i.P4Info) -> None:
         self._connection = connection
         self._p4info = p4info
 
     async def insert(self, entity: p4r.Entity) -> bool:
-        """Whether the switch took it.
+        """Insert an entity and return whether the switch accepted it.
 
         Raises:
-            SwitchError: it has ended.
+            SwitchError: The switch has ended.
         """
         try:
             await self._connection.write(p4r.Update.INSERT, [entity], ["it"])
@@ -52,10 +52,10 @@ class Session:
         return True
 
     async def counts(self, entities: Sequence[p4r.Entity]) -> Counts:
-        """All counters, and the direct counters of these table entries.
+        """Return all counters, and the direct counters of these table entries.
 
         Raises:
-            SwitchError: it does not tell them.
+            SwitchError: The switch does not send them.
         """
         found = {}
         try:
@@ -68,7 +68,7 @@ class Session:
                 for entity in await self._connection.read([p4r.Entity(direct_counter_entry=entry)]):
                     found[name] = entity.direct_counter_entry.data
         except ControllerError as error:
-            raise SwitchError(f"does not tell its counters: {error}") from None
+            raise SwitchError(f"does not send its counters: {error}") from None
         counted = {name: (data.packet_count, data.byte_count) for name, data in found.items()}
         return {name: both for name, both in counted.items() if any(both)}
 
@@ -85,10 +85,10 @@ class Session:
 
 @asynccontextmanager
 async def session(port: int, program: CompiledProgram) -> AsyncIterator[Session]:
-    """With the switch whose P4Runtime server is on this port of the loopback, once it runs `program`.
+    """Open a session with the switch whose P4Runtime server is on this port of the loopback, running `program`.
 
     Raises:
-        SwitchError: nobody answers, or the switch refuses the program.
+        SwitchError: There is no answer, or the switch refuses the program.
     """
     connection = Connection(_Server(port), schema_of(program.p4info, program.device_config), _PATIENCE)
     try:

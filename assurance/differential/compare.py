@@ -26,14 +26,14 @@ class Pair:
     engine: SwitchKind
 
     def __str__(self) -> str:
-        """Both names."""
+        """Return both names."""
         return f"{_NAMES[self.compiler]} on {_NAMES[self.engine]}"
 
 
 _NAMES = {"embedded": "ours", "p4c": "p4c", "bmv2": "BMv2"}
 # The reference first.
 PAIRS = (Pair("p4c", "bmv2"), Pair("embedded", "bmv2"), Pair("p4c", "embedded"), Pair("embedded", "embedded"))
-_REPEATS = 3  # of the reference: a random bit is the same again in half of the runs
+_REPEATS = 3  # runs of the reference: a random bit is the same again in half of them
 
 
 class Kind(IntEnum):
@@ -46,10 +46,15 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An entry, a packet or a counter for which a pair's outcome is not the reference's.
+    """An entry, a packet or a counter for which a pair's outcome differs from the reference's.
 
-    undefined: the reference itself does it differently in another run. The program then reads the clock, a random
-    number or fields of an invalid header, or it has a register in both pipelines.
+    Attributes:
+        kind: What differs.
+        what: The entry, packet or counter.
+        reference: The reference's outcome.
+        other: The pair's outcome.
+        undefined: Whether the reference itself differs in another run. The program then reads the clock, a random
+            number or fields of an invalid header, or it has a register in both pipelines.
     """
 
     kind: Kind
@@ -63,7 +68,12 @@ class Difference:
 class Verdict:
     """The result of one pair: it cannot run, it is the reference, or it agrees or differs.
 
-    traces: what both did with the first packet that differs, if any packet does.
+    Attributes:
+        pair: The pair.
+        cannot: Why it cannot run, or None.
+        outcome: Its outcome, or None.
+        differences: Its differences from the reference.
+        traces: Traces of both for the first packet that differs, if any packet does.
     """
 
     pair: Pair
@@ -73,12 +83,12 @@ class Verdict:
     traces: Sequence[str] = ()
 
 
-# What a compiler made of a program, or why it made nothing.
+# The program from each compiler, or why it does not compile.
 Compiled = Mapping[Compiler, CompiledProgram | Exception]
 
 
 def compile_both(program: Path) -> Compiled:
-    """The program by each compiler."""
+    """Compile the program with each compiler."""
     compiled: dict[Compiler, CompiledProgram | Exception] = {}
     compilers: tuple[Compiler, ...] = ("p4c", "embedded")
     for compiler in compilers:
@@ -89,7 +99,7 @@ def compile_both(program: Path) -> Compiled:
     return compiled
 
 
-# What can differ: the place of an entry (groups first), the place of a packet, the name of a counter's cell.
+# What can differ: an entry by its index (groups first), a packet by its index, a counter's cell by its name.
 _Thing = tuple[Kind, int | str]
 
 
@@ -144,7 +154,7 @@ def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> 
 
 
 def _observed(outcome: Outcome) -> Mapping[_Thing, object]:
-    """Everything that can differ; entries that were taken and counters at 0 are left out."""
+    """Return everything that can differ; accepted entries and counters at 0 are left out."""
     observed: dict[_Thing, object] = {(Kind.ENTRIES, place): "refused" for place in outcome.refused}
     observed |= {(Kind.PACKETS, place): outputs for place, outputs in enumerate(outcome.outputs)}
     observed |= {(Kind.COUNTERS, name): counted for name, counted in outcome.counts.items()}
@@ -162,25 +172,25 @@ def _name(thing: _Thing, entries: Entries, packets: Sequence[Packet]) -> str:
     return f"counter {thing[1]}"
 
 
-def _text(thing: _Thing, of: Mapping[_Thing, Any], beside: Mapping[_Thing, Any]) -> str:
+def _text(thing: _Thing, of: Mapping[_Thing, Any], counterpart: Mapping[_Thing, Any]) -> str:
     match thing[0]:
         case Kind.ENTRIES:
             return str(of.get(thing, "taken"))
         case Kind.PACKETS:
-            return _show(of[thing], beside[thing])
+            return _show(of[thing], counterpart[thing])
     packets, octets = of.get(thing, (0, 0))
     return f"{packets} packets, {octets} bytes"
 
 
-def _show(outputs: Sequence[Packet], beside: Sequence[Packet]) -> str:
-    """The outputs; of one that is as long as its counterpart, where it begins to differ."""
+def _show(outputs: Sequence[Packet], counterpart: Sequence[Packet]) -> str:
+    """Describe the outputs. If one is as long as its counterpart, say where they begin to differ."""
     if not outputs:
         return "no output"
     lines = []
     for index, (port, packet) in enumerate(outputs):
         text = f"port {port}, {len(packet)} bytes: {packet.hex()}"
-        if index < len(beside) and len(beside[index][1]) == len(packet):
-            pairs = zip(packet, beside[index][1], strict=True)
+        if index < len(counterpart) and len(counterpart[index][1]) == len(packet):
+            pairs = zip(packet, counterpart[index][1], strict=True)
             at = next((place for place, (x, y) in enumerate(pairs) if x != y), None)
             text += "" if at is None else f" (differs from byte {at} on)"
         lines.append(text)

@@ -1,4 +1,4 @@
-"""BMv2's data plane over gRPC (its services/dataplane_interface.proto): packets without network interfaces."""
+"""Client of BMv2's data plane over gRPC (its services/dataplane_interface.proto), without network interfaces."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ _FIELDS = (
     ("port", _FIELD.TYPE_UINT32),
     ("packet", _FIELD.TYPE_BYTES),
 )
-_SECONDS = 60.0  # until a switch is given up, whether it does not answer or is never done with a batch
+_SECONDS = 60.0  # to wait for a switch's answer, or for the end of a batch
 _POLL_SECONDS = 0.02
 _NOT_STARTED = "not ready"
-_BATCH = 20  # far below the 64 packets that a port of BMv2 queues, even if each leaves twice by the same one
+_BATCH = (
+    20  # far below the 64 packets that a port of BMv2 queues, even if each leaves twice through the same one
+)
 
 
 def _message() -> Any:
-    """Requests and responses have the same fields."""
+    """Return the message type. Requests and responses have the same fields."""
     file = descriptor_pb2.FileDescriptorProto(name="fanin/dataplane.proto", package="fanin", syntax="proto3")
     message = file.message_type.add(name="PacketOnStream")
     for number, (name, kind) in enumerate(_FIELDS, start=1):
@@ -41,10 +43,10 @@ _PacketOnStream = _message()
 def exchange(
     address: str, device_id: int, packets: Sequence[tuple[int, bytes]]
 ) -> list[list[tuple[int, bytes]]]:
-    """Sends packets (port, bytes) and returns, for each, those that left because of it, in the order of sending.
+    """Send packets (port, bytes) and return, for each, those that left because of it, in the order of sending.
 
     Raises:
-        SwitchError: the switch is not there, has ended, or does not come to an end.
+        SwitchError: The switch is not there, has ended, or does not finish.
     """
     with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         try:
@@ -82,7 +84,7 @@ def _exchange(
 
 
 def _responses(call: Any, batch: Sequence[Any]) -> list[Any]:
-    """What a stream of packets brings, which ends when all of them have been processed.
+    """Return the answers to a stream of packets, which ends when all of them have been processed.
 
     BMv2 serves P4Runtime before its data plane has started, and refuses packets until then.
     """

@@ -12,19 +12,19 @@ from scapy.utils import RawPcapReader
 
 from fanin.controller.entry_files import Entries, Match, draw
 
-Packet = tuple[int, bytes]  # the port where it comes in, and its bytes
-Field = tuple[str, str]  # of a header
+Packet = tuple[int, bytes]  # the port where it arrives, and its bytes
+Field = tuple[str, str]  # header and field
 
 _PORTS = range(10)
-_STATES = 32  # longest way through a parser
+_STATES = 32  # longest path through a parser
 _INGRESS_PORT = ("standard_metadata", "ingress_port")
 
 
 def read_packets(path: Path, port: int) -> list[Packet]:
-    """The packets of a capture, all of which come in at `port`.
+    """Return the packets of a capture, all of which arrive at `port`.
 
     Raises:
-        ValueError: it is none.
+        ValueError: The file is not a capture.
     """
     try:
         with path.open("rb") as file, RawPcapReader(file) as reader:  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ class PacketSource:
     """Random packets for a program in BMv2 JSON whose tables hold `entries`.
 
     Each follows a random path of the parser. Its fields hold what the tables' entries match and what the program
-    compares them with, more often than chance would have it; checksums are right in most packets; some are cut off.
+    compares them with, more often than by chance. Checksums are correct in most packets. Some packets are cut off.
     """
 
     def __init__(self, config: Mapping[str, Any], entries: Entries, rng: random.Random) -> None:
@@ -58,7 +58,7 @@ class PacketSource:
         ]
 
     def packet(self) -> Packet:
-        """The next one."""
+        """Draw the next packet."""
         rng = self._rng
         chosen: dict[Field, int] = {}
         for keys in self._wanted.values():
@@ -76,7 +76,7 @@ class PacketSource:
         return chosen.get(_INGRESS_PORT, rng.choice(_PORTS)) % 512, data
 
     def _walk(self, chosen: Mapping[Field, int], values: dict[Field, int]) -> list[str]:
-        """Headers in the order of a way through the parser, their fields in `values`."""
+        """Return the headers on a path through the parser, in order, and put their fields into `values`."""
         order: list[str] = []
         state = self._states.get(self._start)
         while state is not None and len(order) < _STATES:
@@ -94,7 +94,7 @@ class PacketSource:
         return order
 
     def _leave(self, state: Mapping[str, Any], values: dict[Field, int]) -> str | None:
-        """The next state: mostly one that has to be selected, as those lead on."""
+        """Return the next state. States that need a certain value are preferred, since they lead further."""
         transitions = state["transitions"]
         selected = [transition for transition in transitions if transition["type"] == "hexstr"]
         if selected and self._rng.random() < 0.85:
@@ -116,7 +116,7 @@ class PacketSource:
     def _select(
         self, key: Sequence[Mapping[str, Any]], taken: Mapping[str, Any], values: dict[Field, int]
     ) -> None:
-        """Gives the fields of a transition's key the values with which it is taken."""
+        """Set the fields of a transition's key to values for which it is taken."""
         value = int(taken["value"], 16)
         mask = int(taken["mask"], 16) if taken["mask"] else -1
         for part in reversed(key):
@@ -158,7 +158,7 @@ class PacketSource:
 
 
 def _sum16(data: bytes) -> int:
-    """The ones' complement sum of RFC 1071."""
+    """Return the ones' complement sum of RFC 1071."""
     total = sum(int.from_bytes(data[at : at + 2], "big") for at in range(0, len(data), 2))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
@@ -166,7 +166,7 @@ def _sum16(data: bytes) -> int:
 
 
 def _comparisons(node: object) -> dict[Field, list[int]]:
-    """The constants with which the program compares each field, anywhere."""
+    """Return the constants with which the program compares each field, anywhere."""
     found: dict[Field, list[int]] = {}
     for left, right in _compared_pairs(node):
         if left.get("type") == "field" and right.get("type") == "hexstr":
@@ -188,7 +188,7 @@ def _compared_pairs(node: object) -> Iterator[tuple[Mapping[str, Any], Mapping[s
 
 
 def _matched(config: Mapping[str, Any], entries: Entries) -> dict[str, list[dict[Field, int]]]:
-    """For each table, what an entry wants in the fields that are its key."""
+    """Return, for each table, what each entry matches in the fields that are its key."""
     tables = {table["name"]: table for pipeline in config["pipelines"] for table in pipeline["tables"]}
     wanted: dict[str, list[dict[Field, int]]] = {}
     for entry in entries.entries:

@@ -28,12 +28,19 @@ from fanin.testbed.runs import scratch
 
 _P4RUNTIME, _DATAPLANE = 9559, 9560
 _DROP_PORT = 511
-_STOP_SECONDS = 1.0  # until a process whose connection broke is seen to be dead
+_STOP_SECONDS = 1.0  # to wait for the end of a process whose connection broke
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a switch did: entities refused (by their place), each packet's outputs by port, counters, a trace."""
+    """The results of a run.
+
+    Attributes:
+        refused: Indices of refused entities.
+        outputs: Outputs of each packet, sorted by port.
+        counts: Counters.
+        trace: Trace of the last packet, or "".
+    """
 
     refused: Sequence[int]
     outputs: Sequence[Sequence[Packet]]
@@ -49,10 +56,19 @@ def run(
     *,
     with_trace: bool = False,
 ) -> Outcome:
-    """Load, fill, feed and read a fresh switch. `with_trace`: what it tells of the last packet.
+    """Start a fresh switch, load the program and the entries, send the packets, and read the results.
+
+    Args:
+        engine: Which switch.
+        program: The compiled program.
+        entries: Entries to insert.
+        packets: Packets to send.
+        with_trace: Whether to trace the last packet.
 
     Raises:
-        SwitchError: it cannot run this. ToolError: it is not here. ValueError: an entry has no place.
+        SwitchError: The switch cannot run this.
+        ToolError: The switch is not installed.
+        ValueError: An entry does not fit the program.
     """
     entities = entries.encode(program.p4info)
     on_switch = _on_bmv2 if engine == "bmv2" else _on_embedded
@@ -104,7 +120,7 @@ async def _on_bmv2(
 
 @contextmanager
 def _bmv2(folder: Path, with_trace: bool) -> Iterator[None]:
-    """A simple_switch_grpc whose packets come and go over gRPC, too."""
+    """Run a simple_switch_grpc that also exchanges packets over gRPC."""
     log = ["--log-file", str(folder / "log"), "--log-level", "trace", "--log-flush"] if with_trace else []
     command = [
         *(*BMV2.find(), "--no-p4", "--device-id", str(DEVICE_ID), *log),
@@ -126,7 +142,7 @@ def _bmv2(folder: Path, with_trace: bool) -> Iterator[None]:
 
 
 def _last_packet(log: Path) -> str:
-    """The lines of a BMv2 log from where its last packet begins."""
+    """Return the lines of a BMv2 log from the beginning of its last packet."""
     lines = log.read_text(errors="replace").splitlines()
     starts = [number for number, line in enumerate(lines) if "Processing packet received on port" in line]
     return "\n".join(lines[starts[-1] :]) if starts else ""

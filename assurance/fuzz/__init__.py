@@ -1,1 +1,1 @@
-"""Random programs and hostile packets through the switch, with the sanitizers in its C: `fanin fuzz`."""
+"""Random programs and hostile packets for the switch, whose C runs with sanitizers: `fanin fuzz`."""

@@ -1,4 +1,4 @@
-"""Many cases, each in a process with sanitizers; the first that fails is made smaller and written to a file."""
+"""Many cases, each in a process with sanitizers. The first that fails is shrunk and written to a file."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from fanin.assurance.fuzz.case import Case
 from fanin.assurance.fuzz.sanitizers import sanitized_environment
 from fanin.assurance.fuzz.shrink import shrink
 
-CHUNK = 20  # cases that one process runs at most
-PATIENCE = 300  # seconds that a case may take, with its compilation, before it counts as one that hangs
-SAID = 6000  # characters of what a process said at its end
+CHUNK = 20  # maximum number of cases that one process runs
+PATIENCE = 300  # seconds that a case may take, with its compilation, before it counts as hanging
+SAID = 6000  # characters to keep of a process's last output
 
 
 class NoSanitizersError(Exception):
@@ -31,12 +31,20 @@ class NoSanitizersError(Exception):
 
 @dataclass
 class Fuzzed:
-    """What has been run so far. `failed`: the seed of a case, and what its process said."""
+    """The results so far.
+
+    Attributes:
+        cases: Number of cases.
+        taken: Number of cases whose program the switch accepted.
+        failed: Seed of a case that failed, and the output of its process.
+        path: File of the shrunk case.
+        stopped: Set when no more cases are to be run.
+    """
 
     cases: int = 0
     taken: int = 0
     failed: tuple[int, str] | None = None
-    path: Path | None = None  # of the smaller case
+    path: Path | None = None
     stopped: Event = field(default_factory=Event)
 
 
@@ -48,12 +56,18 @@ def fuzz(
     results: Path,
     show: Callable[[Fuzzed], None],
 ) -> Fuzzed:
-    """Runs cases from a seed on, so many or for so long, `jobs` at a time.
+    """Run cases with consecutive seeds, until the first that fails, which is written to `results`.
 
-    Stops at the first that fails, and writes it to `results`.
+    Args:
+        first_seed: Seed of the first case.
+        cases: Number of cases. None is unlimited.
+        seconds: Time limit. None is unlimited.
+        jobs: Number of processes at a time.
+        results: Folder for a failing case.
+        show: Called after each case.
 
     Raises:
-        NoSanitizersError: the compiler has none here.
+        NoSanitizersError: The compiler has no sanitizers here.
     """
     done, lock = Fuzzed(), Lock()
     until = None if seconds is None else time.monotonic() + seconds
@@ -92,11 +106,11 @@ def fuzz(
 
 
 def repeat(path: Path) -> str | None:
-    """Runs a case that was written; what its process said if it fails.
+    """Run a case from a file, and return the output of its process if it fails.
 
     Raises:
-        CaseError: the file is none.
-        NoSanitizersError: the compiler has none here.
+        CaseError: The file is not a case.
+        NoSanitizersError: The compiler has no sanitizers here.
     """
     Case.read(path)
     with _cache() as cache:
@@ -105,7 +119,7 @@ def repeat(path: Path) -> str | None:
 
 @contextmanager
 def _cache() -> Iterator[Path]:
-    """A folder for what is compiled, removed with the block."""
+    """Make a folder for compiled programs, which is removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as cache:
         try:
             yield Path(cache)
@@ -114,7 +128,7 @@ def _cache() -> Iterator[Path]:
 
 
 def _wait_for_compilers(cache: Path) -> None:
-    """Until all have ended that were at work when their process was: they have kept its locks (toolchain.py)."""
+    """Wait for compilers that outlive the process that started them; they hold its locks (toolchain.py)."""
     for path in cache.glob("fanin/*.lock"):
         with path.open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -140,7 +154,7 @@ class _Process:
 
 @contextmanager
 def _process(environment: dict[str, str], arguments: list[str]) -> Iterator[_Process]:
-    """A worker, which is ended with the block."""
+    """Run a worker, which is ended with the block."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         errors = Path(folder) / "stderr"
         command = [sys.executable, "-P", "-m", "fanin.assurance.fuzz.worker", *arguments]
@@ -156,7 +170,7 @@ def _process(environment: dict[str, str], arguments: list[str]) -> Iterator[_Pro
 def _follow(
     process: _Process, done: Fuzzed, lock: Lock, until: float | None, show: Callable[[Fuzzed], None]
 ) -> tuple[int, str] | None:
-    """Reads what a worker says, to its end or to that of the time; the case that failed, if one has."""
+    """Read a worker's output until its end or the time limit; return the case that failed, if one has."""
     seed, rest = 0, b""
     output = process.running.stdout
     assert output is not None
@@ -165,7 +179,7 @@ def _follow(
         if until is not None and time.monotonic() > until:
             return None
         if time.monotonic() > waited_until:
-            return seed, f"the case has not come to an end after {PATIENCE} s"
+            return seed, f"the case has not finished after {PATIENCE} s"
         if not select.select([output], [], [], 0.2)[0]:
             continue
         waited_until = time.monotonic() + PATIENCE
@@ -190,7 +204,7 @@ def _run_file(path: Path, environment: dict[str, str]) -> str | None:
         try:
             status = process.running.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            return f"the case has not come to an end after {PATIENCE} s"
+            return f"the case has not finished after {PATIENCE} s"
         return process.said() if status else None
 
 

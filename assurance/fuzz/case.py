@@ -1,4 +1,4 @@
-"""One case of the fuzzer: a program, and what comes at it. Its seed, or the file it is written to, repeats it."""
+"""One case of the fuzzer: a program and its input. Its seed, or the file it is written to, repeats it."""
 
 from __future__ import annotations
 
@@ -41,23 +41,30 @@ from fanin.p4switch.trace.tracer import traced
 
 CPU = PORTS  # the number of the control plane's port
 PACKETS, FRAMES = 300, 100
-PACKETS_THAT_MULTIPLY, SHORT = 15, 40  # for programs that may take milliseconds for each
-BUDGET = 5.0  # seconds of processor time for the packets; a program that takes more gets no frames
-TRACED = 5  # a case of so many: it takes another library
-TRACED_PACKETS = 15  # one of so many: a trace of one that multiplies has 100,000 events
+PACKETS_THAT_MULTIPLY, SHORT = 15, 40  # for programs that may take milliseconds per packet
+BUDGET = 5.0  # seconds of processor time for the packets; a program that uses more gets no frames
+TRACED = 5  # one case in so many is traced, which needs another library
+TRACED_PACKETS = 15  # one packet in so many: a trace of one that multiplies has 100,000 events
 
 
 class CaseError(Exception):
-    """A file is not a case; the message names it."""
+    """A file is not a case. The message names it."""
 
 
 class WrongError(Exception):
-    """What no sanitizer sees: a packet that is too long left, or something of an earlier packet did."""
+    """An error that no sanitizer sees: a packet that is too long left, or one with bytes of an earlier packet."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """BMv2 JSON; packets (port, bytes), given to the program one by one; frames (port, bytes) that come to ports."""
+    """A program and its input.
+
+    Attributes:
+        seed: Seed of the case.
+        program: BMv2 JSON.
+        packets: Packets (port, bytes), given to the program one by one.
+        frames: Frames (port, bytes) that arrive at ports.
+    """
 
     seed: int
     program: bytes
@@ -66,7 +73,7 @@ class Case:
 
     @classmethod
     def random(cls, seed: int) -> Case:
-        """The case of a seed."""
+        """Draw the case of a seed."""
         r = random.Random(seed)
         document = random_program(r)
         program = json.dumps(document).encode()
@@ -79,10 +86,10 @@ class Case:
 
     @classmethod
     def read(cls, path: Path) -> Case:
-        """A case that was written.
+        """Read a case from a file.
 
         Raises:
-            CaseError: the file holds none.
+            CaseError: The file is not a case.
         """
         try:
             item = json.loads(path.read_text())
@@ -90,10 +97,10 @@ class Case:
             packets, frames = (tuple((port, bytes.fromhex(data)) for port, data in part) for part in arrivals)
             return cls(item["seed"], json.dumps(item["program"]).encode(), packets, frames)
         except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-            raise CaseError(f"{path}: is not a case that fanin fuzz wrote: {error}") from None
+            raise CaseError(f"{path} is not a case written by fanin fuzz: {error}") from None
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write the case as JSON."""
         packets, frames = (
             [(port, data.hex()) for port, data in part] for part in (self.packets, self.frames)
         )
@@ -101,10 +108,10 @@ class Case:
         path.write_text(json.dumps(item, indent=1) + "\n")
 
     def run(self) -> bool:
-        """Whether the switch takes the program; then all packets went through it.
+        """Run the case, and return whether the switch accepts the program. If so, all packets went through it.
 
         Raises:
-            WrongError: the switch is wrong.
+            WrongError: The switch is wrong.
         """
         try:
             engine = Engine.load(self.program, cpu_port=CPU)
@@ -131,7 +138,7 @@ def _random_arrival(r: random.Random, longest: int) -> tuple[int, bytes]:
 
 
 def _prepare(engine: Engine, seed: int) -> None:
-    """Entries, groups and mirroring sessions."""
+    """Insert random entries, groups and mirroring sessions."""
     r = random.Random(seed)
     for table in engine.program.tables.values():
         for _ in range(r.randrange(12)):
@@ -172,7 +179,7 @@ def _random_match(kind: str, width: int, r: random.Random) -> Match:
 
 
 def _has_memory(program: Program) -> bool:
-    """Whether what a packet becomes may depend on those before it."""
+    """Return whether the result for a packet may depend on those before it."""
     calls = {p.op for action in program.actions.values() for p in action.primitives}
     remembering = {"register_read", "execute_meter", "modify_field_rng_uniform", "assert"}
     hashes = any(c.algorithm in REMEMBERING for c in program.calculations.values())
@@ -180,9 +187,10 @@ def _has_memory(program: Program) -> bool:
 
 
 def _give_packets(engine: Engine, case: Case) -> bool:
-    """Each to two switches, between packets full of other bytes: what they make of it has to be the same.
+    """Give each packet to two switches, among packets full of other bytes, and check that both results are the same.
 
-    Returns whether all were given within BUDGET: parsers that go round, or numbers of thousands of bits, are slow.
+    Returns:
+        Whether all were given within BUDGET: parsers that loop, or numbers of thousands of bits, are slow.
     """
     begun = time.process_time()
     other = engine.new_instance()
@@ -203,14 +211,14 @@ def _give_packets(engine: Engine, case: Case) -> bool:
                 same = engine.process(port, packet), first(), other.process(port, packet), second()
                 if same[:2] != same[2:]:
                     raise WrongError(
-                        f"packet {packet.hex()} at port {port} shows something of those before it"
+                        f"the result for packet {packet.hex()} at port {port} depends on earlier packets"
                     )
     return True
 
 
 @contextlib.contextmanager
 def _digests(engine: Engine) -> Iterator[Callable[[], list[Digest]]]:
-    """Keeps the switch's digests for a while; gives those since the last call."""
+    """Keep the switch's digests inside the block; yields a function that returns those since its last call."""
     event = os.eventfd(0, os.EFD_NONBLOCK)
     engine.keep_digests(event)
     yield engine.digests
@@ -230,7 +238,7 @@ def _trace(engine: Engine, case: Case) -> None:
 
 
 def _give_frames(engine: Engine, case: Case) -> None:
-    """Through the loop between ports, which are pairs of local sockets; in front of and behind some there are links."""
+    """Send frames through the loop between ports, which are pairs of local sockets. Some ports have emulated links."""
     count = PORTS + 1
     with _forwarder(engine, random.Random(case.seed)) as (forwarder, ends):
         given = [0] * count
@@ -249,11 +257,11 @@ def _give_frames(engine: Engine, case: Case) -> None:
                 )
         too_long = sum(port == CPU and len(data) - 4 > LONGEST_PACKET for port, data in case.frames)
         if statistics.received > given[CPU] - too_long:
-            raise WrongError("the control plane has sent a packet longer than the longest")
+            raise WrongError("the control plane has sent a packet that is too long")
 
 
 def _receive(ends: list[socket.socket]) -> None:
-    """What has left, if only after a moment."""
+    """Receive what has left, waiting for a moment."""
     for end in select.select(ends, [], [], 0.001)[0]:
         length = len(end.recv(1 << 18))
         if length > VIRTIO.size + LONGEST_PACKET:
@@ -262,7 +270,7 @@ def _receive(ends: list[socket.socket]) -> None:
 
 @contextlib.contextmanager
 def _forwarder(engine: Engine, r: random.Random) -> Iterator[tuple[int, list[socket.socket]]]:
-    """A running loop between ports, and their other ends."""
+    """Run the loop between ports; yields it and the other ends of its ports."""
     count = PORTS + 1
     pairs = [socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(count)]
     inner = (ctypes.c_int32 * count)(*(there.fileno() for _, there in pairs))

@@ -1,4 +1,4 @@
-"""Random packets and frames: any length up to the longest, and virtio headers that lie about what is behind them."""
+"""Random packets and frames: any length up to the maximum, and virtio headers that do not fit what follows them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from fanin.p4switch.bmv2json.program import LONGEST_PACKET
 
 VIRTIO = struct.Struct("=BBHHHH")  # flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
 NONE, TCPV4, TCPV6, UDP_L4, ECN = 0, 1, 4, 5, 0x80
-MAX_SEGMENTS = 2000  # of a frame: some programs take a tenth of a millisecond for each
+MAX_SEGMENTS = 2000  # in a frame: some programs take a tenth of a millisecond per segment
 VLAN, IPV4, IPV6 = b"\x81\x00\x00\x05", b"\x08\x00", b"\x86\xdd"
 
 
 def random_packet(r: random.Random) -> bytes:
-    """Mostly short, of bytes that repeat: then headers that overlap, or keys that match, are not rare."""
+    """Draw a packet, mostly short and of repeated bytes, so that overlapping headers and matching keys are frequent."""
     length = r.choice([r.randrange(20), r.randrange(200), r.randrange(200), r.randrange(1600)])
     if r.random() < 0.05:
         length = r.choice([r.randrange(LONGEST_PACKET + 1), LONGEST_PACKET - r.randrange(64), LONGEST_PACKET])
@@ -27,7 +27,7 @@ def random_packet(r: random.Random) -> bytes:
 
 
 def random_frame(r: random.Random, longest: int) -> bytes:
-    """A virtio header and a frame, mostly a superframe, whose payload has up to so many bytes."""
+    """Draw a virtio header and a frame, mostly a superframe, whose payload has at most `longest` bytes."""
     if r.random() < 0.2:
         frame, network, kind = random_packet(r)[: LONGEST_PACKET - VIRTIO.size], 14, NONE
         transport = network + 20
@@ -49,9 +49,9 @@ def random_frame(r: random.Random, longest: int) -> bytes:
 
 
 def _superframe(r: random.Random, longest: int) -> tuple[bytes, int, int, int]:
-    """Ethernet, tags, IP and UDP or TCP; where its IP and transport headers begin, and its kind."""
+    """Draw Ethernet, tags, IP and UDP or TCP; return also the offsets of its IP and transport headers, and its kind."""
     tcp, ipv6 = r.random() < 0.5, r.random() < 0.25
-    most = (512 - 14 - 20 - 20) // 4  # about as many tags as there is room for
+    most = (512 - 14 - 20 - 20) // 4  # roughly the number of tags that there is room for
     tags = r.choice([0, 0, 0, 1, 2, 40, r.randrange(most), most - 8 + r.randrange(17)])
     ethernet = r.randbytes(12) + VLAN * tags + (IPV6 if ipv6 else IPV4)
     network = len(ethernet)

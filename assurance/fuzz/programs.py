@@ -1,6 +1,6 @@
-"""Random BMv2 JSON: valid programs with every kind of element, and now and then one with something too large or unlike.
+"""Random BMv2 JSON: valid programs with every kind of element; a few have something too large or mismatched.
 
-The shapes are BMv2's (docs/JSON_format.md); what they compute makes no sense.
+The structure is BMv2's (docs/JSON_format.md); the programs compute nothing meaningful.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PORTS = 4
 
 
 def random_program(r: random.Random) -> Json:
-    """A document; r decides everything."""
+    """Draw a program as a JSON document. `r` makes all random choices."""
     return _RandomProgram(r).document()
 
 
 def goes_again(document: Json) -> bool:
-    """Whether one packet may go through many passes, or many rounds of a loop."""
+    """Return whether one packet may go through many passes, or many rounds of a loop."""
     blocks = [action["primitives"] for action in document["actions"]]
     blocks += [deparser.get("primitives", []) for deparser in document["deparsers"]]
     return any(
@@ -46,12 +46,12 @@ def goes_again(document: Json) -> bool:
 class _RandomProgram:
     def __init__(self, r: random.Random) -> None:
         self.r = r
-        # What may a program of this kind do? Few do everything, or its packets would hardly get anywhere.
+        # Restricts what a program may do. If each did everything, few packets would get far.
         self.remembers = r.random() < 0.5
         self.again = [op for op in AGAIN if r.random() < 0.2]
         self.loops = r.random() < 0.1
         self.wrong = r.random() < 0.1
-        self.unlike = r.random() < 0.07  # headers that are assigned differ
+        self.unlike = r.random() < 0.07  # assigns headers of different types
         self.values = RandomValues(r, widest=not (self.again or self.loops))
         self.registers = [self._array(f"r{n}", bitwidth=self.values.width()) for n in range(2)]
         self.counters = [self._array(f"c{n}", is_direct=False) for n in range(2)]
@@ -96,7 +96,7 @@ class _RandomProgram:
         }
 
     def _some(self, few: int, many: int) -> int:
-        """A number of things; in a program that is wrong, perhaps of far too many."""
+        """Draw a number of things; in a wrong program, sometimes far too many."""
         return many if self.wrong and self.r.random() < 0.1 else self.r.randrange(few)
 
     def _array(self, name: str, **more: Any) -> Json:

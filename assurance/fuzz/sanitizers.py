@@ -1,4 +1,4 @@
-"""How a process is started so that the C compiled in it runs under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""Environment in which the C that a process compiles runs under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 import subprocess
 from pathlib import Path
 
-# -Og and -g1: half the time to compile of -O1 and -g, which is nearly all the time that is spent.
-# The sanitizers' frames are several times as large as what is limited.
+# -Og and -g1 compile twice as fast as -O1 and -g, and most of the time goes to compiling.
+# The sanitizers' stack frames are several times as large as the usual limit.
 FLAGS = "-Og -g1 -fsanitize=address,undefined -fno-sanitize-recover=undefined -Wno-frame-larger-than"
 
 
 def sanitized_environment(cache: Path) -> dict[str, str] | None:
-    """The environment of such a process, whose libraries are kept in `cache`; None: the compiler has no sanitizers."""
+    """Return the environment of such a process, with its libraries in `cache`; None without sanitizers."""
     libraries = [_library("libasan.so"), _library("libubsan.so")]
     if None in libraries:
         return None
@@ -26,7 +26,7 @@ def sanitized_environment(cache: Path) -> dict[str, str] | None:
 
 
 def _library(name: str) -> Path | None:
-    """Where the compiler has a library."""
+    """Return the path of one of the compiler's libraries."""
     command = [os.environ.get("CC", "cc"), f"-print-file-name={name}"]
     found = Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip())
     return found if found.is_absolute() and found.exists() else None

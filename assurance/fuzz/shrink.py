@@ -1,4 +1,4 @@
-"""Makes a failing case smaller: leaves out packets, frames and statements for as long as it still fails."""
+"""Makes a failing case smaller: removes packets, frames and statements while it still fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 
 
 def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
-    """The smallest case found in so many trials; `case` itself if what is left out is never missed."""
+    """Return the smallest failing case found in MAX_TRIALS trials."""
     trials = 0
 
     def still_fails(smaller: Case) -> bool:
@@ -42,7 +42,7 @@ def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
 
 
 def _least(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> Sequence[Item]:
-    """Leaves out ever smaller parts of a sequence (Zeller and Hildebrandt's ddmin, without its complements)."""
+    """Remove ever smaller parts of a sequence (Zeller and Hildebrandt's ddmin, without its complements)."""
     size = len(items)
     while size > 0:
         at = 0
@@ -57,7 +57,7 @@ def _least(items: Sequence[Item], fails: Callable[[Sequence[Item]], bool]) -> Se
 
 
 def _statements(document: Any) -> list[tuple[Any, ...]]:
-    """The way to each list of statements."""
+    """Return the path to each list of statements."""
     ways: list[tuple[Any, ...]] = [("actions", n, "primitives") for n in range(len(document["actions"]))]
     states = document["parsers"][0]["parse_states"]
     return [

@@ -1,4 +1,4 @@
-"""Random headers and metadata, and random expressions over them, as BMv2 JSON has them."""
+"""Random headers and metadata, and random expressions over them, in BMv2 JSON."""
 
 from __future__ import annotations
 
@@ -21,29 +21,34 @@ MAX_LENGTHS = (8, 40, 200, 4000)
 
 
 def number(value: int) -> Json:
-    """A constant."""
+    """Return a constant."""
     return {"type": "hexstr", "value": hex(value)}
 
 
 def header(name: str) -> Json:
-    """A header as an operand."""
+    """Return a header as an operand."""
     return {"type": "header", "value": name}
 
 
 def of_header(name: str, field: str) -> Json:
-    """A field as an operand."""
+    """Return a field as an operand."""
     return {"type": "field", "value": [name, field]}
 
 
 def operation(op: str, left: Any, right: Any, **more: Any) -> Json:
-    """An expression."""
+    """Return an expression."""
     return {"type": "expression", "value": {"op": op, "left": left, "right": right, **more}}
 
 
 class RandomValues:
-    """The headers of one program, and what can be said of them; `parameters`: those of the action in hand.
+    """The headers of one program, and random expressions over them.
 
-    `widest`: there may be numbers of thousands of bits, with which one pass through a program takes long.
+    Args:
+        r: Makes all random choices.
+        widest: Whether there may be numbers of thousands of bits, which make a program slow.
+
+    Attributes:
+        parameters: Number of parameters of the current action.
     """
 
     def __init__(self, r: random.Random, *, widest: bool) -> None:
@@ -79,7 +84,7 @@ class RandomValues:
             field[2] = field[2] and field[1] > 1
 
     def declarations(self) -> Json:
-        """The document's sections for headers."""
+        """Return the document's sections for headers."""
         types = [
             {"name": "standard_metadata", "id": 0, "fields": STANDARD_METADATA},
             {"name": "meta_t", "id": 1, "fields": self.metadata},
@@ -129,15 +134,15 @@ class RandomValues:
     # Leaves
 
     def width(self) -> int:
-        """Of a field, a parameter or a register."""
+        """Draw the width of a field, a parameter or a register."""
         return self.r.choice(WIDTHS)
 
     def small(self) -> Json:
-        """A small constant, seldom an expression."""
+        """Draw a small constant, rarely an expression."""
         return number(self.r.randrange(7)) if self.r.random() < 0.8 else self.number(1)
 
     def index(self) -> Json:
-        """Into an array: mostly near its ends."""
+        """Draw an index into an array, mostly near its ends."""
         r = self.r
         return (
             number(r.choice([0, 1, 2, 3, 255, 256, (1 << 32) - 1, 1 << 64]))
@@ -146,21 +151,21 @@ class RandomValues:
         )
 
     def metadata_field(self) -> Json:
-        """A field of the program's own metadata."""
+        """Draw a field of the program's own metadata."""
         return of_header("meta", self.r.choice(self.metadata)[0])
 
     def header_field(self) -> tuple[Json, int]:
-        """A field of a header, and its width."""
+        """Draw a field of a header, and return it with its width."""
         item = self.r.choice(self.packet_headers)
         name, width, _ = self.r.choice(self._fields(item))
         return of_header(item["name"], name), width
 
     def field(self) -> Json:
-        """Something to be assigned to."""
+        """Draw a field that can be assigned to."""
         return self.header_field()[0] if self.r.random() < 0.6 else self.metadata_field()
 
     def checksum_field(self) -> Any:
-        """A field that can hold a checksum, as a pair of names."""
+        """Draw a field that can hold a checksum, as a pair of names."""
         narrow = [m[0] for m in self.metadata if 0 < m[1] <= 64]
         field, width = self.header_field()
         return (
@@ -168,7 +173,7 @@ class RandomValues:
         )
 
     def varbits(self) -> list[Json]:
-        """All varbits."""
+        """Return all varbits."""
         return [
             of_header(h["name"], "v")
             for h in self.packet_headers
@@ -176,41 +181,41 @@ class RandomValues:
         ]
 
     def lookahead(self) -> Json:
-        """What stands behind the parser's position."""
+        """Draw a lookahead from the parser's position."""
         widths = (8, 1, 16, 64, 100, 256, 2000)
         return {"type": "lookahead", "value": [self.r.choice([0, 0, 8, 500]), self.r.choice(widths)]}
 
     def element(self) -> tuple[Json, Json]:
-        """A stack's element at a computed index, and its stack."""
+        """Draw a stack's element at a computed index, and return it with its stack."""
         stack = self.r.choice(self.stacks)
         whole = {"type": "header_stack", "value": stack["name"]}
         return operation("dereference_header_stack", whole, self.small()), stack
 
     def element_field(self) -> Json:
-        """A field of such an element."""
+        """Draw a field of such an element."""
         element, stack = self.element()
         count = len(self._fields(self._by_id(stack["header_ids"][0])))
         return operation("access_field", element, self.r.randrange(count))
 
     def any_header(self) -> Json:
-        """A header, or a stack's element."""
+        """Draw a header, or a stack's element."""
         if self.stacks and self.r.random() < 0.3:
             return self.element()[0]
         return header(self.r.choice(self.packet_headers)["name"])
 
     def alike(self, a: Json, b: Json) -> bool:
-        """Whether two headers are of one type."""
+        """Return whether two headers are of one type."""
         kinds = {h["header_type"] for h in self.packet_headers if h["name"] in (a["value"], b["value"])}
         return len(kinds) == 1
 
     def type_of_stack(self, stack: Json) -> Any:
-        """What has to be the same in stacks that are assigned: the type, and how many."""
+        """Return what must be equal in stacks that are assigned: the type, and the number of elements."""
         return self._by_id(stack["header_ids"][0])["header_type"], len(stack["header_ids"])
 
     # Numbers and conditions
 
     def number(self, depth: int) -> Json:
-        """A number: exact operations are brought back to a width, as compilers do."""
+        """Draw a number. Exact operations are reduced to a width, as compilers do."""
         r = self.r
         if depth == 0 or r.random() < 0.2:
             return self._leaf()
@@ -257,7 +262,7 @@ class RandomValues:
         return {"type": "stack_field", "value": [stack["name"], name]}
 
     def truth(self, depth: int) -> Json:
-        """A condition."""
+        """Draw a condition."""
         r = self.r
         match r.randrange(5):
             case 0:
@@ -276,12 +281,12 @@ class RandomValues:
     # Extraction
 
     def extract(self) -> Json:
-        """A header."""
+        """Draw the extraction of a header."""
         item = self.r.choice(self.packet_headers)
         return self._extract({"type": "regular", "value": item["name"]}, item)
 
     def extract_next(self) -> Json:
-        """The next element of a stack."""
+        """Draw the extraction of the next element of a stack."""
         if self.union_stacks and (not self.stacks or self.r.random() < 0.3):
             member = self.r.randrange(len(self.unions[0]["header_ids"]))
             item = self._by_id(self.unions[0]["header_ids"][member])
@@ -304,14 +309,14 @@ class RandomValues:
     # Keys and inputs
 
     def parser_key(self) -> Json:
-        """A field, the field of a stack's last element, or what is ahead."""
+        """Draw a field, the field of a stack's last element, or a lookahead."""
         r = self.r
         if self.stacks and r.random() < 0.3:
             return self._last_field()
         return self.lookahead() if r.random() < 0.4 else self.field()
 
     def key_width(self, key: Json) -> int:
-        """The bits of a parser's key."""
+        """Return the bits of a parser's key."""
         match key["type"], key["value"]:
             case "lookahead", (_, width):
                 return int(width)
@@ -325,14 +330,14 @@ class RandomValues:
         return int(next(f[1] for f in fields if f[0] == name))
 
     def table_key(self, kind: str) -> Json:
-        """One key of a table."""
+        """Draw one key of a table."""
         field = self.field()
         if kind == "range" and not 0 < self.key_width(field) <= 256:
             kind = "exact"
         return {"match_type": kind, "target": field["value"], "mask": None, "name": None}
 
     def hash_input(self) -> Json:
-        """A piece of a calculation's input."""
+        """Draw a piece of a calculation's input."""
         r = self.r
         match r.randrange(6):
             case 0:
@@ -350,7 +355,7 @@ def _varies(kind: Json) -> bool:
 
 
 def _unaligned(kinds: list[Json]) -> bool:
-    """Whether a varbit does not begin with a byte: such headers are parsed and sent, and nothing else."""
+    """Return whether a varbit does not begin at a byte: such headers can only be parsed and sent."""
     for kind in kinds:
         at = 0
         for field in kind["fields"]:

@@ -1,7 +1,7 @@
 """The process in which cases run, `python -m fanin.assurance.fuzz.worker SEED COUNT` or `… FILE`: a finding ends it.
 
-Says the seed of each case before it runs, and whether the switch took the program. A case that computes for too long
-ends it, too: with where it is.
+It prints the seed of each case before it runs, and whether the switch accepted the program. A case that computes for
+too long also ends it, with a traceback.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PATIENCE = 60  # seconds of processor time, without the compiler's
 
 
 def main(arguments: list[str]) -> None:
-    """Seeds and their number, or the file of a case."""
+    """Run cases, given the first seed and their number, or the file of a case."""
     faulthandler.register(signal.SIGPROF, chain=True)
     if len(arguments) == 1:
         signal.setitimer(signal.ITIMER_PROF, PATIENCE)

@@ -1,4 +1,4 @@
-"""Many scenarios on all cores, and the summary of what they met."""
+"""Many scenarios on all cores, and the summary of their faults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass(slots=True)
 class Soak:
-    """Scenarios run so far. `seconds` of real time."""
+    """The scenarios run so far. `seconds` are of real time."""
 
     scenarios: int = 0
     packet_hops: int = 0
@@ -42,7 +42,7 @@ class Soak:
     seconds: float = 0.0
 
     def write(self, folder: Path) -> None:
-        """summary.json into `folder`."""
+        """Write summary.json into `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         summary = {
             "scenarios": self.scenarios,
@@ -55,13 +55,13 @@ class Soak:
         write_json(summary, folder / "summary.json")
 
 
-_switch: Engine  # of a process of the pool
+_switch: Engine  # of each process of the pool
 _planner: Planner | None
 
 
 def _load(program: Path, controller: Path | None) -> None:
     global _switch, _planner
-    # A terminal's Ctrl-C reaches everybody; the parent ends the pool.
+    # A terminal's Ctrl-C reaches all processes; the parent ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _switch, _planner = load_switch(program), planner_of(controller) if controller else None
 
@@ -82,10 +82,10 @@ def soak(
     program: Path = PROGRAM,
     controller: Path | None = None,
 ) -> Soak:
-    """Run the scenarios of `seeds` seeds on all cores; `progress` is told after each."""
+    """Run the scenarios of `seeds` seeds on all cores; `progress` is called after each."""
     begun = time.monotonic()
     so_far = Soak()
-    # Not forked from this one, whose threads would not come along.
+    # Not forked from this process, which has threads.
     with ProcessPoolExecutor(
         min(len(os.sched_getaffinity(0)), seeds),
         fork_server(__name__),
@@ -102,7 +102,7 @@ def soak(
                     so_far.failures.append(Failure(seed, outcome.violations))
                 progress(so_far)
         except KeyboardInterrupt:
-            # A second one, while the processes end, would leave them and this one waiting for one another.
+            # A second one while the processes end would leave them and this process waiting for one another.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             raise
     return so_far

@@ -1,4 +1,4 @@
-"""What must be true of a run, whatever its links, switches, workers and strangers did."""
+"""Checks of what must hold in a run, whatever its links, switches, workers and strangers did."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from fanin.workers.collective import StallError
 from fanin.workers.host_based.summation import float32_sum
 from fanin.workers.values.compression import Rounded, TopK
 
-# What faults of links and stalls may lead to.
+# Drops that faults of links and stalls may cause.
 EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
 EXPECTED_IGNORED = {"duplicate"}
 # Packets of an earlier grant, and packets that meet a switch without tables.
 EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
 EARLIER_IGNORED = {"other lease"}
 STRANGE_DROPS = set(Reason)
-# A flipped bit: of IPv4 or UDP, or of what says that it is one.
+# Drops that a flipped bit may cause, in IPv4 or UDP, or in the fields that identify them.
 CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
 CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_SIZE, Reason.FORGED, Reason.NO_CHECKSUM}
 STRANGE_IGNORED = {"other lease", "malformed", "impossible", "unknown chunk"}
@@ -42,7 +42,15 @@ def check(
     *,
     in_time: bool,
 ) -> list[str]:
-    """What is wrong after a run. inputs: [jobs][all-reduces][workers]. mishaps: what has happened, by kind."""
+    """Return what is wrong after a run.
+
+    Args:
+        scenario: The scenario.
+        fabric: The network after the run.
+        inputs: Inputs, [jobs][all-reduces][workers].
+        mishaps: Number of mishaps, by kind.
+        in_time: Whether the run finished within its bound.
+    """
     return [*_problems(scenario, fabric, inputs, mishaps, in_time)]
 
 
@@ -96,7 +104,7 @@ def _problems(
         or any(mishaps[kind] for kind in ("switch restart", "grant again", "revoked"))
         else set()
     )
-    # An id that a later job has in other slots.
+    # A lease id that a later job has with other slots.
     allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
     allowed |= STRANGE_DROPS if scenario.strangers else set()
     allowed |= {Reason.MISMATCH} if scenario.taps else set()
@@ -107,7 +115,7 @@ def _problems(
 
 
 def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
-    """What links sent, kept waiting and dropped, once nothing is on its way any more."""
+    """Check what links sent, queued and dropped, once nothing is in flight."""
     faults, counts = fabric.network.faults, fabric.network.links.counts
     if scenario.lossless and faults["queue drop"] and not scenario.strangers:
         yield f"{faults['queue drop']} packets dropped by queues with room for a pause"
@@ -119,7 +127,7 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
             yield f"{near} sent {sent} packets, and its link {on_link}"
     watchdog = scenario.watchdog
     if watchdog is None and faults["storm"]:
-        yield f"{faults['storm']} storms, and nobody looks for any"
+        yield f"{faults['storm']} storms without a watchdog"
     if (watchdog is None or watchdog.action != "drop") and faults["watchdog drop"]:
         yield f"{faults['watchdog drop']} packets dropped by a watchdog that drops none"
     if fabric.order:
@@ -133,7 +141,7 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
             for rank, station in enumerate(job.stations):
                 streams = station.worker.statistics.streams
                 if not streams.timeouts and (again := streams.retransmissions):
-                    yield f"job {number}, rank {rank}: {again} packets sent again, of which none was lost or late"
+                    yield f"job {number}, rank {rank}: {again} packets retransmitted, although none was lost or late"
 
 
 def _check_switches(fabric: SoakFabric) -> Iterator[str]:
@@ -154,7 +162,7 @@ def _check_switches(fabric: SoakFabric) -> Iterator[str]:
 
 
 def _in_order(scenario: Scenario) -> bool:
-    """Whether packets between two hosts come in the order in which they were sent, unless they are lost."""
+    """Return whether packets between two hosts arrive in the order in which they were sent, unless they are lost."""
     links = scenario.links
     disturbed = links.reordering or links.duplication or links.corruption or scenario.paths != "ecmp"
     disturbed = disturbed or scenario.rerouted
@@ -172,7 +180,7 @@ def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[
 
 
 def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Iterator[str]:
-    """Those that there are, finished or not."""
+    """Check the sums that there are, finished or not."""
     for step, one in enumerate(expected):
         outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
         if not outputs:
@@ -193,7 +201,7 @@ def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Itera
 
 
 def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: int = 0) -> Iterator[str]:
-    """Those that there are, from the first one between hosts on: bit for bit float32 in the algorithm's order."""
+    """Check the sums that there are, from the first one between hosts on, bit for bit in the algorithm's order."""
     for step, vectors in enumerate(inputs[first:], first):
         assert job.spec.algorithm != "in-network"
         expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
@@ -203,7 +211,10 @@ def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: in
 
 
 def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[str]:
-    """Bit for bit what the compression leaves, added in the order of ranks; and alike where that is not certain."""
+    """Check the sums of what compression leaves, in the order of ranks, bit for bit where they are certain.
+
+    Where they are not certain, all ranks must agree.
+    """
     (compressor,) = job.spec.calls
     assert isinstance(compressor, TopK | Rounded)
     for step, vectors in enumerate(inputs):
@@ -218,7 +229,7 @@ def _check_compressed(job: Job, inputs: Sequence[Sequence[Vector]]) -> Iterator[
 def _compare(
     rank: int, step: int, output: Vector, expected: Vector, certain: NDArray[np.bool_] | None = None
 ) -> Iterator[str]:
-    """Bit for bit, where it is certain (None: everywhere)."""
+    """Compare bit for bit, where the expected value is certain (None: everywhere)."""
     if len(output) != len(expected):
         yield f"rank {rank}, all-reduce {step}: {len(output)} elements, not {len(expected)}"
         return
@@ -240,7 +251,7 @@ def _mismatched(work: Work, step: int, steps: int) -> bool:
 def _check_ends(
     scenario: Scenario, fabric: SoakFabric, hosts: Sequence[SoakHost], work: Work
 ) -> Iterator[str]:
-    """A worker finishes; but it may give up where registers were lost, and must where workers do not agree."""
+    """Check that workers finish. One may give up where registers were lost, and must where workers do not agree."""
     for rank, host in enumerate(hosts):
         error = host.error
         if not host.done:
@@ -262,7 +273,7 @@ def _check_counts(
     *,
     fresh: bool,
 ) -> Iterator[str]:
-    """Of a job whose workers have all finished. fresh: nobody had its hosts before it."""
+    """Check the counts of a job whose workers have all finished; `fresh` if no job had its hosts before it."""
     if (
         work.mismatch
         or job.by_ring is not None
@@ -275,7 +286,7 @@ def _check_counts(
     least, most = (sum(one.saturated[i] for one in expected) for i in (0, 1))
     chunks = sum(one.chunks for one in expected)
     allowed = EXPECTED_IGNORED | (set() if undisturbed else EARLIER_IGNORED)
-    # What is late from an earlier grant with the same id is known by its chunk.
+    # Late packets of an earlier grant with the same id are recognized by their chunk.
     allowed |= {"unknown chunk"} if scenario.same_leases and not undisturbed else set()
     allowed |= STRANGE_IGNORED if scenario.strangers else set()
     for rank, station in enumerate(job.stations):

@@ -1,4 +1,4 @@
-"""A network in soak: strangers at its hosts, and jobs that come and go."""
+"""A network in soak: with strangers at its hosts, and jobs that come and go."""
 
 from __future__ import annotations
 
@@ -26,9 +26,15 @@ MAX_HOPS = 20_000_000  # packet-hops of a run
 
 
 class SoakFabric(Fabric):
-    """A Fabric with strangers at its hosts. hosts: by name. queue: of jobs that come and go. to_come: not begun yet.
+    """A Fabric with strangers at its hosts.
 
-    order, marks: what is judged by what arrives, where that can be told. tap: on links between switches.
+    Attributes:
+        hosts: Hosts by name.
+        queue: Queue of jobs that come and go.
+        to_come: Number of jobs that have not begun yet.
+        order: Check of the order in which links sent, where it is known.
+        marks: Check of congestion marks, where it can be told which are right.
+        tap: Tap on the links between switches.
     """
 
     def __init__(
@@ -38,7 +44,7 @@ class SoakFabric(Fabric):
         self.queue = Queue(Budget(scenario.topology, planner))
         self.to_come = len(scenario.works)
         self.caught_up = 0  # workers that were sent a result when their lease was lost
-        self.lingering = 0.0  # seconds that workers of an earlier grant go on
+        self.lingering = 0.0  # seconds for which workers of an earlier grant continue
         self._scenario = scenario
         self._strangers: list[Stranger] = []
         self._flips: list[Flips] = []
@@ -60,12 +66,12 @@ class SoakFabric(Fabric):
 
     @property
     def flips(self) -> int:
-        """Bits flipped at the ends of hosts' links so far."""
+        """Return the number of bits flipped at the ends of hosts' links so far."""
         return sum(one.flips for one in self._flips)
 
     @property
     def forged(self) -> int:
-        """Packets of strangers so far."""
+        """Return the number of packets from strangers so far."""
         return sum(stranger.forged for stranger in self._strangers)
 
     def _inject(self, switch: str, port: int, frame: bytes, now: int) -> None:
@@ -73,7 +79,7 @@ class SoakFabric(Fabric):
         self.engines[switch].process(port, frame, now)
 
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
-        """See Fabric."""
+        """Run a station on a host, with its stranger and its flipped bits; see Fabric."""
         scenario = self._scenario
         stranger = None
         if scenario.strangers and not isinstance(station.worker, HostBasedWorker):
@@ -102,11 +108,11 @@ class SoakFabric(Fabric):
         self.network.replace_station(host, self.hosts[host], start)
 
     def hosts_of(self, job: Job) -> Sequence[SoakHost]:
-        """By rank; of a job that has ended, those that it had."""
+        """Return the hosts of a job by rank; for a job that has ended, those that it had."""
         return self._ended.get(job) or [self.hosts[name] for name in job.members]
 
     def run(self, limit: float) -> bool:
-        """Until every worker has all its sums or has failed: True. False: not by `limit` (seconds), or exhausted.
+        """Run until every worker has all its sums or has failed; return False at `limit` (seconds), or if exhausted.
 
         Jobs of the queue end, and others begin in their place.
         """
@@ -130,11 +136,11 @@ class SoakFabric(Fabric):
 
     @property
     def exhausted(self) -> bool:
-        """Whether packets have gone over more links than any run needs: it would hardly end."""
+        """Return whether packets have crossed more links than any run needs, so that it may never end."""
         return self.network.hops > MAX_HOPS
 
     def end(self, job: Job) -> None:
-        """All its workers have ended."""
+        """End a job after all its workers have ended."""
         self._ended[job] = self.hosts_of(job)
         job.end()
         if job in self.queue.running:

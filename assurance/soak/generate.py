@@ -1,4 +1,4 @@
-"""A scenario drawn from its seed."""
+"""Draws a scenario from its seed."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from fanin.workers.values.compression import Rounded, TopK
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
 AT_ONCE = Pause(xoff_bytes=0, xon_bytes=0)
-CORRUPTED_BETWEEN_HOSTS = 1e-4  # of the packets on a link
-MAX_GOING_BACK = 2_000_000  # packets that a job by go-back-N sends, if each costs a window
+CORRUPTED_BETWEEN_HOSTS = 1e-4  # share of the packets on a link
+MAX_GOING_BACK = 2_000_000  # packets that a job with go-back-N sends, if each costs a window
 
 
 def draw_scenario(seed: int) -> Scenario:
-    """The scenario of a seed."""
+    """Draw the scenario of a seed."""
     draw = random.Random(f"soak {seed}")
     leaves = draw.choice((1, 1, 2, 2, 3, 4))
     count = draw.choice((1, 1, 1, 2, 3))
-    # Drawn in this order: else a seed would no longer replay its scenario.
+    # The order of draws must not change, or a seed would no longer replay its scenario.
     jobs = tuple(_draw_job(draw, leaves, fewest=int(count == 1)) for _ in range(count))
     spines = draw.choice((0, 1, 2)) if leaves == 1 else draw.choice((1, 2))
     rate = draw.choice((None, 10**9, 10**10, 10**11))
@@ -55,7 +55,7 @@ def draw_scenario(seed: int) -> Scenario:
         spines=spines,
         rate=rate,
         links=LinkProperties(**links),
-        # Of its own, so that seeds replay scenarios from before there were more tiers than two.
+        # A separate generator, so that seeds still replay scenarios from when there were only two tiers.
         tiers=random.Random(f"soak tiers {seed}").choice((2, 2, 3, 4)),
         coalescing=coalescing,
         restarts=tuple(
@@ -76,8 +76,10 @@ def draw_scenario(seed: int) -> Scenario:
 
 
 def _shorten_going_back(scenario: Scenario) -> Scenario:
-    """By go-back-N each packet that is lost or overtaken costs up to a window, and links may do that to most of them:
-    a job with a large window has short vectors, or a scenario in 10,000 would take hours.
+    """Shorten the vectors of jobs with go-back-N and a large window.
+
+    With go-back-N each packet that is lost or overtaken costs up to a window, and that may happen to most packets.
+    Otherwise one scenario in 10,000 would take hours.
     """
 
     def changed(work: Work) -> Work:
@@ -92,8 +94,10 @@ def _shorten_going_back(scenario: Scenario) -> Scenario:
 
 
 def _corrupt_once(scenario: Scenario) -> Scenario:
-    """Between hosts only the ends verify UDP's checksum, which does not see every pair of flipped bits in a packet: so
-    that pairs come up once in 10^8 packets there, and not in thousands, links corrupt fewer.
+    """Limit corruption if there are jobs between hosts.
+
+    Between hosts only the ends verify UDP's checksum, which misses some pairs of flipped bits in a packet. With the
+    limit, pairs occur in one packet in 10^8, not in one in thousands.
     """
     in_network = all(work.in_network for work in scenario.works) and not scenario.revocations
     if in_network or scenario.links.corruption <= CORRUPTED_BETWEEN_HOSTS:
@@ -103,8 +107,8 @@ def _corrupt_once(scenario: Scenario) -> Scenario:
 
 
 def _draw_ways(scenario: Scenario) -> Scenario:
-    """Of four tiers, rails and planes; and which of several ways packets go."""
-    draw = random.Random(f"soak ways {scenario.seed}")  # as for the tiers
+    """Draw rails and planes of four tiers, and which of several paths packets take."""
+    draw = random.Random(f"soak ways {scenario.seed}")  # separate, as for the tiers
     if scenario.tiers == 4:
         rails = draw.choice((1, 2, 2))
         scenario = replace(scenario, rails=rails, planes=draw.choice((1, rails)))
@@ -120,7 +124,7 @@ def _draw_outages(scenario: Scenario) -> Scenario:
     some = draw.choice((every, uplinks or every, uplinks or every))
     links = draw.sample(some, min(draw.choice((1, 1, 2)), len(some)))
     outages = [Outage(link, 10 ** draw.uniform(-5, -2.5), 10 ** draw.uniform(-5, -2)) for link in links]
-    # Jobs that come later have places that were found on the whole network.
+    # Jobs that come later got their places from a budget of the whole network.
     if not scenario.later and _joined_without(scenario.topology, links):
         outages = [
             replace(one, seconds=draw.choice((one.seconds, 0.1)), found=draw.choice((0.0, 1e-4, 1e-3)))
@@ -134,7 +138,7 @@ def _of_a_host(link: Link) -> bool:
 
 
 def _joined_without(topology: Topology, links: Sequence[int]) -> bool:
-    """Whether all hosts still reach each other, by ways up and then down."""
+    """Return whether all hosts still reach each other, on paths up and then down."""
     left = [topology.links[link] for link in links]
     if any(map(_of_a_host, left)):
         return False
@@ -150,14 +154,15 @@ def _draw_priorities(scenario: Scenario) -> Scenario:
     jobs = tuple(replace(work, priority=draw.choice(some)) for work in scenario.jobs)
     later = tuple(replace(one, work=replace(one.work, priority=draw.choice(some))) for one in scenario.later)
     links = scenario.links
-    if not scenario.revocations and draw.random() < 0.6:  # what arrives then tells when it was sent: order.py
+    if not scenario.revocations and draw.random() < 0.6:
+        # Arrivals then show when packets were sent: order.py.
         plain = {"jitter": 0.0, "reordering": 0.0, "duplication": 0.0, "corruption": 0.0}
         links = links.model_copy(update=plain)
     return replace(scenario, jobs=jobs, later=later, links=links)
 
 
 def _draw_compression(scenario: Scenario) -> Scenario:
-    """Of jobs between hosts, which then go round a ring."""
+    """Draw compression for jobs between hosts, which then use a ring."""
     draw = random.Random(f"soak compression {scenario.seed}")  # as for the tiers
 
     def changed(work: Work) -> Work:
@@ -172,7 +177,10 @@ def _draw_compression(scenario: Scenario) -> Scenario:
 
 
 def _draw_watchdog(scenario: Scenario) -> Scenario:
-    """Over pauses, and parameter servers on one host, to which so much is sent that switches pause one another."""
+    """Draw a watchdog over pauses, and parameter servers on one host.
+
+    These receive so much that switches pause one another.
+    """
     draw = random.Random(f"soak watchdog {scenario.seed}")  # as for the tiers
     if draw.random() < 0.75:
         return scenario
@@ -237,7 +245,7 @@ def _draw_revocations(scenario: Scenario) -> Scenario:
 
 
 def _draw_marks(scenario: Scenario) -> Scenario:
-    """From how much waiting on, switches mark packets."""
+    """Draw the queue length from which switches mark packets."""
     draw = random.Random(f"soak marks {scenario.seed}")  # as for the tiers
     bytes_waiting = draw.choice((None, None, 0, LONGEST_FRAME, 5_000))
     room = scenario.links.queue_bytes
@@ -255,7 +263,7 @@ def _draw_later(scenario: Scenario) -> Scenario:
     def work() -> Work:
         drawn = _draw_job(draw, len(scenario.racks), fewest=0)
         drawn = replace(drawn, racks=tuple(min(count, hosts) for count in drawn.racks), overflow=False)
-        # So many that two jobs have no room, or just have it.
+        # Windows so large that two jobs have just enough room, or not enough.
         return replace(drawn, window=draw.choice((drawn.window, drawn.window, 512, 600)))
 
     later = tuple(
@@ -280,13 +288,13 @@ def _draw_host_based(scenario: Scenario) -> Scenario:
 
 
 def _chunks_needed(scenario: Scenario) -> int:
-    """The most that a lease id has to give: all to one job, and grants may be cut."""
+    """Return the most chunk numbers that a lease id must have: all for one job, and grants may be cut."""
     most = max(job.chunks for job in scenario.works)
     return most * (len(scenario.works) * (1 + len(scenario.restarts)) + 2 * len(scenario.regrants))
 
 
 def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
-    """What befalls switches, controller and workers, and who else is on the network."""
+    """Draw the faults of switches, controller and workers, and strangers on the network."""
     kind = draw.choice(("", "", "", "", "regrants", "regrants", "registers", "registers", "mismatch"))
     if kind == "regrants":
         regrants = tuple(
@@ -300,23 +308,23 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
         )
         scenario = replace(scenario, regrants=regrants)
     elif kind == "registers":
-        # Those of leaves below a root may be lost again and again: the root has the results.
+        # Registers of leaves below a root may be lost repeatedly: the root has the results.
         leaves = len(scenario.racks)
         switches, times = (leaves, 40) if leaves > 1 and draw.random() < 0.7 else (8, draw.choice((1, 3, 8)))
         lost = (Restart(draw.randrange(switches), draw.uniform(0, 1e-2)) for _ in range(times))
         scenario = replace(scenario, registers_lost=tuple(lost), restarts=())
     elif kind == "mismatch" and scenario.jobs[0].workers > 1:
         of = draw.choice(("elements", "window", "values", "workers", "refused", "order"))
-        # Workers that count only themselves would not notice.
+        # With overflow, workers assume to be alone and would not notice.
         odd = replace(scenario.jobs[0], mismatch=of, overflow=False)
         if of in ("refused", "order"):
-            # Of lengths that were summed before, so that the first packets carry values.
+            # The lengths occurred before, so that the first packets carry values.
             most = odd.values * draw.randint(1, odd.window)
             one, other = draw.sample(range(most - odd.values + 1, most + 1), 2)
             odd = replace(odd, elements=(one, other) * draw.randint(2, 3))
         scenario = replace(scenario, jobs=(odd, *scenario.jobs[1:]), restarts=())
     jobs = scenario.jobs
-    if not (scenario.regrants or scenario.restarts):  # which start over with the inputs
+    if not (scenario.regrants or scenario.restarts):  # these start over with the inputs
         jobs = tuple(replace(job, in_place=draw.random() < 0.3) for job in jobs)
     most = max(job.chunks for job in jobs)
     needed = _chunks_needed(scenario)
@@ -332,7 +340,7 @@ def _draw_mishaps(draw: random.Random, scenario: Scenario) -> Scenario:
 
 
 def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
-    """fewest: workers under each leaf."""
+    """Draw a job with at least `fewest` workers under each leaf."""
     racks = [draw.randint(fewest, 4 if fewest else 3) for _ in range(leaves)]
     racks[draw.randrange(leaves)] += not any(racks)
     workers = sum(racks)

@@ -1,4 +1,4 @@
-"""A host in soak: its worker, what a worker of an earlier grant still does there, and a stranger's packets."""
+"""A host in soak: its worker, the remaining worker of an earlier grant, and a stranger's packets."""
 
 from __future__ import annotations
 
@@ -17,27 +17,37 @@ from fanin.workers.protocol import Worker
 _ECN = 15  # byte of a frame: in IPv4's header
 
 
-class Beside(Protocol):
-    """What else a host sends and receives."""
+class ExtraTraffic(Protocol):
+    """Additional traffic of a host."""
 
     def out_of(self, batches: list[Frames]) -> list[Frames]:
-        """Besides these, which its worker sends: frames [m, length] each."""
+        """Return frames to send in addition to these, which the worker sends: frames [m, length] each."""
 
     def into(self, frames: Frames) -> list[Frames]:
-        """Besides these, which arrive for its worker: frames [m, length]."""
+        """Return frames to receive in addition to these, which arrive for the worker: frames [m, length]."""
 
 
 class SoakHost:
-    """A Station. error: with which the worker has failed. earlier: one of an earlier grant, on until `until`.
+    """A Station with additional traffic.
 
-    sent: frames, those beside its worker's included. marked: those that came with a congestion mark. narrowed:
-    how often an in-network worker's window became smaller.
+    Args:
+        station: Station of the worker.
+        extra: Its additional traffic.
+        earlier: Host of an earlier grant, which continues.
+        until: When the earlier one stops, in seconds.
+        flips: Flipped bits at the ends of its link.
+
+    Attributes:
+        error: The error with which the worker has failed, or None.
+        sent: Frames sent, additional ones included.
+        marked: Frames that arrived with a congestion mark.
+        narrowed: How often an in-network worker's window became smaller.
     """
 
     def __init__(
         self,
         station: WorkerStation[Any],
-        beside: Beside | None,
+        extra: ExtraTraffic | None,
         earlier: SoakHost | None = None,
         until: float = 0.0,
         flips: Flips | None = None,
@@ -47,17 +57,17 @@ class SoakHost:
         self.error: CollectiveError | None = None
         self.marked = self.narrowed = self.sent = 0
         self._stopped = False
-        self._beside = beside
+        self._extra = extra
         self._earlier = earlier
         self._until = until
 
     @property
     def done(self) -> bool:
-        """Whether all sums are there, or none more will be."""
+        """Return whether all sums are complete, or no more will be."""
         return self.station.finished or self.error is not None
 
     def stop(self) -> None:
-        """It has heard that its lease is lost: it sends nothing under it any more, and takes nothing."""
+        """Stop the worker, which has learned that its lease is lost: it no longer sends or receives with it."""
         self._stopped = True
 
     @property
@@ -73,7 +83,7 @@ class SoakHost:
             batch = frames[part, : int(lengths[part.start])]
             batch = self._flips.into(batch) if self._flips else batch
             self.marked += int(np.count_nonzero(batch[:, _ECN : _ECN + 1] & ECN_CONGESTED == ECN_CONGESTED))
-            forged = self._beside.into(batch) if self._beside else []
+            forged = self._extra.into(batch) if self._extra else []
             for one in (*forged, batch):
                 if self._works:
                     try:
@@ -100,7 +110,7 @@ class SoakHost:
             else:
                 if self._flips:
                     self._flips.out_of(own)
-                sent = [*sent, *(self._beside.out_of(own) if self._beside else ()), *own]
+                sent = [*sent, *(self._extra.out_of(own) if self._extra else ()), *own]
         self.sent += sum(map(len, sent))
         return sent
 

@@ -1,4 +1,4 @@
-"""The vectors of a job: of all magnitudes and both signs, with what float32 has besides."""
+"""Input vectors of a job: all magnitudes and both signs, and special values of float32."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _SUBNORMAL, _BELOW_TOO_LARGE, _LARGEST = (
     np.nextafter(np.float32(2**127), np.float32(0)),
     np.finfo(np.float32).max,
 )
-# Of a block's values, or of one of them.
+# Special values for all of a block, and for one of its values.
 _WHOLE = (0.0, -0.0, _SUBNORMAL)
 _ONE = (np.nan, np.inf, -np.inf, _LARGEST, -_LARGEST, _BELOW_TOO_LARGE, 0.0, -0.0, 2.0**-126, -(2.0**-149))
 
 
 def make_inputs(seed: int, job: int, work: Work) -> list[list[Vector]]:
-    """[all-reduces][workers]."""
+    """Return the inputs, [all-reduces][workers]."""
     draw = np.random.Generator(np.random.PCG64([seed, 2, job]))
-    # Exponents that differ from worker to worker, and from block to block a little more in each step.
+    # Exponents differ between workers and, a little more in each step, between blocks.
     scales = np.exp2(draw.integers(-20, 20, (work.workers, 1))).astype(np.float32)
     signs = int(draw.integers(3))
     inputs = []
@@ -38,7 +38,7 @@ def make_inputs(seed: int, job: int, work: Work) -> list[list[Vector]]:
 
 
 def _let_overflow(draw: np.random.Generator, values: NDArray[np.float32], work: Work, signs: int) -> None:
-    """Values near the largest, of one sign in each place or (seldom) not; and some workers have zeros."""
+    """Scale values to the maximum, mostly with one sign at each position. Some workers have zeros."""
     values[:] = np.abs(values) / np.abs(values).max(axis=1, keepdims=True)
     if signs:
         values *= draw.choice(np.array([-1, 1], np.float32), values.shape[1] if signs == 1 else values.shape)

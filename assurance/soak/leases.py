@@ -1,9 +1,9 @@
-"""One lease after another over the same slots, among packets of those that were before: none of them is ever admitted.
+"""One lease after another over the same slots, among packets of earlier leases, none of which may be admitted.
 
-    python -m fanin.assurance.soak.leases --leases 1000000
+python -m fanin.assurance.soak.leases --leases 1000000
 
-takes a lease, sums a vector, and gives the lease back, again and again, without a push of the program for as long as
-there are numbers (docs/reference/protocol.md, Leases).
+takes a lease, sums a vector, and returns the lease, repeatedly, without reloading the program while unused numbers
+remain (docs/reference/protocol.md, Leases).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from fanin.topologies.shapes import leaf_spine
 
 VALUES, WINDOW = 64, 4
 SLOTS = 1024
-REMEMBERED = 64  # frames of each host, of the latest leases, and as many of all
+REMEMBERED = 64  # frames kept for each host: so many of the latest leases, and as many of all leases
 LIMIT = 1.0  # seconds of virtual time for an all-reduce
-# What becomes of a packet of an earlier lease: another id is not admitted, another range of the same id is refused.
+# Drops of a packet of an earlier lease: another id is not admitted, another range of the same id is refused.
 _OLD = (Reason.NOT_ADMITTED, Reason.BAD_CHUNK, Reason.BAD_SLOT)
 
 
@@ -42,13 +42,18 @@ class _Old(NamedTuple):
 
 
 class Past:
-    """At one host, the packets of earlier leases, in both directions: some of each batch are replayed.
+    """Packets of earlier leases at one host, in both directions. Some are replayed with each batch.
 
-    until: so many leases later a packet is replayed no more.
+    Args:
+        seed: Seed of the draws.
+        until: A packet is replayed until so many leases later.
+
+    Attributes:
+        replayed: Number of packets replayed to switches.
     """
 
     def __init__(self, seed: list[int], until: int) -> None:
-        self.replayed = 0  # to switches
+        self.replayed = 0
         self._draw = np.random.Generator(np.random.PCG64(seed))
         self._until = until
         self._lease = 0
@@ -56,17 +61,17 @@ class Past:
         self._all: tuple[list[_Old], list[_Old]] = ([], [])
 
     def begin(self, lease: int) -> None:
-        """The next one; what was sent and received up to now is old from here on."""
+        """Begin the next lease. All packets so far belong to earlier ones."""
         self._lease = lease
 
     def out_of(self, batches: list[Frames]) -> list[Frames]:
-        """What is sent besides."""
+        """Return packets to send additionally."""
         old = self._replay(0, batches)
         self.replayed += len(old)
         return old
 
     def into(self, frames: Frames) -> list[Frames]:
-        """What arrives besides."""
+        """Return packets to receive additionally."""
         return self._replay(1, [frames])
 
     def _replay(self, direction: int, batches: Iterable[Frames]) -> list[Frames]:
@@ -81,7 +86,7 @@ class Past:
         return found
 
     def _remember(self, direction: int, frames: Frames) -> None:
-        """One of them; each lease is as likely to be among all that are remembered as any other."""
+        """Keep one of the frames. Each lease is equally likely to be among all that are kept."""
         old = _Old(self._lease, frames[self._draw.integers(len(frames))].copy())
         self._latest[direction].append(old)
         kept = self._all[direction]
@@ -92,12 +97,18 @@ class Past:
 
 
 class WrongSumError(AssertionError):
-    """A packet of an earlier lease has been added up, or taken for a result."""
+    """A packet of an earlier lease was added up, or taken for a result."""
 
 
 @dataclass(slots=True)
 class Count:
-    """What has happened. replayed: packets of earlier leases, to switches. rounds: of all numbers."""
+    """Counts of a succession of leases.
+
+    Attributes:
+        leases: Number of leases.
+        replayed: Packets of earlier leases that were sent to switches.
+        rounds: How often all numbers were used.
+    """
 
     leases: int = 0
     replayed: int = 0
@@ -107,7 +118,12 @@ class Count:
 class Succession(Fabric):
     """Leases of `chunks` numbers each, one after the other, on all hosts of a network.
 
-    replayed_for: packets are replayed until so many leases later (None: until their numbers come again).
+    Args:
+        topology: The network.
+        switch: A switch that has the program.
+        chunks: Chunk numbers of each lease.
+        seed: Seed of the draws.
+        replayed_for: Packets are replayed until so many leases later. None: until their numbers are reused.
     """
 
     def __init__(
@@ -123,7 +139,7 @@ class Succession(Fabric):
         self._added = 0
 
     def place(self, host: str, station: WorkerStation[Any], start: float) -> None:
-        """See Fabric."""
+        """Run a station on a host, with packets of earlier leases; see Fabric."""
         soaked = SoakHost(station, self._pasts[host])
         self._hosts.append(soaked)
         self.network.replace_station(host, soaked, start)
@@ -134,19 +150,19 @@ class Succession(Fabric):
         self.count.rounds += 1
 
     def next(self) -> None:
-        """A lease, an all-reduce of integers, and the lease is given back.
+        """Take a lease, sum integers, and return the lease.
 
         Raises:
-            WrongSumError: some worker has another sum, or none.
+            WrongSumError: Some worker has another sum, or none.
         """
         self.count.leases += 1
         for past in self._pasts.values():
             past.begin(self.count.leases)
-        # Slots in turn: a cell keeps what it has until they come again.
+        # Slots in turn, so that a cell keeps its contents until its slot is reused.
         first_slot = WINDOW * self.count.leases % SLOTS
         spec = JobSpec(window=WINDOW, values=VALUES, chunks=self._chunks, first_slot=first_slot)
         chunks = int(self._draw.choice([1, 1, 1, WINDOW + 2]))
-        # So small that quantization changes none.
+        # Small enough that quantization changes none.
         shape = (len(self._pasts), VALUES * chunks)
         inputs = self._draw.integers(-1000, 1000, shape).astype(np.float32)
         job = self.start(spec, [list(inputs)])
@@ -157,16 +173,16 @@ class Succession(Fabric):
         for rank, host in enumerate(hosts):
             if host.error or not np.array_equal(host.station.outputs[0], inputs.sum(axis=0)):
                 raise WrongSumError(f"lease {self.count.leases}, rank {rank}: {host.error or 'a wrong sum'}")
-        # The first of a vector carry exponents alone.
+        # The first packets of a vector carry only exponents.
         self._added += job.contributions * (chunks + min(chunks, WINDOW))
         job.end()
         self.jobs.clear()
 
     def check(self) -> None:
-        """Whether switches have added up what the jobs have, and refused all else, and hold nothing more.
+        """Check that switches have added up the jobs' contributions, refused everything else, and hold nothing more.
 
         Raises:
-            WrongSumError: they have not.
+            WrongSumError: They have not.
         """
         self.count.replayed = sum(past.replayed for past in self._pasts.values())
         events, drops = self.events(), self.drops()
@@ -183,7 +199,7 @@ class Succession(Fabric):
 
 
 def main(leases: int = 1_000_000, log2_chunks: int = 20, racks: int = 1, seed: int = 0) -> None:
-    """So many leases of 2^log2_chunks chunk numbers each, on two workers in each rack."""
+    """Run so many leases of 2^log2_chunks chunk numbers each, on two workers in each rack."""
     network = leaf_spine(spines=int(racks > 1), leaves=racks, hosts_per_leaf=2)
     succession = Succession(network, load_switch(), 2**log2_chunks, seed)
     for number in range(1, leases + 1):

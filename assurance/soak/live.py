@@ -1,8 +1,8 @@
 """Faults of processes: commands that run live networks, in which a process is killed, ended or paused at random.
 
 A seed draws the command, the network, a point of progress, a delay after it, a process and a signal. The point is
-observed from outside: by the names of the processes, and by what the command prints and opens. Process ids and the
-scheduler are not repeated, so a seed repeats the moment to within some milliseconds.
+observed from outside: by the names of the processes, and by what the command prints and opens. Process ids and
+scheduling are not reproducible, so a seed repeats the moment only to within some milliseconds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fanin.testbed import libc
 from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE
 
-_LOOK_SECONDS = 0.005  # between looks at how far the command is
-# Of an ordinary machine: in which a point is reached, the command ends after the fault, and all that it started ends
-# after the command. A worker that waits in vain gives up after less than the second.
+_LOOK_SECONDS = 0.005  # between checks of the command's progress
+# Time limits on an ordinary machine: to reach a point, for the command to end after the fault, and for all its
+# processes to end after the command. A worker that waits in vain gives up sooner than the second limit.
 _POINT_SECONDS, _END_SECONDS, _REMNANT_SECONDS = 120.0, 240.0, 90.0
 
 # All-reduces of integers, each compared with the exact sum.
@@ -75,7 +75,7 @@ _POINTS: Mapping[str, Mapping[str, float]] = {
         "ending": 0.5,
     },
 }
-# What must run for a point to be reached, by the first word of its name.
+# The process that must run for a point to be reached, by the first word of its name.
 _PROCESSES = {
     "shells": "shell",
     "switches": "switch",
@@ -85,7 +85,7 @@ _PROCESSES = {
 }
 _LAST = {"up": "serving", "demo": "workers", "launch": "summing"}  # the point before "ending"
 
-# How it is called, by a module or a word of its command line.
+# Names of processes, by the module on their command line.
 _NAMES = {
     "fanin.p4switch": "switch",
     "fanin.testbed.preloaded": "preloader",
@@ -98,20 +98,20 @@ _NEVER_SAID = ("Traceback", "Exception ignored", "Fatal Python error", "wrong su
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault: the process, what is done to it, and when.
+    """A fault: the process, the signal, and when.
 
     Attributes:
-        seed: What it was drawn from.
+        seed: Seed that it was drawn from.
         command: up, demo or launch.
         workers: Hosts of the network, on `leaves` leaves.
         leaves: One or two; two have a spine.
         standby: Whether a second controller waits.
         point: The point of progress.
         delay: Seconds after it.
-        victim: Chooses one of the processes by its place among all, sorted by name; from 0 to 1.
+        victim: Chooses one of the processes by its position among all, sorted by name; from 0 to 1.
         number: The signal.
         pause: Seconds between SIGSTOP and SIGCONT.
-        settle: Seconds between the fault and Ctrl-C where the command would not end by itself.
+        settle: Seconds between the fault and Ctrl-C if the command does not end by itself.
     """
 
     seed: int
@@ -127,7 +127,7 @@ class Fault:
     settle: float
 
     def arguments(self, program: Path) -> list[str]:
-        """Return what the command line of fanin is."""
+        """Return the command line of fanin."""
         network = ["--workers", str(self.workers), "--leaves", str(self.leaves)]
         network += ["--spines", str(self.leaves - 1)]
         up = [*network, *(["--standby"] if self.standby else [])]
@@ -141,7 +141,16 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a command. seconds: from the fault to the end."""
+    """The end of a command.
+
+    Attributes:
+        fault: The fault.
+        victim: Name of the process that got the signal.
+        status: Exit status.
+        seconds: Time from the fault to the end.
+        violations: What was wrong.
+        said: Output of the command.
+    """
 
     fault: Fault
     victim: str
@@ -161,7 +170,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class LiveSoak:
-    """Faults so far: how often each signal hit each kind of process, and where something was wrong."""
+    """The faults so far: how often each signal hit each kind of process, and where something was wrong."""
 
     faults: int = 0
     hit: Counter[str] = field(default_factory=Counter)
@@ -190,7 +199,7 @@ class LiveSoak:
 
 
 def draw_fault(seed: int) -> Fault:
-    """Draw a command and what happens to it."""
+    """Draw a command and its fault."""
     draw = random.Random(seed)
     command = draw.choice(list(_POINTS))
     leaves = draw.choice((1, 2))
@@ -217,12 +226,12 @@ def soak_live(
     """Run the faults of `seeds` seeds, one after the other.
 
     Args:
-        first_seed: The others follow.
-        seeds: How many.
+        first_seed: The first seed; the others follow.
+        seeds: Number of seeds.
         fanin: The command line of fanin, without arguments.
-        progress: Is called after each.
+        progress: Called after each.
     """
-    # Whatever loses its parent becomes a child of this process: all that a command has started can be found.
+    # Orphans become children of this process, so that all processes that a command has started can be found.
     libc.call("prctl", libc.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     so_far = LiveSoak()
     try:
@@ -236,7 +245,7 @@ def soak_live(
 
 
 def run_fault(fault: Fault, fanin: Sequence[str]) -> Outcome:
-    """Run a command, do to it what `fault` says, and check what it says and leaves."""
+    """Run a command, cause its fault, and check what it prints and leaves behind."""
     interfaces = _interfaces()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         run = _Run(fault, Path(name), fanin)
@@ -283,7 +292,7 @@ class _Run:
             )
 
     def run(self) -> Outcome:
-        """Reach the point, send the signal, wait for the end, and look at what is left."""
+        """Reach the point, send the signal, wait for the end, and check what is left."""
         fault, violations = self._fault, []
         if not self._reach():
             violations.append(f"it did not get as far as {fault.point}")
@@ -311,7 +320,7 @@ class _Run:
         return Outcome(fault, victim, status, seconds, tuple(violations), said)
 
     def end(self) -> None:
-        """End whatever still runs."""
+        """End everything that still runs."""
         self._process.kill()
         self._process.wait()
         while remnants := self._remnants():
@@ -321,7 +330,7 @@ class _Run:
             time.sleep(_LOOK_SECONDS)
 
     def _reach(self) -> bool:
-        """Whether the point of progress comes."""
+        """Wait for the point of progress, and return whether it comes."""
         point = self._fault.point
         before = _LAST[self._fault.command] if point == "ending" else point
         limit = time.monotonic() + _POINT_SECONDS * self._factor
@@ -346,7 +355,7 @@ class _Run:
         return any(name.split(" ")[0] == _PROCESSES[point] for name in self._named().values())
 
     def _wait(self, seconds: float) -> bool:
-        """Whether the command ends within so many seconds."""
+        """Return whether the command ends within so many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             return True
@@ -356,7 +365,7 @@ class _Run:
         self._process.send_signal(signal.SIGINT)
 
     def _strike(self) -> str:
-        """The name of the process that gets the signal; nothing, if there is none."""
+        """Send the signal, and return the name of the process that gets it, or "" if there is none."""
         named = sorted((name, process) for process, name in self._named().items())
         if not named:
             return ""
@@ -377,7 +386,7 @@ class _Run:
         return name
 
     def _named(self) -> dict[int, str]:
-        """All processes of the command by name; several of one name are numbered."""
+        """Return all processes of the command with their names; several of one name are numbered."""
         counts: Counter[str] = Counter()
         named = {}
         for process in self._descendants():
@@ -388,17 +397,17 @@ class _Run:
         return named
 
     def _described(self) -> str:
-        """Return what still runs, and how."""
+        """Return which processes still run, and their states."""
         return ", ".join(f"{name} ({_state(process)})" for process, name in self._named().items())
 
     def _descendants(self) -> Iterator[int]:
-        """The processes of the command, parents before children."""
+        """Yield the processes of the command, parents before children."""
         if self._process.returncode is None:
             yield self._process.pid
         yield from self._remnants()
 
     def _remnants(self) -> list[int]:
-        """Return the processes other than the command itself, and collect those that have ended."""
+        """Return the processes other than the command itself, and reap those that have ended."""
         children: dict[int, list[int]] = {}
         us = os.getpid()
         for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -419,8 +428,8 @@ class _Run:
 
 
 def _wrong(fault: Fault, victim: str, status: int, said: str) -> Iterator[str]:
-    """Return what must not have been printed, and an exit status that does not say what happened."""
-    # What ranks print is theirs; Python that is interrupted while it still imports says so in its own way.
+    """Yield forbidden output, and an exit status that does not match what happened."""
+    # Output of ranks does not count. Python that is interrupted during imports prints its own traceback.
     lines = [line for line in said.splitlines() if not line.startswith("[") or "wrong sum" in line]
     importing = fault.point == "started" and fault.number == signal.SIGINT
     for never in _NEVER_SAID:
@@ -469,5 +478,5 @@ def _state(process: int) -> str:
 
 
 def _interfaces() -> set[str]:
-    """The interfaces of links in this namespace."""
+    """Return the interfaces of links in this namespace."""
     return {path.name for path in Path("/sys/class/net").iterdir() if "-eth" in path.name}

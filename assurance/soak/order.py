@@ -1,8 +1,8 @@
-"""In which order links send what waits for them: by priority, and of one priority in the order in which it came.
+"""Check of the order in which links send: by priority, and within a priority in the order of arrival.
 
-Judged by what arrives alone. A packet joins a switch's queues when it arrives there, and begins to be sent so long
-before it arrives at the next node as it takes on the link; so packets that a switch passes on as they are, and that
-come to it only once, have a time of joining and one of beginning.
+It uses arrivals alone. A packet joins a switch's queues when it arrives there. It begins to be sent at its arrival at
+the next node, minus the time that it takes on the link. So packets that a switch forwards unchanged, and that reach it
+only once, have a time of joining and one of beginning.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ from fanin.simulator.links import Transit
 from fanin.simulator.packets import Packets
 
 _TYPE, _TOS = 12, 15  # bytes of a frame
-_PRECEDENCE = 5  # of TOS, the bits from here on
-_KNOWN_BY = slice(26, 64)  # addresses, ports, and the header of a packet between hosts: who it is
+_PRECEDENCE = 5  # lowest bit of the precedence in TOS
+_KNOWN_BY = slice(26, 64)  # addresses, ports, and the header of a packet between hosts identify it
 _SLACK = SECOND // 10**9  # rates are rounded
 
 
 class _Arrivals(NamedTuple):
-    """Each [packets]; times in picoseconds. names: what tells packets apart, 0 of those that are too short."""
+    """Arrivals, each array [packets].
+
+    Attributes:
+        links: Number of the link.
+        times: Time in picoseconds.
+        lengths: Length in bytes.
+        priorities: Priority.
+        names: Identifies a packet; 0 if it is too short.
+    """
 
     links: NDArray[np.int64]
     times: NDArray[np.int64]
@@ -35,24 +43,24 @@ class _Arrivals(NamedTuple):
 
 
 class Order:
-    """An observer of a run with priorities, on links of which judged_by() says that times are known."""
+    """An observer of a run with priorities, on links for which judged_by() says that times are known."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._topology = scenario.topology
-        self._strict = scenario.links.pause is None  # else one may wait that is paused
+        self._strict = scenario.links.pause is None  # otherwise a packet may wait because of a pause
         self._arrived: list[_Arrivals] = []
         length = _KNOWN_BY.stop - _KNOWN_BY.start
         self._factors = np.random.default_rng(0).integers(1, 2**63, length, dtype=np.uint64) | np.uint64(1)
 
     @staticmethod
     def judged_by(scenario: Scenario) -> bool:
-        """Whether what arrives tells when it was sent, and with which priority."""
+        """Return whether arrivals show when packets were sent, and with which priority."""
         links = scenario.links
         late = links.jitter or links.reordering or links.duplication
         return bool(scenario.prioritized and scenario.rate and not late and not links.corruption)
 
     def __call__(self, arrived: Transit, store: Packets) -> None:
-        """Take note of arrivals."""
+        """Record arrivals."""
         lengths, heads = store.lengths[arrived.packets], store.rows[arrived.packets, : _KNOWN_BY.stop]
         ipv4 = (heads[:, _TYPE] == 0x08) & (heads[:, _TYPE + 1] == 0) & (lengths > _TOS)
         names = (heads[:, _KNOWN_BY].astype(np.uint64) * self._factors).sum(axis=1)
@@ -67,7 +75,7 @@ class Order:
         )
 
     def problems(self) -> Iterator[str]:
-        """Packets that were overtaken, or had to wait, against the order."""
+        """Describe packets that were overtaken, or had to wait, against the order."""
         if not self._arrived:
             return
         every = _Arrivals(*(np.concatenate(column) for column in zip(*self._arrived, strict=True)))
@@ -101,7 +109,7 @@ class Order:
             order = np.lexsort((begun[of_it], joined[of_it]))
             in_turn, began = joined[of_it][order], begun[of_it][order]
             earliest_after = np.minimum.accumulate(began[::-1])[::-1]
-            # The first of those that came clearly later.
+            # Index of the first packet that clearly came later.
             later = np.searchsorted(in_turn, in_turn + _SLACK, "right")
             overtaken = later < len(began)
             overtaken[overtaken] = earliest_after[later[overtaken]] < began[overtaken] - _SLACK

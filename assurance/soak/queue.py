@@ -1,4 +1,4 @@
-"""Jobs that wait in turn for their hosts and for a place in the controller's budget, and give both back."""
+"""Jobs that wait in turn for their hosts and for a place in the controller's budget, and return both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Waiting:
 
 
 class Queue:
-    """As controller/jobs/lifecycle.py has it: nobody overtakes. A host has one worker at a time, of a job that runs."""
+    """A queue without overtaking, as in controller/jobs/lifecycle.py. A host runs one worker at a time."""
 
     def __init__(self, budget: Budget) -> None:
         self.running: dict[Job, SlotAllocation] = {}
@@ -27,24 +27,24 @@ class Queue:
         self._waiting: deque[_Waiting] = deque()
 
     def join(self, hosts: Sequence[str], slots: int, begin: Callable[[SlotAllocation], Job]) -> None:
-        """A job comes; `begin` is called once there is a place for it, maybe at once."""
+        """Add a job; `begin` is called once there is a place for it, possibly immediately."""
         waiting = _Waiting(hosts, slots, begin)
         self._waiting.append(waiting)
         self.grant()
         self.waited += waiting in self._waiting
 
     def lose_slots(self, job: Job) -> None:
-        """Its lease is withdrawn; its workers go on without, on their hosts."""
+        """Return the slots of a job whose lease is revoked; its workers continue on their hosts without it."""
         if job in self.running:
             self._budget.give_back_slots(self.running[job])
             self.grant()
 
     def leave(self, job: Job) -> None:
-        """Its lease is withdrawn and its workers have ended."""
+        """Return everything of a job whose lease is revoked and whose workers have ended."""
         self._budget.give_back(self.running.pop(job))
 
     def grant(self) -> None:
-        """Let those begin for which there is room."""
+        """Begin the jobs for which there is room."""
         while self._waiting:
             first = self._waiting[0]
             busy = {host for job in self.running for host in job.members}
@@ -58,6 +58,6 @@ class Queue:
             self.running[first.begin(place)] = place
 
     def left_behind(self, switches: Sequence[str]) -> list[str]:
-        """Slots that are still in use at one of them."""
+        """Describe slots that are still in use at one of the switches."""
         held = {name: self._budget.held(name) for name in switches}
         return [f"{slots} slots of {name} were not given back" for name, slots in held.items() if slots]

@@ -1,7 +1,7 @@
-"""A lease that is revoked while its job runs, as controller/jobs/lifecycle.py and workers/job/ring_fallback.py have it.
+"""A lease that is revoked while its job runs, as in controller/jobs/lifecycle.py and workers/job/ring_fallback.py.
 
-Each worker hears of it at a time of its own, finishes nothing in the network from then on, and says how many sums it
-has. Once all have said so, those behind are sent the result that others have, and the next all-reduce goes by
+Each worker learns of it at a different time, finishes nothing in the network from then on, and reports how many sums it
+has. After all reports, workers that are behind receive the result that others have, and the next all-reduce uses the
 ring.
 """
 
@@ -18,11 +18,11 @@ from fanin.workers.job.retained_results import ProgressSnapshot
 TELLING_A_SWITCH = 5e-5  # seconds
 
 
-_NEXT_SUM = 0.05  # seconds, in which one comes if the job is not stuck
+_NEXT_SUM = 0.05  # seconds within which there is another sum, unless the job is stuck
 
 
 def wait_for_a_sum(fabric: SoakFabric, job: Job) -> None:
-    """Until a worker has the next one."""
+    """Run until a worker has another sum."""
     stations, network = job.stations, fabric.network
     most = max(len(station.outputs) for station in stations)
     network.run(
@@ -31,9 +31,9 @@ def wait_for_a_sum(fabric: SoakFabric, job: Job) -> None:
 
 
 def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
-    """Revoke the lease of `job`, whose workers hear of it after so many seconds (by rank).
+    """Revoke the lease of `job`; its workers learn of it after so many seconds, by rank.
 
-    Not of a job of which a worker has failed: the others fail, too.
+    Nothing happens if a worker of the job has failed: the others fail, too.
     """
     hosts = fabric.hosts_of(job)
     if not job.granted or any(host.error for host in hosts):
@@ -41,7 +41,7 @@ def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
     network = fabric.network
     begin = network.now / SECOND
     told = sorted((begin + after, rank) for rank, after in enumerate(hears))
-    finished: dict[int, int] = {}  # what each says when it hears of it
+    finished: dict[int, int] = {}  # sums that each worker reports when it learns of it
 
     def go_on(until: float) -> None:
         while told and told[0][0] <= until:

@@ -1,4 +1,4 @@
-"""One scenario in virtual time, and what was wrong with it."""
+"""Runs one scenario in virtual time, and checks it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from fanin.workers.recovery import Recovery
 
 NOTICE = 1e-3  # seconds from a switch's restart to the new leases
 
-_Happening = tuple[float, str, Callable[[], None]]  # at how many seconds what happens
+_Happening = tuple[float, str, Callable[[], None]]  # time in seconds, kind, what happens
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, and what was wrong with it: nothing, if `violations` is empty. `seconds` are virtual."""
+    """The results of a run. `violations` is empty if nothing was wrong; `seconds` are virtual."""
 
     violations: tuple[str, ...]
     packet_hops: int
@@ -53,9 +53,14 @@ def run_scenario(
     observer: Observer | None = None,
     planner: Planner | None = None,
 ) -> Outcome:
-    """Run it on switches like `switch` (see Engine.another), and check everything.
+    """Run a scenario on switches with the program of `switch`, and check everything.
 
-    planner: of switches; None: ours, with the scenario's paths.
+    Args:
+        scenario: The scenario.
+        switch: A switch that has the program (see Engine.new_instance).
+        make_worker: Makes a worker; None makes ours.
+        observer: Called with everything that arrives.
+        planner: Planner of the switches' entries. None takes ours, with the scenario's paths.
     """
     fabric = SoakFabric(scenario, switch, observer, planner or planner_of(None, scenario.paths))
     for outage in scenario.outages:
@@ -71,7 +76,7 @@ def run_scenario(
         mishaps[kind] += 1
     in_time = fabric.run(scenario.bound)
     if in_time:
-        # What is still on its way must come to rest.
+        # Packets in flight must arrive.
         fabric.network.run(lambda: fabric.exhausted, scenario.bound + 60.0)
     problems = check(scenario, fabric, inputs, mishaps, in_time=in_time)
     if in_time:
@@ -107,7 +112,7 @@ def _start(
     inputs: Sequence[Sequence[Sequence[Vector]]],
     make_worker: MakeWorker,
 ) -> list[_Happening]:
-    """Begin the first jobs; when and how the later ones come. inputs: [jobs][all-reduces][workers]."""
+    """Begin the first jobs, and return when and how the later ones come. `inputs` is [jobs][all-reduces][workers]."""
     draw = np.random.Generator(np.random.PCG64([scenario.seed, 1]))
     first_slot = scenario.first_slot
     later: list[_Happening] = []
@@ -151,7 +156,7 @@ def _begin(
     earliest: float,
     place: SlotAllocation | None,
 ) -> Job:
-    """A job begins, at `place` if it comes from the queue; starts: its workers, seconds after that."""
+    """Begin a job, at `place` if it comes from the queue; `starts` are its workers' starts, in seconds after that."""
     now = max(earliest, fabric.network.now / SECOND)
     given = [[x.copy() for x in of_step] for of_step in vectors]
     if work.mismatch == "elements":
@@ -169,14 +174,14 @@ def _begin(
 
 
 def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
-    """When what happens."""
+    """Return the mishaps and their times."""
     names = list(fabric.engines)
 
     def pause() -> None:
         fabric.network.run(limit=fabric.network.now / SECOND + TELLING_A_SWITCH)
 
     def regrant(job: Job, lingering: float, *, cut: bool) -> None:
-        if not job.granted:  # it has ended
+        if not job.granted:  # the job has ended
             return
         fabric.lingering = lingering
         job.regrant(pause, cut=cut)
@@ -210,7 +215,7 @@ def _mishaps(scenario: Scenario, fabric: SoakFabric) -> list[_Happening]:
 
 
 def _reroute(fabric: SoakFabric, down: list[Link], change: Callable[[Link], None], link: Link) -> None:
-    """down: links that are known to be."""
+    """Change which links are known to be `down`, and update the routes."""
     change(link)
     fabric.reroute(fabric.topology.without(down))
 
@@ -227,7 +232,7 @@ def _worker(lease: Lease, recovery: Recovery) -> Worker:
 
 
 def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: Recovery) -> AnyWorker:
-    """Make a worker; rank 0 has another window, other packets or another number of workers, or refuses a call."""
+    """Make a worker. Rank 0 gets another window, packet size or number of workers, or refuses a call."""
     if lease.rank == 0:
         other = {
             "window": {"window": lease.window + 1 if lease.window == 1 else lease.window - 1},

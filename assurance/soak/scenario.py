@@ -1,4 +1,4 @@
-"""Everything that one random run depends on."""
+"""Description of a random run: everything that it depends on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST_FRAME = 1080
 
 
 class _Brief:
-    """Prints as an expression that makes it, without what is as by default."""
+    """Prints as an expression that creates it, without default values."""
 
     def __repr__(self) -> str:
         default = type(self)()
@@ -50,7 +50,7 @@ class Stall:
 
 @dataclass(frozen=True)
 class Restart:
-    """The switch of this number (modulo how many there are) loses its state at `time` (seconds)."""
+    """The switch of this number (modulo the number of switches) loses its state at `time` (seconds)."""
 
     switch: int
     time: float
@@ -58,9 +58,10 @@ class Restart:
 
 @dataclass(frozen=True)
 class Outage:
-    """The link of this number (modulo how many there are) loses all packets for `seconds` from `begin` on.
+    """The link of this number (modulo the number of links) loses all packets for `seconds` from `begin` on.
 
-    found: so many seconds after its begin, and its end, routes change; None: they do not.
+    Attributes:
+        found: Routes change so many seconds after its begin, and after its end. None: they do not change.
     """
 
     link: int
@@ -73,7 +74,9 @@ class Outage:
 class Regrant:
     """Job `job` gets another grant at `time` (seconds), as after a restart of the controller or of a worker.
 
-    cut: one before it reaches half of the switches only. lingering: so many seconds its old workers go on.
+    Attributes:
+        cut: Whether an earlier attempt reaches only half of the switches.
+        lingering: Seconds for which its old workers continue.
     """
 
     job: int
@@ -84,9 +87,11 @@ class Regrant:
 
 @dataclass(frozen=True)
 class Revocation:
-    """Job `job` (modulo how many there are) loses its lease at `time` (seconds); workers hear so within `heard`.
+    """Job `job` (modulo the number of jobs) loses its lease at `time` (seconds).
 
-    at_a_sum: at the moment after that at which a worker has the next sum, which others may not have.
+    Attributes:
+        heard: Seconds within which workers learn of it.
+        at_a_sum: Whether to wait for the moment at which a worker has the next sum, which others may not have.
     """
 
     job: int
@@ -97,15 +102,25 @@ class Revocation:
 
 @dataclass(frozen=True, repr=False)
 class Work(_Brief):
-    """One job. racks: workers under each leaf. window: slots. elements: of each all-reduce, of `values` a packet.
+    """One job.
 
-    skew: its workers begin within so many seconds. overflow: they count only themselves, so that sums meet the limits
-    of int32. special: inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN. in_place:
-    `out` is `x`. mismatch: what rank 0 has another of ("": nothing): elements, window, values or workers; "refused": it
-    refuses a call before the last one; "order": it makes the last two in the other order.
-    algorithm, transport: between hosts; then there are no slots, and `window` packets are outstanding from one host.
-    shards: of a parameter server; None: one on every worker.
-    compression: of a ring, which then gathers what it leaves of each vector. priority: of its packets, 0 to 7.
+    Attributes:
+        racks: Number of workers under each leaf.
+        window: Number of slots. Between hosts, the maximum number of packets in flight from one host.
+        values: Values in a packet.
+        elements: Elements of each all-reduce.
+        skew: Its workers begin within so many seconds.
+        stalls: Pauses of its workers.
+        overflow: Whether workers assume to be alone, so that sums reach the limits of int32.
+        special: Whether inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN.
+        in_place: Whether `out` is `x`.
+        mismatch: In what rank 0 differs ("": nothing): elements, window, values or workers. "refused": it refuses a
+            call before the last one. "order": it swaps the last two calls.
+        algorithm: Algorithm. Between hosts there are no slots.
+        transport: Transport between hosts.
+        shards: Shards of a parameter server. None: one on every worker.
+        compression: Compression of a ring, which then gathers the compressed vectors.
+        priority: Priority of its packets, 0 to 7.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -126,34 +141,37 @@ class Work(_Brief):
 
     @property
     def in_network(self) -> bool:
-        """Whether switches add up."""
+        """Return whether switches add up."""
         return self.algorithm == "in-network"
 
     @property
     def chunks(self) -> int:
-        """Numbers that a lease needs."""
+        """Return how many chunk numbers a lease needs."""
         return sum(map(self._chunks, self.elements))
 
     @property
     def workers(self) -> int:
-        """How many."""
+        """Return the number of workers."""
         return sum(self.racks)
 
     @property
     def turns(self) -> int:
-        """Of the window, one after another; between hosts in as many steps as a ring has."""
+        """Return the turns of the window, one after another; between hosts in as many steps as a ring has."""
         if not self.in_network:
             return sum(2 * self.workers * (1 + -(-count // self.window)) for count in self._payloads)
         return sum(-(-self._chunks(elements) // self.window) for elements in self.elements)
 
     @property
     def packets(self) -> int:
-        """The most that go from host to host, if none is sent again: of a compressed vector, a copy to each."""
+        """Return the most packets from host to host without retransmissions.
+
+        A compressed vector is copied to each host.
+        """
         return 2 * self.workers * (self.workers if self.compression else 1) * sum(self._payloads)
 
     @property
     def _payloads(self) -> list[int]:
-        """Of each vector, sent between hosts."""
+        """Return the packets of each vector that is sent between hosts."""
         return [-(-4 * elements // PAYLOAD) for elements in self.elements]
 
     def _chunks(self, elements: int) -> int:
@@ -163,9 +181,10 @@ class Work(_Brief):
 
 @dataclass(frozen=True, repr=False)
 class Later(_Brief):
-    """A job that comes at `time` (seconds), and waits for its hosts and for a place, behind those before it.
+    """A job that comes at `time` (seconds), and waits for its hosts and for a place, after earlier jobs.
 
-    shift: how many hosts of each leaf it passes over.
+    Attributes:
+        shift: Number of hosts of each leaf that it skips.
     """
 
     work: Work = Work()
@@ -175,18 +194,32 @@ class Later(_Brief):
 
 @dataclass(frozen=True, repr=False)
 class Scenario(_Brief):
-    """Jobs that share a network; times in seconds, rate of all links in bits/s. See HostModel.
+    """Jobs that share a network. Times are in seconds, the rate of all links is in bits/s.
 
-    tiers: of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches at a leaf.
-    rails: of four tiers, network cards of a server, each at a leaf of its own. planes: networks above these that
-    nothing joins, of which each has as many of the rails. paths: of several, which ordinary packets take.
-    restarts, registers_lost: of switches, with their tables or not. outages: of links.
-    strangers: how often one takes up a batch of packets at a host. taps: how often a packet on a link between switches.
-    last_slots: the jobs have the switches' last slots, not the first. first_chunk: of each lease id.
-    same_leases: there are only as many ids as jobs at a time, so each further grant has one that was used before.
-    descending: a grant has lower chunk numbers than those before under its id; the first one's end below first_chunk.
-    revocations: of leases, while their jobs run, which carry on by ring.
-    later: jobs that come while others run. Then jobs also end, and all have their places from the controller's budget.
+    Attributes:
+        seed: Seed of all draws.
+        jobs: Jobs that begin first.
+        spines: Number of spines.
+        tiers: Tiers of switches: 2, leaves and spines; 3, pods of two leaves, and cores; 4, two servers with switches
+            at a leaf.
+        rails: With four tiers, network cards of a server, each at a different leaf.
+        planes: Separate networks above these; each has the same number of rails.
+        paths: Which of several paths ordinary packets take.
+        coalescing: See HostModel.
+        restarts: Switches that lose their state.
+        registers_lost: Switches that lose their registers but keep their tables.
+        outages: Outages of links.
+        regrants: Jobs that get another grant.
+        strangers: How often a stranger uses a batch of packets at a host.
+        taps: How often a tap uses a packet on a link between switches.
+        last_slots: Whether the jobs have the switches' last slots, not the first.
+        first_chunk: First chunk number of each lease id.
+        same_leases: Whether there are only as many ids as jobs at a time, so that each further grant reuses one.
+        descending: Whether a grant has lower chunk numbers than earlier grants with its id. The first one's end below
+            first_chunk.
+        later: Jobs that come while others run. Then jobs also end, and all get their places from the controller's
+            budget.
+        revocations: Leases that are revoked while their jobs run, which continue using the ring.
     """
 
     seed: int = 0
@@ -214,24 +247,24 @@ class Scenario(_Brief):
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
-        """Of all jobs, in the order in which they come."""
+        """Return all jobs, in the order in which they come."""
         return (*self.jobs, *(later.work for later in self.queue))
 
     @cached_property
     def queue(self) -> tuple[Later, ...]:
-        """The later jobs, in the order in which they come."""
+        """Return the later jobs, in the order in which they come."""
         return tuple(sorted(self.later, key=lambda later: later.time))
 
     @cached_property
     def racks(self) -> tuple[int, ...]:
-        """Hosts that are needed under each leaf."""
+        """Return the number of hosts that are needed under each leaf."""
         at_once = map(sum, zip_longest(*(job.racks for job in self.jobs), fillvalue=0))
         racks = (tuple(at_once), *(later.work.racks for later in self.later))
         return tuple(map(max, zip_longest(*racks, fillvalue=0)))
 
     @cached_property
     def topology(self) -> Topology:
-        """The network, whose leaves have room for as many hosts as the fullest has workers."""
+        """Return the network. Each leaf has room for as many hosts as the fullest leaf needs."""
         links: dict[str, Any] = {"rate": self.rate, "properties": self.links}
         hosts = max(self.racks)
         if self.tiers == 2:
@@ -254,7 +287,7 @@ class Scenario(_Brief):
 
     @cached_property
     def hosts(self) -> tuple[tuple[str, ...], ...]:
-        """Each job's, by rank: under a leaf the first jobs' workers stand one after another."""
+        """Return each job's hosts, by rank. The first jobs' workers are next to one another under a leaf."""
         under = [self.topology.hosts_of(leaf.name) for leaf in self.topology.leaves]
         free = [iter(hosts) for hosts in under]
         at_once = [
@@ -272,18 +305,18 @@ class Scenario(_Brief):
         return (*at_once, *after)
 
     def recovery(self, job: Work) -> Recovery:
-        """Of a job's workers; those that cannot finish give up soon."""
+        """Return the timers of a job's workers; those that cannot finish give up soon."""
         cannot = job.in_network and (job.mismatch or self.registers_lost)
         return replace(RECOVERY, give_up=0.2) if cannot else RECOVERY
 
     @property
     def first_slot(self) -> int:
-        """Of the first job."""
+        """Return the first slot of the first job."""
         return SLOTS - sum(job.window for job in self.jobs) if self.last_slots else 0
 
     @property
     def numbers(self) -> NumberSpace:
-        """What packets may carry."""
+        """Return the numbers that packets may carry."""
         at_once = min(len(self.works), len(self.topology.hosts))
         used_up = LEASES - at_once if self.same_leases else 0
         if self.descending:
@@ -292,23 +325,23 @@ class Scenario(_Brief):
 
     @cached_property
     def prioritized(self) -> bool:
-        """Whether links have a queue for each priority."""
+        """Return whether links have a queue for each priority."""
         return any(work.priority for work in self.works)
 
     @property
     def watchdog(self) -> Watchdog | None:
-        """Over pauses."""
+        """Return the watchdog over pauses, or None."""
         pause = self.links.pause
         return pause.watchdog if pause else None
 
     @property
     def rerouted(self) -> bool:
-        """Whether packets may meet a switch that has no route for them any more."""
+        """Return whether packets may meet a switch that no longer has a route for them."""
         return any(outage.found is not None for outage in self.outages)
 
     @property
     def lossless(self) -> bool:
-        """Whether pauses come in time for all queues: they have room, and no link adds to what comes.
+        """Return whether pauses come in time for all queues: they have room, and no link adds packets.
 
         A watchdog that forwards sends in spite of pauses.
         """
@@ -329,11 +362,11 @@ class Scenario(_Brief):
 
     @property
     def bound(self) -> float:
-        """Seconds within which all workers must have finished, but for an accident of one in millions.
+        """Return the seconds within which all workers must have finished, except for an accident of one in millions.
 
-        Turns of the windows, one after another, each as long as several timeouts: a chunk crosses a link of each
-        tier with an update and with its result, and an attempt fails if one of them loses it. A burst ends with
-        packets, not with time: where nothing else is sent, each one that it takes is another attempt.
+        It is the turns of the windows, one after another, each as long as several timeouts. A chunk crosses a link of
+        each tier with an update and with its result, and an attempt fails if one of them is lost. A burst ends after a
+        number of packets, not after a time: if nothing else is sent, each packet that it loses is another attempt.
         """
         crossings = 2 * self.tiers
         attempts = 2 + 8 / (1 - self.links.mean_loss) ** crossings
@@ -353,7 +386,7 @@ class Scenario(_Brief):
 
 
 def lossless_queue_bytes(scenario: Scenario) -> int | None:
-    """Room that queues must have so that pauses come in time; None: there are no pauses, or links without a rate."""
+    """Return the room that queues need so that pauses come in time; None without pauses, or without a rate."""
     pause = scenario.links.pause
     if pause is None or scenario.rate is None:
         return None

@@ -1,12 +1,11 @@
-"""Every history of one slot: sending, loss, duplication, reordering, lost registers and a second grant, in all orders.
+"""Search through every history of one slot: sending, loss, duplication, reordering, lost registers and a second grant.
 
-The state of the world is what the switches' cells and tables hold and which chunk each worker waits for; all that can
-be reached are visited. A packet once sent may arrive at any later time and any number of times, or never: that is every
-interleaving, and more than a network can do. Packets that were sent in one history of a state may arrive in all of its
-histories: more still, but it keeps the states few. So that no worker takes a wrong sum here is more than needs to hold.
-
-Whether a state can finish is asked of it with all packets lost that are on their way: those that some history has left
-can only help.
+A state of the world is the contents of the switches' cells and tables, and the chunk that each worker waits for. All
+states that can be reached are visited. A packet once sent may arrive at any later time and any number of times, or
+never. That covers every interleaving, and more than a network can do. Packets that were sent in one history of a state
+may arrive in all of its histories, which is even more, but keeps the number of states small. So the search proves more
+than necessary: that no worker takes a wrong sum even then. Whether a state can finish is examined with all packets in
+flight lost: those that some history has left can only help.
 
 The switches run the compiled program with the controller's own plans.
 """
@@ -36,11 +35,11 @@ from fanin.workers.wire import HEADERS
 
 _CELLS = 2  # of the slot: its two versions
 _VALUES = 64
-_TELLING = 4  # of the values: the others are 0 in every packet
+_TELLING = 4  # values that differ; the others are 0 in every packet
 _UPDATE, _RESULT, _SIZE_64 = 0, 1, 1
 _NOT_QUANTIZABLE, _CALL = 0x80, 5
 
-Cells = tuple[tuple[int, ...], ...]  # of one switch: by register
+Cells = tuple[tuple[int, ...], ...]  # contents of one switch, by register
 
 
 class WrongSumError(AssertionError):
@@ -49,7 +48,7 @@ class WrongSumError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A lease of the slot, for chunks from `first_chunk` on, of which the workers sum so many."""
+    """A lease of the slot for chunks from `first_chunk` on, of which the workers sum so many."""
 
     lease: int = 1
     first_chunk: int = 0
@@ -58,14 +57,17 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What there is, and what may happen besides loss, duplication and reordering.
+    """The world, and what may happen in addition to loss, duplication and reordering.
 
-    racks: workers under each leaf; a tree where there are several. grants: one, or two: the controller puts the second
-    in the first one's place, switch by switch, while packets and workers of the first are still there.
-    registers_lost: each switch may lose its registers once, and keep its tables. restarts: or its tables with them,
-    which are then installed again. overlap: workers of the second grant begin while entries of the first may still be
-    installed, which the controller does not let them. ahead: so many workers, from rank 0 on, make another call than
-    the others.
+    Attributes:
+        racks: Workers under each leaf. With several leaves there is a tree.
+        grants: One grant, or two. The controller replaces the first by the second, switch by switch, while packets and
+            workers of the first still exist.
+        registers_lost: Whether each switch may lose its registers once, and keep its tables.
+        restarts: Whether it may also lose its tables, which are then installed again.
+        overlap: Whether workers of the second grant may begin while entries of the first may still be installed, which
+            the controller does not allow.
+        ahead: So many workers, from rank 0 on, make another call than the others.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -78,9 +80,16 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class _Packet:
-    """On its way to port `port` of a switch (by number), or to a worker: then a result of a chunk of a grant.
+    """A packet in flight to a port of a switch, or a result in flight to a worker.
 
-    right: whether it is the sum of what all workers of this grant sent for it.
+    Attributes:
+        switch: Number of the switch, or -1.
+        port: Port of the switch.
+        frame: The frame.
+        worker: Rank of the worker, or -1.
+        grant: Grant of the result.
+        chunk: Chunk of the result.
+        right: Whether it is the sum of what all workers of this grant sent for it.
     """
 
     switch: int = -1
@@ -92,14 +101,14 @@ class _Packet:
     right: bool = True
 
 
-# Cells and tables by switch; how many results each worker of each grant has (-1: it has not begun); switches that have
-# lost something, a bit for each.
+# Cells and tables by switch; number of results of each worker of each grant (-1: it has not begun); switches that
+# have lost something, one bit each.
 State = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, ...], ...], int]
 
 
 @dataclass
 class World:
-    """A model with the switches that run `engine`'s program."""
+    """A model with switches that run `engine`'s program."""
 
     model: Model
     engine: Engine
@@ -155,7 +164,7 @@ class World:
     # -- packets
 
     def contribution(self, grant: int, rank: int, chunk: int) -> tuple[int, ...]:
-        """Any wrong choice or number of contributions gives another sum."""
+        """Return values for which any wrong choice or number of contributions gives another sum."""
         values = [0] * _VALUES
         for i in range(_TELLING):
             values[i] = (-1) ** i * (100 ** (rank + 1) * (4 * grant + chunk + 1) + i)
@@ -183,7 +192,7 @@ class World:
 
     @cached_property
     def _expected(self) -> dict[tuple[int, int], tuple[int, int, bytes]]:
-        """By lease and chunk number: the grant, its chunk, and the result."""
+        """Return, by lease and chunk number, the grant, its chunk, and the result."""
         everybody = range(len(self.workers))
         return {
             (grant.lease, grant.first_chunk + chunk): (
@@ -196,7 +205,7 @@ class World:
         }
 
     def _sent(self, switch: int, port: int, frame: bytes) -> int | None:
-        """The number of a packet that leaves a switch; None: nobody takes it."""
+        """Return the number of a packet that leaves a switch; None if nothing takes it."""
         node = self._neighbours[switch][port]
         if node in self._rank_of:
             lease, number = struct.unpack_from(">BI", frame, HEADERS + 1)
@@ -223,7 +232,7 @@ class World:
         return self._cell_numbers[cells]
 
     def _switch(self, switch: int, tables: int) -> Engine:
-        """With the tables of these grants (a bit for each)."""
+        """Return a switch with the tables of these grants (one bit each)."""
         if (switch, tables) not in self._engines:
             name = self.switches[switch]
             engine = self.engine.new_instance()
@@ -235,7 +244,7 @@ class World:
         return self._engines[switch, tables]
 
     def _step(self, switch: int, tables: int, cells: int, packet: int) -> tuple[int, int]:
-        """What the switch's cells hold after a packet, and what it sends."""
+        """Return what the switch's cells hold after a packet, and what it sends."""
         key = switch, tables, cells, packet
         if key not in self._steps:
             engine, before = self._switch(switch, tables), self._cells[cells]
@@ -250,11 +259,11 @@ class World:
         return self._steps[key]
 
     def events(self) -> set[str]:
-        """What aggregation did in any of the switches, so far."""
+        """Return the aggregation events in any of the switches so far."""
         return self._counted("ingress.aggregation.events", Event)
 
     def drops(self) -> set[str]:
-        """Why any of the switches dropped a packet, so far."""
+        """Return the reasons for which any of the switches dropped a packet so far."""
         return self._counted("ingress.drops", Reason)
 
     def _counted(self, counter: str, names: type[IntEnum]) -> set[str]:
@@ -273,25 +282,25 @@ class World:
     # -- states
 
     def start(self) -> State:
-        """Nothing has been sent, and the first grant is in force."""
+        """Return the state in which nothing has been sent, and the first grant is in force."""
         count = len(self.switches)
         waiting = (0,) * len(self.workers), *((-1,) * len(self.workers) for _ in self.model.grants[1:])
         return (self._fresh,) * count, (1,) * count, waiting, 0
 
     def finished(self, state: State) -> bool:
-        """Whether all workers of the last grant have all their sums."""
+        """Return whether all workers of the last grant have all their sums."""
         return all(count == self.model.grants[-1].chunks for count in state[2][-1])
 
     def lost(self, state: State) -> list[str]:
-        """The switches that have lost something."""
+        """Return the switches that have lost something."""
         return [name for i, name in enumerate(self.switches) if state[3] >> i & 1]
 
     def waited_for(self, state: State) -> int:
-        """The chunk that the last worker of the last grant waits for."""
+        """Return the chunk that the last worker of the last grant waits for."""
         return max(0, min(state[2][-1]))
 
     def holders(self, state: State, chunk: int) -> set[str]:
-        """The switches that hold the result of a chunk of the last grant, and the workers that have had it."""
+        """Return the switches that hold the result of a chunk of the last grant, and the workers that have had it."""
         grant = self.model.grants[-1]
         number = grant.first_chunk + chunk
         wanted = {"lease": grant.lease, "chunk": number, "done": 1}
@@ -305,7 +314,7 @@ class World:
         return holders | {host.name for host, count in had if count > chunk}
 
     def spontaneous(self, state: State) -> Iterator[tuple[State, int]]:
-        """States after what may happen without a packet of a switch, and what switches send then."""
+        """Yield the states after events without a packet from a switch, and what switches send then."""
         cells, tables, had, lost = state
         for number, of_grant in enumerate(had):
             for rank, count in enumerate(of_grant):
@@ -326,11 +335,11 @@ class World:
             yield (cells, tables, (had[0], (0,) * len(self.workers)), lost), 0
 
     def _may_begin(self, tables: Sequence[int]) -> bool:
-        """Whether workers of the second grant may: it is installed everywhere, and the first one nowhere."""
+        """Return whether workers of the second grant may begin: it is installed everywhere, the first one nowhere."""
         return all(installed & 2 and (installed == 2 or self.model.overlap) for installed in tables)
 
     def _installs(self, installed: int, had: Sequence[Sequence[int]]) -> Sequence[int]:
-        """What the controller may make of a switch's tables; bit i: grant i is installed."""
+        """Return the tables that the controller may install in a switch next; bit i stands for grant i."""
         if len(had) == 1:
             return () if installed else (1,)
         same = self.model.grants[0].lease == self.model.grants[1].lease
@@ -338,10 +347,10 @@ class World:
         return {0: (2,) if begun else (1, 2), 1: (0, 2 if same else 3), 2: (), 3: (2,)}[installed]
 
     def arrival(self, state: State, number: int) -> tuple[State, int]:
-        """The state after a packet's arrival, and what switches send then.
+        """Return the state after a packet's arrival, and what switches send then.
 
         Raises:
-            WrongSumError: a worker takes a wrong sum.
+            WrongSumError: A worker takes a wrong sum.
         """
         cells, tables, had, lost = state
         packet = self._packets[number]
@@ -360,9 +369,9 @@ class World:
         return (cells, tables, (*had[: packet.grant], of_grant, *had[packet.grant + 1 :]), lost), 0
 
     def without_loss(self, state: State) -> State:
-        """After a time in which nothing more is lost: the controller is done, and each worker sends its chunk again.
+        """Return the state after a time without loss: the controller is done, and each worker retransmits its chunk.
 
-        Of the last grant. What arrives is answered until nobody has anything to say.
+        This covers the last grant. Arrivals are answered until nothing more is sent.
         """
         cells, _tables, had, lost = state
         last = len(had) - 1
@@ -387,10 +396,10 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def explore(world: World) -> dict[State, int]:
-    """Every state that can be reached, and what may be on its way then.
+    """Return every state that can be reached, and the packets that may be in flight then.
 
     Raises:
-        WrongSumError: a worker takes a wrong sum.
+        WrongSumError: A worker takes a wrong sum.
     """
     start = world.start()
     on_their_way = {start: 0}
@@ -423,7 +432,7 @@ def explore(world: World) -> dict[State, int]:
 
 
 def stuck(world: World, states: Iterable[State]) -> list[State]:
-    """States that do not finish though nothing is lost any more."""
+    """Return the states that do not finish although nothing more is lost."""
     finishes: dict[State, bool] = {}
     for state in states:
         path = [state]

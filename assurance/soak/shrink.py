@@ -1,4 +1,4 @@
-"""From a scenario that fails to a smaller one that still does."""
+"""Makes a scenario that fails smaller."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from fanin.assurance.soak.scenario import Scenario, Work
 
 
 def shrink(scenario: Scenario, fails: Callable[[Scenario], bool]) -> Scenario:
-    """The smallest scenario found that still fails, from one that does: parts are taken away as long as it does."""
+    """Return the smallest failing scenario found by removing parts of a failing one while it still fails."""
     while smaller := next((s for s in _smaller(scenario) if s != scenario and fails(s)), None):
         scenario = smaller
     return scenario
 
 
 def _smaller(scenario: Scenario) -> Iterator[Scenario]:
-    """Scenarios with a little less in each, the largest steps first."""
+    """Yield scenarios with a little less in each, the largest steps first."""
     jobs = scenario.jobs
     for i, job in enumerate(jobs):
         if len(jobs) > 1:

@@ -1,6 +1,7 @@
-"""What else a network carries: packets that are damaged, malformed or forged, made from those that belong there.
+"""Foreign packets in a network: damaged, malformed or forged, made from packets that belong there.
 
-None of them may change a sum. What would is not here: a member that sends other values under its own name in its turn.
+None of them may change a sum. The only packets that would are missing here: other values sent by a member under its own
+name, in its turn.
 """
 
 from __future__ import annotations
@@ -25,15 +26,26 @@ from fanin.workers.wire import HEADERS
 _IP_CHECKSUM, _IP_SOURCE, _IP_DESTINATION, _UDP_SOURCE, _UDP_CHECKSUM = 24, 26, 30, 34, 40
 _KIND, _LEASE, _CHUNK, _POOL, _E0, _VALUES = (HEADERS + i for i in (0, 1, 2, 6, 8, 10))
 
-_STRANGE_LEASES = (0, *range(200, 256))  # so many are never granted
+_STRANGE_LEASES = (0, *range(200, 256))  # never granted
 _Frame = NDArray[np.uint8]
 
 
 class Stranger:
-    """At one host, whose worker holds `lease`. often: how often it takes up a batch of packets.
+    """A source of foreign packets at one host, whose worker holds `lease`.
 
-    flips: whether it flips bits, which it must not where links do: a checksum need not find two in one packet.
-    followed, preceded: whether the chunk numbers above the lease's, or below, may be the next one's, under the same id.
+    Args:
+        topology: The network.
+        host: The host.
+        lease: Lease of its worker.
+        often: Probability of using a batch of packets.
+        seed: Seed of the draws.
+        flips: Whether it flips bits. Not allowed where links do, since a checksum may miss two flipped bits in one
+            packet.
+        followed: Whether the chunk numbers after the lease's may belong to the next one, with the same id.
+        preceded: Whether those before the lease's may.
+
+    Attributes:
+        forged: Number of its packets.
     """
 
     def __init__(
@@ -59,7 +71,7 @@ class Stranger:
         self.forged = 0
 
     def out_of(self, batches: list[Frames]) -> list[Frames]:
-        """What it sends besides these updates (frames [m, length] each), each in a batch of its own."""
+        """Return packets to send in addition to these updates (frames [m, length] each), each in a separate batch."""
         for frames in batches:
             for chunk, exponent in zip(
                 _chunks(frames).tolist(), frames[:, _E0].view(np.int8).tolist(), strict=True
@@ -68,7 +80,7 @@ class Stranger:
         return self._forge(batches, _UPDATES)
 
     def into(self, frames: Frames) -> list[Frames]:
-        """What arrives besides these results (frames [m, length]), as from an earlier time."""
+        """Return packets to receive in addition to these results (frames [m, length]), as if from an earlier time."""
         if frames.shape[1] < _VALUES:
             return []
         return self._forge([frames], _RESULTS)
@@ -119,13 +131,13 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _old_chunk(self, frame: _Frame) -> _Frame | None:
-        """That had the same slot and version, in this lease or before it."""
+        """Use a chunk that had the same slot and version, in this lease or before it."""
         chunk = int(_chunks(frame[np.newaxis])[0]) - 2 * self._lease.window * int(self._draw.integers(1, 4))
         least = self._lease.first_chunk if self._preceded else 0
         return None if chunk < least else self._with_other_values(_with_chunk(frame, chunk))
 
     def _beyond(self, frame: _Frame) -> _Frame | None:
-        """The lease's last chunk."""
+        """Use a chunk beyond the lease's last one."""
         chunk = self._lease.last_chunk + int(self._draw.integers(1, 2 * self._lease.window + 1))
         return (
             None if chunk >= 1 << 32 or self._followed else self._with_other_values(_with_chunk(frame, chunk))
@@ -143,7 +155,7 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _source_address(self, frame: _Frame) -> _Frame | None:
-        """Of another host: its port of the switch is another one."""
+        """Use the address of another host, which has another port of the switch."""
         others = [host.ip.packed for host in self._topology.hosts if host != self._host]
         if not others:
             return None
@@ -151,7 +163,7 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _destination(self, frame: _Frame) -> _Frame | None:
-        """Another switch, or another host."""
+        """Address it to another switch, or another host."""
         nodes = [switch.ip.packed for switch in self._topology.switches]
         nodes += [host.ip.packed for host in self._topology.hosts]
         others = [ip for ip in nodes if ip not in (self._host.gateway.packed, self._host.ip.packed)]
@@ -161,7 +173,7 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _result_for_another(self, frame: _Frame) -> _Frame | None:
-        """In the name of its leaf."""
+        """Send a result to another host in the name of its leaf."""
         others = [host for host in self._topology.hosts if host != self._host]
         if not others:
             return None
@@ -176,7 +188,7 @@ class Stranger:
         return self._with_other_values(frame)
 
     def _small_exponent(self, frame: _Frame) -> _Frame | None:
-        """Smaller than the worker's own."""
+        """Use an exponent smaller than the worker's own."""
         own = self._exponents.get(int(_chunks(frame[np.newaxis])[0]) % (2 * self._lease.window), -128)
         if own == -128:
             return None
@@ -188,11 +200,16 @@ class Stranger:
 
 
 class Tap:
-    """On links between switches: an observer that sends results of earlier chunks there again, and forged ones.
+    """An observer on links between switches that sends results of earlier chunks again, and forged results.
 
-    A forged result answers a sum in the parent's name, for the same chunk and with another call and other values.
+    A forged result answers a sum in the parent's name, for the same chunk, with another call and other values.
 
-    deliver: gives a frame to the switch of this name, at this port, at this time (microseconds). sent: frames so far.
+    Args:
+        scenario: The scenario.
+        deliver: Gives a frame to the switch of this name, at this port, at this time in microseconds.
+
+    Attributes:
+        sent: Number of its frames so far.
     """
 
     def __init__(self, scenario: Scenario, deliver: Callable[[str, int, bytes, int], None]) -> None:
@@ -243,10 +260,14 @@ class Tap:
 
 
 class Flips:
-    """Single flipped bits at both ends of a host's link, those that a checksum must have been required against.
+    """Single flipped bits at both ends of a host's link, which only a mandatory checksum detects.
 
-    share: of the frames in each direction. What the host sends arrives with the UDP checksum 0, as if its only set bit
-    had been flipped. What it receives has one bit flipped, whether it came with a checksum or not.
+    What the host sends arrives with the UDP checksum 0, as if its only set bit had been flipped. What it receives has
+    one bit flipped, whether it came with a checksum or not.
+
+    Args:
+        share: Share of the frames in each direction.
+        seed: Seed of the draws.
     """
 
     def __init__(self, share: float, seed: list[int]) -> None:

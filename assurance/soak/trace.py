@@ -1,4 +1,4 @@
-"""What every packet of a run says, a line for each."""
+"""The content of every packet of a run, one line each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanin.workers.wire import HEADERS
 
 
 class Trace:
-    """An observer that writes a line for each packet that arrives: microseconds, link, what it says."""
+    """An observer that writes a line for each packet that arrives: microseconds, link, content."""
 
     def __init__(self, file: TextIO, scenario: Scenario) -> None:
         self._file = file
@@ -23,7 +23,7 @@ class Trace:
         ]
 
     def __call__(self, arrived: Transit, store: Packets) -> None:
-        """See Observer."""
+        """Write a line for each arrival; see Observer."""
         for link, moment, packet in zip(
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True
         ):

@@ -1,1 +1,1 @@
-"""What fanin's times are compared with: closed forms, other simulators, papers, and its own two worlds."""
+"""Comparison of fanin's times with analytical models, other simulators and papers, and of live and virtual time."""

@@ -1,4 +1,4 @@
-"""Latency and bandwidth (alpha, beta) of each closed form fitted at some sizes, and what it then says of others."""
+"""Latency and bandwidth (alpha, beta) of each analytical model, fitted at some sizes and checked at others."""
 
 from __future__ import annotations
 
@@ -27,22 +27,28 @@ _TURNS, _STEP = 20, 1 + 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """An algorithm's closed form with measured numbers: `alpha`, seconds from host to host; `beta`, seconds a byte."""
+    """An algorithm's analytical model with fitted parameters.
+
+    Attributes:
+        algorithm: The algorithm.
+        alpha: Latency from host to host, in seconds.
+        beta: Seconds per byte.
+    """
 
     algorithm: Algorithm
     alpha: float
     beta: float
 
     def seconds(self, size: int) -> float:
-        """Of an all-reduce of `size` bytes."""
+        """Return the time of an all-reduce of `size` bytes."""
         return _form(self.algorithm, size, self.alpha, self.beta)
 
     @classmethod
     def through(cls, algorithm: Algorithm, times: Sequence[tuple[int, float]]) -> Fit:
-        """Least squares of the relative errors at (bytes, seconds), two or more, so that each size counts alike.
+        """Fit to (bytes, seconds) by least squares of the relative errors, so that each size counts alike.
 
-        Forms are sums and maxima of multiples of alpha and of beta. Near a guess they are linear, and the next guess is
-        the best line there; a maximum that changes sides takes another turn.
+        Models are sums and maxima of multiples of alpha and of beta. Near a guess they are linear, and the next guess
+        is the best fit there. If a maximum changes sides, another turn is needed.
         """
         alpha, beta = 1e-6, times[-1][1] / times[-1][0]
         for _ in range(_TURNS):
@@ -70,7 +76,12 @@ def _form(algorithm: Algorithm, size: int, alpha: float, beta: float) -> float:
 class Prediction:
     """A size in virtual time.
 
-    seconds: measured. fit: the closed form with measured numbers. closed_form: seconds by it, without any measurement.
+    Attributes:
+        algorithm: The algorithm.
+        size: Bytes of the vector.
+        fit: The fitted model.
+        seconds: Measured time.
+        closed_form: Time by the model without any measurement.
     """
 
     algorithm: Algorithm
@@ -81,27 +92,27 @@ class Prediction:
 
     @property
     def held_out(self) -> bool:
-        """Whether the form was fitted without it."""
+        """Return whether the model was fitted without this size."""
         return self.size in HELD_OUT
 
     @property
     def fitted(self) -> float:
-        """Seconds."""
+        """Return the seconds by the fitted model."""
         return self.fit.seconds(self.size)
 
     @property
     def error(self) -> float:
-        """Of the fit, as a share of the time measured."""
+        """Return the error of the fit, as a share of the measured time."""
         return self.fitted / self.seconds - 1
 
     @property
     def agrees(self) -> bool:
-        """Within the tolerance."""
+        """Return whether the error is within the tolerance."""
         return abs(self.error) <= TOLERANCE
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """For people, times in microseconds."""
+        """Return the cells of a table row, with times in microseconds."""
         return (
             self.algorithm,
             f"{self.size // 1000:,} kB",
@@ -115,7 +126,7 @@ class Prediction:
 
 
 def settings(algorithm: Algorithm, size: int) -> Settings:
-    """Eight workers below one switch, with a window that fills their links."""
+    """Return the settings for eight workers below one switch, with a window that fills their links."""
     return Settings.model_validate(
         {
             "topology": {"leaf_spine": SHAPE},
@@ -128,10 +139,12 @@ def settings(algorithm: Algorithm, size: int) -> Settings:
 
 
 def calibrate(switch: Engine) -> Iterator[Prediction]:
-    """All sizes of each algorithm, those of the fit and those held out.
+    """Yield all sizes of each algorithm, fitted and held out.
 
     Raises:
-        CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
+        CollectiveError: A run failed.
+        UnfinishedError: A run did not finish.
+        ControllerError: A run could not begin.
     """
     for algorithm in get_args(Algorithm):
         found = {}
@@ -146,7 +159,7 @@ def calibrate(switch: Engine) -> Iterator[Prediction]:
 
 
 def write(predictions: Sequence[Prediction], folder: Path) -> None:
-    """closed-form.json into `folder`."""
+    """Write closed-form.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "predictions": [{**asdict(one), "fitted": one.fitted, "error": one.error} for one in predictions]

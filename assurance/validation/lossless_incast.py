@@ -1,11 +1,11 @@
-"""An incast under priority flow control, and what becomes of a flow to its receiver's neighbour.
+"""An incast under priority flow control, and its effect on a flow to its receiver's neighbour.
 
 The scenario is one of htsim's, sim/EXAMPLES/collateral of github.com/nets-cs-pub-ro/NDP at 3d452ce, Figure 19 of
 "Re-architecting datacenter networks and stacks for low latency and high performance" (Handley et al., SIGCOMM 2017): a
 fat tree of 432 hosts at 10 Gb/s, 64 of which send 50 packets of 9,000 bytes each to one host, while another host sends
-to that one's neighbour below the same leaf. Its figures here are of runs of that, built and run on 2026-11-25
-(htsim_dctcp_incast_collateral_lossless -nodes 432 -q 100 -conns 64 -flowsize 450000, or 16 and 1250000), with its own
-seed of the paths (13) and others; thresholds and senders are those of its program.
+to that one's neighbour below the same leaf. The figures for htsim here are from runs of that program, built and run on
+2026-11-25 (htsim_dctcp_incast_collateral_lossless -nodes 432 -q 100 -conns 64 -flowsize 450000, or 16 and 1250000),
+with its own seed of the paths (13) and others. Thresholds and senders are those of its program.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from fanin.topologies.shapes import fat_tree
 from fanin.workers.host_based.transport import PAYLOAD
 from fanin.workers.recovery import Recovery
 
-PACKET_BYTES = 1112  # of a full packet on a link, all headers and the gap between frames included
+PACKET_BYTES = 1112  # a full packet on a link, including all headers and the gap between frames
 HTSIM_PACKET_BYTES = 9000
 RATE = 10 * 10**9  # bits/s
-# A packet of ours takes as long on such links as one of htsim's on its own, so that all that is said in packets agrees.
+# One of our packets takes as long on such links as one of htsim's on its links, so that numbers of packets agree.
 SCALED_RATE = RATE * PACKET_BYTES // HTSIM_PACKET_BYTES
 
-# htsim's, in its packets: pauses of the switch's input, and the queue above which packets are marked.
+# htsim's thresholds, in its packets: pauses of the switch's input, and the queue above which packets are marked.
 XOFF, XON, MARKED = 15, 12, 16
 SENDERS, PACKETS, WINDOW = 64, 50, 10
 
-FULL = 0.95  # a link that carries less of what it can is under-used
+FULL = 0.95  # a link with a lower utilization is under-used
 
 _BEGIN = 2  # milliseconds: the other flow fills its link by then
 _SAMPLE = 1e-3
@@ -50,17 +50,29 @@ _RECOVERY = Recovery(
 )  # nothing is lost under priority flow control
 _HOST = HostModel(coalescing=2e-6)
 
-# Of the second host's link: below half of what it can carry, and below FULL.
+# Time for which the second host's link carries less than half of its capacity, and less than FULL.
 Milliseconds = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incast:
-    """`senders` send `size` bytes each at once to the first host, and another one fills the link of the second.
+    """`senders` hosts each send `size` bytes at once to the first host, and another host fills the link of the second.
 
-    packet_bytes: those in which thresholds are counted. beside: congestion control of the other flow, which has a
-    window of `beside_window`. seeds: of the paths, drawn anew for each. htsim: what it says, by the number of flows
-    that share the other flow's way into the leaf; ours must be near that (None: it has not been run there).
+    Attributes:
+        name: Name of the case.
+        senders: Number of senders.
+        size: Bytes that each sends.
+        rate: Rate of the links in bits/s.
+        packet_bytes: Bytes of a packet, the unit of the thresholds.
+        window: Window of the senders.
+        congestion: Congestion control of the senders.
+        other: Congestion control of the other flow.
+        other_window: Window of the other flow.
+        pauses: Whether there is priority flow control.
+        seeds: Seeds of the paths, which are drawn again for each.
+        htsim: htsim's result, by the number of flows that share the other flow's path into the leaf. Ours must be close
+            to it. None: it has not been run there.
+        k: Ports of each switch of the fat tree.
     """
 
     name: str
@@ -70,15 +82,15 @@ class Incast:
     packet_bytes: int
     window: int
     congestion: Congestion
-    beside: Congestion
-    beside_window: int
+    other: Congestion
+    other_window: int
     pauses: bool = True
     seeds: tuple[int, ...] = (0,)
     htsim: Mapping[int, Milliseconds] | None = None
     k: int = 12
 
 
-# Means of all its runs with as many flows on the other flow's way.
+# Means of all its runs with as many flows on the other flow's path.
 _HTSIM_INCAST: Mapping[int, Milliseconds] = {
     5: (11.0, 11.0),
     6: (13.0, 14.0),
@@ -117,13 +129,13 @@ AS_HTSIM = Incast(
         ssthresh=WINDOW,
         increase="always",
     ),
-    # There it has grown for 80 ms by slow start, unmarked: its window is longer than the incast.
-    beside=Congestion(control="none"),
-    beside_window=_UNLIMITED,
+    # In htsim it has grown for 80 ms by slow start, unmarked: its window is longer than the incast.
+    other=Congestion(control="none"),
+    other_window=_UNLIMITED,
     seeds=(0, 1, 2, 3, 4),
     htsim=_HTSIM_INCAST,
 )
-# Each sends for a millisecond, which htsim makes 139 packets.
+# Each sends for a millisecond, which is 139 packets in htsim.
 BURST = replace(
     AS_HTSIM,
     name="16 hosts, 1 ms each",
@@ -141,8 +153,8 @@ _DCQCN = replace(
     packet_bytes=HTSIM_PACKET_BYTES,
     window=_DCQCN_WINDOW,
     congestion=_DCQCN_CONTROL,
-    beside=_DCQCN_CONTROL,
-    beside_window=_DCQCN_WINDOW,
+    other=_DCQCN_CONTROL,
+    other_window=_DCQCN_WINDOW,
     seeds=(1,),
     htsim=None,
 )
@@ -158,11 +170,14 @@ INCASTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What became of the second host's link, in milliseconds.
+    """The utilization of the second host's link. Times are in milliseconds.
 
-    sharing: how many flows of the incast come into the leaf by the other flow's way. below_half, under_used: in how
-    many it carried less than half of what it can, and less than FULL. shares: of what it can, in each of the former.
-    lasted: the incast.
+    Attributes:
+        sharing: Number of flows of the incast that enter the leaf on the other flow's path.
+        below_half: How long it carried less than half of its capacity.
+        under_used: How long it carried less than FULL.
+        shares: Utilization in each millisecond of below_half.
+        lasted: Duration of the incast.
     """
 
     sharing: int
@@ -181,12 +196,12 @@ class Victim:
 
     @property
     def ours(self) -> Milliseconds:
-        """The means."""
+        """Return the means over the seeds."""
         return fmean(one.below_half for one in self.seen), fmean(one.under_used for one in self.seen)
 
     @property
     def htsim(self) -> Milliseconds | None:
-        """Its means, where as many flows share the way as here."""
+        """Return htsim's means, for as many flows on the shared path as here."""
         recorded = self.incast.htsim
         if recorded is None:
             return None
@@ -195,32 +210,32 @@ class Victim:
 
     @property
     def agrees(self) -> bool:
-        """With htsim within the tolerance, if that has it."""
+        """Return whether ours agree with htsim's within the tolerance, if it was run there."""
         return all(abs(apart) <= TOLERANCE for apart in self.apart)
 
     @property
     def apart(self) -> tuple[float, ...]:
-        """Of ours, as shares of htsim's."""
+        """Return the differences, as shares of htsim's."""
         return tuple(ours / htsim - 1 for ours, htsim in zip(self.ours, self.htsim or (), strict=False))
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """For people, times in milliseconds."""
+        """Return the cells of a table row, with times in milliseconds."""
         htsim = [f"{theirs:.1f}" for theirs in self.htsim or ()] or ["", ""]
         apart = [f"{one:+.0%}" for one in self.apart] or ["", ""]
-        beside = zip(htsim, (f"{ours:.1f}" for ours in self.ours), apart, strict=True)
+        compared = zip(htsim, (f"{ours:.1f}" for ours in self.ours), apart, strict=True)
         sharing, lasted = fmean(one.sharing for one in self.seen), fmean(one.lasted for one in self.seen)
-        return (self.incast.name, f"{lasted:.1f}", f"{sharing:.1f}", *chain.from_iterable(beside))
+        return (self.incast.name, f"{lasted:.1f}", f"{sharing:.1f}", *chain.from_iterable(compared))
 
 
 def run(incast: Incast, switch: Engine) -> Victim:
-    """All its seeds in virtual time, switches with the program of `switch`."""
+    """Run all its seeds in virtual time, on switches with the program of `switch`."""
     return Victim(incast, tuple(_seen(incast, switch, seed) for seed in incast.seeds))
 
 
 def _seen(incast: Incast, switch: Engine, seed: int) -> Seen:
     packet = incast.packet_bytes
-    # Below XON a link goes on in htsim, and here where no more than xon_bytes wait.
+    # In htsim a link is released below XON; here when no more than xon_bytes wait.
     pause = Pause(xoff_bytes=XOFF * packet, xon_bytes=XON * packet - 1) if incast.pauses else None
     properties = {"delay": 1e-6, "ecn_bytes": MARKED * packet, "pause": pause}
     topology = fat_tree(incast.k, rate=incast.rate, properties=properties)
@@ -239,9 +254,9 @@ def _seen(incast: Incast, switch: Engine, seed: int) -> Seen:
                 source=hosts[incast.k // 2 + 1], destination=hosts[1], size=round(full * (_LIMIT + _BEGIN))
             )
         ],
-        window=incast.beside_window,
+        window=incast.other_window,
         recovery=_RECOVERY,
-        congestion_control=incast.beside.control_of,
+        congestion_control=incast.other.control_of,
         seed=seed,
     )
     flows = Flows(
@@ -273,7 +288,7 @@ def _seen(incast: Incast, switch: Engine, seed: int) -> Seen:
 
 
 def _into_leaf(fabric: Fabric) -> NDArray[np.int64]:
-    """Packets on each link that leads to the first host's leaf from another switch."""
+    """Return the packets on each link that leads to the first host's leaf from another switch."""
     hosts = fabric.topology.ranked_hosts
     names, leaf = {host.name for host in hosts}, hosts[0].leaf
     into = [near not in names and far == leaf for near, far in fabric.network.link_ends]

@@ -1,7 +1,7 @@
-"""Flows in virtual time, and what htsim, a simulator of datacenter transports, says of the same flows.
+"""Flows in virtual time compared with the same flows in htsim, a simulator of datacenter transports.
 
 htsim: github.com/Broadcom/csg-htsim at 841d9e7, `htsim_eqds -tm CASE.cm` with the traffic and options of
-sim/datacenter/validate.txt, built and run on 2026-11-23. Its times are of the flow that is last.
+sim/datacenter/validate.txt, built and run on 2026-11-23. Its times are those of the last flow.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ RATE = 100 * 10**9  # bits/s, of every link
 DELAY = 1e-6  # s, of every link
 SIZE = 2_000_000  # bytes, of every flow
 WINDOW = 256  # packets: a round trip through a fat tree, and half as much again
-PACKET_BYTES = 1112  # of a full packet on a link, all headers and the gap between frames included
+PACKET_BYTES = 1112  # a full packet on a link, including all headers and the gap between frames
 HTSIM_PACKET_BYTES, HTSIM_PAYLOAD = 4150, 4086
 
 _LIMIT = 1.0  # s
-# Nothing is lost, but packets sprayed arrive in any order: neither is to be taken for the other.
+# Nothing is lost, but sprayed packets arrive in any order, which must not be taken for loss.
 _RECOVERY = Recovery(initial_rto=_LIMIT, min_rto=_LIMIT, granularity=1e-6, packet_threshold=64)
 _HOST = HostModel(coalescing=2e-6)
 
@@ -44,7 +44,13 @@ Pairs = list[tuple[int, int]]  # of hosts by rank: from, to
 class Case:
     """Flows that begin together on a fat tree of switches with k ports.
 
-    htsim: seconds. tolerance: how far we may be from that.
+    Attributes:
+        name: Name of the case.
+        k: Ports of each switch.
+        pairs: Source and destination of each flow.
+        paths: How packets choose among paths.
+        htsim: htsim's time in seconds.
+        tolerance: Allowed relative difference.
     """
 
     name: str
@@ -56,12 +62,12 @@ class Case:
 
 
 def incast(senders: int) -> Pairs:
-    """From the first hosts to the one behind them."""
+    """Return flows from the first hosts to the one after them."""
     return [(sender, senders) for sender in range(senders)]
 
 
 def permutation(hosts: int) -> Pairs:
-    """Each to one that is not itself, each from one."""
+    """Return flows in which each host sends to another one, and receives from one."""
     draw = random.Random(1)
     receivers = list(range(hosts))
     while any(sender == receiver for sender, receiver in enumerate(receivers)):
@@ -87,8 +93,8 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """A case in virtual time: seconds until the last flow was there, and the mean of all."""
+class Comparison:
+    """A case in virtual time: seconds until the last flow arrived, and the mean of all."""
 
     case: Case
     seconds: float
@@ -96,31 +102,31 @@ class Beside:
 
     @property
     def with_its_headers(self) -> float:
-        """Seconds, had our packets as few header bytes as htsim's."""
+        """Return the seconds if our packets had as few header bytes as htsim's."""
         return self.seconds * (HTSIM_PACKET_BYTES / HTSIM_PAYLOAD) / (PACKET_BYTES / PAYLOAD)
 
     @property
     def difference(self) -> float:
-        """Of that, as a share of htsim's time."""
+        """Return the difference of that time, as a share of htsim's."""
         return self.with_its_headers / self.case.htsim - 1
 
     @property
     def agrees(self) -> bool:
-        """Within the case's tolerance."""
+        """Return whether the difference is within the case's tolerance."""
         return abs(self.difference) <= self.case.tolerance
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """For people, times in microseconds."""
+        """Return the cells of a table row, with times in microseconds."""
         times = (self.case.htsim, self.seconds, self.with_its_headers)
         return (self.case.name, *(f"{1e6 * seconds:,.1f}" for seconds in times), f"{self.difference:+.1%}")
 
 
-def run(case: Case, switch: Engine) -> Beside:
-    """The case in virtual time, its switches with the program of `switch`.
+def run(case: Case, switch: Engine) -> Comparison:
+    """Run the case in virtual time, on switches with the program of `switch`.
 
     Raises:
-        UnfinishedError: not all flows arrive within a second.
+        UnfinishedError: Not all flows arrive within a second.
     """
     topology = fat_tree(case.k, rate=RATE, properties={"delay": DELAY})
     hosts = topology.ranked_hosts
@@ -136,11 +142,11 @@ def run(case: Case, switch: Engine) -> Beside:
             f"{case.name}: {len(flows.completed)} of {len(specs)} flows arrived in {_LIMIT:g} s"
         )
     seconds = [flow.seconds for flow in flows.completed]
-    return Beside(case, max(seconds), sum(seconds) / len(seconds))
+    return Comparison(case, max(seconds), sum(seconds) / len(seconds))
 
 
-def write(found: Sequence[Beside], victims: Sequence[Victim], folder: Path) -> None:
-    """simulators.json into `folder`."""
+def write(found: Sequence[Comparison], victims: Sequence[Victim], folder: Path) -> None:
+    """Write simulators.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "cases": [

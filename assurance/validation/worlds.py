@@ -1,4 +1,4 @@
-"""The same all-reduces live and in virtual time, and what the closed form says: do the two worlds agree?"""
+"""The same all-reduces live and in virtual time, with the analytical model: do live and virtual time agree?"""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 
 TOLERANCE = 0.1
-# Which packets are lost differs, and the last ones of an all-reduce cost a timeout.
+# Different packets are lost, and losing the last ones of an all-reduce costs a timeout.
 TOLERANCE_WITH_LOSS = 0.15
 
-# What a packet needs on a live link besides its bits, through a virtual Ethernet pair and a switch in a process; and
-# how long a worker's process takes to have its turn. Small against the times compared.
+# Delay of a packet on a live link in addition to its bits, through a virtual Ethernet pair and a switch process; and
+# the time until a worker's process is scheduled. Both are small against the times compared.
 LINK_DELAY, TURN = 50e-6, 50e-6
 
-# Two cores sustain eight workers on such links with ease.
+# Two cores can easily run eight workers on such links.
 RATE = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run, as each world has it."""
+    """One run, with its live and its virtual settings."""
 
     live: Settings
     virtual: Settings
@@ -40,10 +40,18 @@ class Point:
 def point(
     spines: int, leaves: int, hosts: int, loss: float = 0.0, elements: int = 200_000, repetitions: int = 5
 ) -> Point:
-    """On a leaf-spine network (hosts on each leaf); the probability of loss is for each packet on each link.
+    """Return a point on a leaf-spine network.
 
-    A frame of many segments comes in one piece, of which virtual time knows nothing: they are few. Where nothing is
-    lost, nothing may be sent again because some process has waited long for its turn.
+    Virtual time does not model that a frame of many segments arrives in one piece, so there are few segments. Without
+    loss, nothing may be retransmitted because a process was not scheduled for long.
+
+    Args:
+        spines: Number of spines.
+        leaves: Number of leaves.
+        hosts: Hosts on each leaf.
+        loss: Probability of loss for each packet on each link.
+        elements: Elements of the vector.
+        repetitions: Number of all-reduces.
     """
     shape = {"spines": spines, "leaves": leaves, "hosts_per_leaf": hosts, "rate": RATE}
     common = {
@@ -67,7 +75,7 @@ POINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One point in both worlds; the closed form, which knows of no loss, is the virtual one's."""
+    """One point live and in virtual time. The analytical model, which ignores loss, is the virtual one's."""
 
     point: Point
     live: Measured
@@ -75,12 +83,12 @@ class Comparison:
 
     @property
     def deviation(self) -> float:
-        """Of virtual time from live time, as a share of the latter."""
+        """Return the deviation of virtual time from live time, as a share of the latter."""
         return self.virtual.median / self.live.median - 1
 
     @property
     def agrees(self) -> bool:
-        """Within the tolerance in time; without loss, exactly in packets and bytes."""
+        """Return whether times agree within the tolerance and, without loss, packets and bytes exactly."""
         if self.point.live.links.loss:
             return abs(self.deviation) <= TOLERANCE_WITH_LOSS
         live, virtual = (
@@ -90,7 +98,7 @@ class Comparison:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What summary.json tells of it; all of one all-reduce."""
+        """Return the entry of summary.json, per all-reduce."""
         settings = self.point.live
         return {
             "topology": settings.network.name,
@@ -117,10 +125,12 @@ def _columns(measured: Measured) -> dict[str, float]:
 def compare(
     points: Sequence[Point], program: CompiledProgram, logs: Path, progress: Callable[[Comparison], None]
 ) -> list[Comparison]:
-    """Each point, live and virtual.
+    """Run each point live and in virtual time.
 
     Raises:
-        RunError, NetworkError, ControllerError: a live one did not come to its end.
+        RunError: A live run failed.
+        NetworkError: A live network failed.
+        ControllerError: Its controller failed.
     """
     switch = Engine.load(program.device_config)
     found = []
@@ -132,7 +142,7 @@ def compare(
 
 
 def write(comparisons: Sequence[Comparison], folder: Path) -> None:
-    """Rows of results as of any scenario, and summary.json, into `folder`."""
+    """Write result rows as for any scenario, and summary.json, into `folder`."""
     common = provenance()
     rows = [
         row(settings, measured, **common)

@@ -1,1 +1,1 @@
-"""How the job service is reached: its workers' socket, and gRPC for everybody else."""
+"""The connections to the job service: a socket for the network's workers, and gRPC for all other clients."""

@@ -8,10 +8,10 @@ from pathlib import Path
 
 @contextmanager
 def address_of(path: Path) -> Iterator[str]:
-    """Inside, another name of `path` that fits into a socket's address, which holds 107 bytes.
+    """Yield another name of `path` that fits into a socket's address, which holds 107 bytes. It is valid inside.
 
     Raises:
-        OSError: there is no such folder.
+        OSError: If the folder does not exist.
     """
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     try:

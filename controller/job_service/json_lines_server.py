@@ -1,7 +1,7 @@
 """The socket of the network's own workers: a Unix socket, lines of JSON (docs/how-to/jobs.md).
 
-A worker has no use for more, and gRPC in it would cost: threads, which do not survive a fork; what was said last before
-it is killed; and to know when its process has ended, which only the kernel tells of a Unix socket.
+A worker needs no more. gRPC in the worker would have disadvantages: its threads do not survive a fork, the last message
+before the worker is killed may be lost, and only a Unix socket lets the kernel report the end of the worker's process.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ from typing import Any
 from fanin.controller.job_service.addresses import address_of
 from fanin.controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
-_UCRED = struct.Struct("iII")  # a process, its user and its group, as in socket(7)
+_UCRED = struct.Struct("iII")  # a process, its user and its group: struct ucred, see unix(7)
 _MAX_UNREAD = 1 << 20  # bytes
 
 
 class _Line:
-    """A connection."""
+    """A connection to a worker."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -42,7 +42,7 @@ class _Line:
 
 @asynccontextmanager
 async def serving_workers(service: JobService, path: Path) -> AsyncIterator[None]:
-    """Inside, workers reach the service at `path`."""
+    """Serve the network's workers at `path` while inside."""
     connections: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -79,14 +79,17 @@ async def _attend(service: JobService, reader: asyncio.StreamReader, line: _Line
 
     try:
         request = json.loads(await reader.readline())
-    except (ValueError, RecursionError) as error:  # too long a line, too
-        raise NoRequestError(f"that is not a request to join: {error}") from None
+    except (ValueError, RecursionError) as error:  # also for a line that is too long
+        raise NoRequestError(f"not a request to join: {error}") from None
     await service.attend(request, line, messages())
 
 
 @contextmanager
 def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Iterator[None]:
-    """Children that it has forked have the connection, too, and may outlive it."""
+    """Close the connection when the worker's process ends.
+
+    Its forked children have the connection, too, and may outlive it.
+    """
     credentials = writer.get_extra_info("socket").getsockopt(
         socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size
     )
@@ -98,8 +101,8 @@ def _hanging_up_at_the_end_of_its_process(writer: asyncio.StreamWriter) -> Itera
         return
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-            raise RefusedError(f"the job service cannot take any more workers: {error.strerror}") from None
-        yield  # a kernel older than 5.3, or a process that is not seen from here
+            raise RefusedError(f"the job service cannot accept more workers: {error.strerror}") from None
+        yield  # a kernel older than 5.3, or a process in a namespace that is not visible from here
         return
     loop = asyncio.get_running_loop()
     loop.add_reader(process, writer.close)

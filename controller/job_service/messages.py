@@ -1,7 +1,7 @@
-"""The messages of jobs.proto, and the documents in which the service and its workers' lines have the same.
+"""The messages of jobs.proto, and the equivalent documents that the service and its workers' lines use.
 
-A document is what JSON has: a message is a dict by its fields' names, and what is absent is None. Small messages that
-have nothing but numbers and a place are lists there, [first, last] for instance.
+A document consists of JSON's types: a message is a dict by its fields' names, and absent fields are None. Small
+messages with only numbers and an address are lists, for instance [first, last].
 """
 
 from collections.abc import Mapping
@@ -14,10 +14,12 @@ _COUNT = ("count", "port")
 
 
 def fill(message: Any, document: Any) -> None:
-    """Set the fields of `message` as `document` has them.
+    """Set the fields of `message` to the values of `document`.
 
     Raises:
-        KeyError: the message has no such field. ValueError, TypeError: a value is none of its field's.
+        KeyError: If the message has no such field.
+        ValueError: If a value does not fit its field.
+        TypeError: If a value has another type than its field.
     """
     descriptor = message.DESCRIPTOR
     if descriptor.full_name in _LISTS:
@@ -48,7 +50,7 @@ def fill(message: Any, document: Any) -> None:
 
 
 def document_of(message: Any) -> Any:
-    """The reverse of fill()."""
+    """Return the document of a message: the reverse of fill()."""
     descriptor = message.DESCRIPTOR
     if descriptor.full_name in _LISTS:
         return [getattr(message, field.name) for field in descriptor.fields]
@@ -67,11 +69,11 @@ def _value_of(message: Any, field: Any) -> Any:
     return [document_of(each) for each in value] if field.is_repeated else document_of(value)
 
 
-def heard_of(message: pb.ToService) -> dict[str, Any]:
-    """What a worker says, as its line would have it.
+def line_of(message: pb.ToService) -> dict[str, Any]:
+    """Return a worker's message in the form of its line.
 
     Raises:
-        ValueError: nothing.
+        ValueError: If the message is empty.
     """
     match what := message.WhichOneof("message"):
         case None:
@@ -90,17 +92,17 @@ def heard_of(message: pb.ToService) -> dict[str, Any]:
             return {what: getattr(message, what)}
 
 
-def told_of(line: Mapping[str, Any]) -> pb.FromService:
-    """What a worker is told, of the line that says it."""
-    told = pb.FromService()
+def message_of(line: Mapping[str, Any]) -> pb.FromService:
+    """Return the message that corresponds to a line for a worker."""
+    message = pb.FromService()
     match line:
         case {"waiting_for": hosts}:
-            fill(told, {"waiting_for": {"names": hosts}})
+            fill(message, {"waiting_for": {"names": hosts}})
         case {"carry_on": numbers}:
             counts = [
                 {"ended": True} if each is None else dict(zip(_COUNT, each, strict=True)) for each in numbers
             ]
-            fill(told, {"carry_on": {"finished": counts}})
+            fill(message, {"carry_on": {"finished": counts}})
         case {"group": {"round": number, "finished": finished, "joined": joined, "refused": why, **rest}}:
             assignment = {**rest, "refused": why} if "rank" in rest else None
             group = {
@@ -110,11 +112,11 @@ def told_of(line: Mapping[str, Any]) -> pb.FromService:
                 "refused": why,
                 "assignment": assignment,
             }
-            fill(told, {"group": group})
+            fill(message, {"group": group})
         case {"where": None}:
-            told.where.SetInParent()
+            message.where.SetInParent()
         case {"rank": _}:
-            fill(told, {"assignment": line})
+            fill(message, {"assignment": line})
         case _:
-            fill(told, line)
-    return told
+            fill(message, line)
+    return message

@@ -1,4 +1,4 @@
-"""The job service over gRPC, on a Unix socket: jobs.proto says what it does."""
+"""The job service over gRPC, on a Unix socket; jobs.proto describes the calls."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,60 +13,60 @@ from pydantic import BaseModel
 from fanin.controller.errors import ControllerError
 from fanin.controller.job_service import jobs_pb2 as pb
 from fanin.controller.job_service.addresses import address_of
-from fanin.controller.job_service.messages import fill, heard_of, told_of
+from fanin.controller.job_service.messages import fill, line_of, message_of
 from fanin.controller.jobs.membership import JobService, NoMessageError, NoRequestError, RefusedError
 
 SERVICE = pb.DESCRIPTOR.services_by_name["Jobs"].full_name
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", 1 << 16),
-    # A member whose machine has gone says nothing: it is asked after 10 s of silence, and has 20 s to answer.
+    # A member whose machine has failed sends nothing: it is asked after 10 s of silence, and has 20 s to answer.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.http2.ping_timeout_ms", 20_000),  # without which it is 60 s, whatever the one above says
+    ("grpc.http2.ping_timeout_ms", 20_000),  # otherwise it is 60 s, regardless of the option above
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # members may ask, too
 ]
-_MAX_UNREAD = 256  # messages, beside what gRPC itself and the kernel hold, some 64 KiB each
+_MAX_UNREAD = 256  # messages, not counting those buffered by gRPC and by the kernel, about 64 KiB each
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Inspector(Protocol):
-    """What looks into the network: testbed/monitoring/inspector.py."""
+    """The inspection of a network, implemented in testbed/monitoring/inspector.py."""
 
     async def look(self) -> BaseModel:
-        """All of it, as LookResponse has it."""
+        """Return a snapshot of the network in the form of LookResponse."""
 
     async def cells(self, name: str) -> Mapping[str, BaseModel]:
-        """What each switch of the job called `name` holds in its slots, as SwitchCells has it.
+        """Return what each switch of a job holds in its slots, in the form of SwitchCells.
 
         Raises:
-            ControllerError: there is no such job.
+            ControllerError: If there is no job called `name`.
         """
 
 
 class _Stream:
-    """To a member. unread: it does not read what it is told."""
+    """The stream to a member. `unread` is set if the member does not read its messages."""
 
     def __init__(self) -> None:
-        self._told: asyncio.Queue[pb.FromService | str] = asyncio.Queue()
+        self._unsent: asyncio.Queue[pb.FromService | str] = asyncio.Queue()
         self.unread = asyncio.Event()
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        if self._told.qsize() < _MAX_UNREAD:
-            self._told.put_nowait(told_of(message))
+        if self._unsent.qsize() < _MAX_UNREAD:
+            self._unsent.put_nowait(message_of(message))
         else:
             self.unread.set()
 
     def dismiss(self, why: str) -> None:
-        self._told.put_nowait(why)
+        self._unsent.put_nowait(why)
 
     async def send(self, context: _Context) -> str:
-        """All of it, until the member is dismissed: why."""
-        while isinstance(told := await self._told.get(), pb.FromService):
-            await context.write(told)
-        return told
+        """Send all messages until the member is dismissed, and return why it is."""
+        while isinstance(message := await self._unsent.get(), pb.FromService):
+            await context.write(message)
+        return message
 
 
 class _Servicer:
@@ -91,9 +91,8 @@ class _Servicer:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     async def _join(self, _: object, context: _Context) -> None:
-        await context.send_initial_metadata(
-            ()
-        )  # which gRPC would refuse to do for abort() while a message does it
+        # Sent now: abort() cannot send it while a message does.
+        await context.send_initial_metadata(())
         stream = _Stream()
         tasks = {
             attending := asyncio.create_task(self._attend(stream, context)),
@@ -122,8 +121,8 @@ class _Servicer:
     async def _attend(self, stream: _Stream, context: _Context) -> None:
         first = await context.read()
         if first is grpc.aio.EOF or first.WhichOneof("message") != "join":
-            raise NoRequestError("the first message of a stream has to be join")
-        await self._service.attend(heard_of(first)["join"], stream, _messages(context))
+            raise NoRequestError("the first message of a stream must be join")
+        await self._service.attend(line_of(first)["join"], stream, _messages(context))
 
     async def _list(self, _: pb.ListRequest, __: _Context) -> pb.ListResponse:
         response = pb.ListResponse()
@@ -159,12 +158,12 @@ class _Servicer:
 
 async def _messages(context: _Context) -> AsyncIterator[Mapping[str, Any]]:
     while (message := await context.read()) is not grpc.aio.EOF:
-        yield heard_of(message)
+        yield line_of(message)
 
 
 @asynccontextmanager
 async def serving(service: JobService, inspector: Inspector, path: Path) -> AsyncIterator[None]:
-    """Inside, the service is reached over gRPC at the Unix socket `path`."""
+    """Serve the service over gRPC at the Unix socket `path`, while inside."""
     server = grpc.aio.server(options=_OPTIONS)
     server.add_generic_rpc_handlers((_Servicer(service, inspector).handler(),))
     with address_of(path) as address:  # until it has stopped, which removes the socket

@@ -1,4 +1,4 @@
-"""The job service on TCP, with TLS and client certificates: a relay to the Unix socket where it serves gRPC."""
+"""The job service on TCP, with TLS and client certificates: a relay to its gRPC Unix socket."""
 
 import asyncio
 import socket
@@ -18,10 +18,12 @@ _PIECE = 1 << 16  # bytes
 
 
 def context_of(folder: Path) -> ssl.SSLContext:
-    """TLS 1.2 at least, with the certificate in `folder`, for clients that have one of the authority there.
+    """Return a TLS context (at least TLS 1.2) with the certificate in `folder`, which requires clients' certificates.
+
+    The clients' certificates must be signed by the authority in `folder`.
 
     Raises:
-        ControllerError: a file is missing, or is none of these.
+        ControllerError: If a file is missing or invalid.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -39,12 +41,11 @@ def context_of(folder: Path) -> ssl.SSLContext:
     except ssl.SSLError as error:
         raise ControllerError(f"{folder / CA} is not a certificate in PEM: {error}") from None
     try:
-        context.load_cert_chain(
-            folder / CERTIFICATE, folder / KEY, password=lambda: ""
-        )  # which is not asked for
+        # With this `password`, OpenSSL does not ask for one on the terminal.
+        context.load_cert_chain(folder / CERTIFICATE, folder / KEY, password=lambda: "")
     except ssl.SSLError as error:
         raise ControllerError(
-            f"{folder / CERTIFICATE} and {folder / KEY} are no certificate and its key in PEM, without a password: "
+            f"{folder / CERTIFICATE} and {folder / KEY} are not a certificate and its key in PEM without a password: "
             f"{error}"
         ) from None
     return context
@@ -52,7 +53,7 @@ def context_of(folder: Path) -> ssl.SSLContext:
 
 @asynccontextmanager
 async def serving_tls(listener: socket.socket, context: ssl.SSLContext, path: Path) -> AsyncIterator[None]:
-    """Inside, clients that `listener` accepts reach the Unix socket `path`."""
+    """Relay clients that `listener` accepts to the Unix socket `path`, while inside."""
 
     async def serve(connection: socket.socket, admit: Admit) -> None:
         loop = asyncio.get_running_loop()
@@ -70,7 +71,7 @@ async def serving_tls(listener: socket.socket, context: ssl.SSLContext, path: Pa
                 await _relay(reader, writer, path)
                 async with asyncio.timeout(HANDSHAKE_SECONDS):  # for what has not been sent yet
                     await writer.wait_closed()
-        except OSError:  # it has hung up
+        except OSError:  # the client has disconnected
             pass
         finally:
             transport.abort()
@@ -80,7 +81,7 @@ async def serving_tls(listener: socket.socket, context: ssl.SSLContext, path: Pa
 
 
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: Path) -> None:
-    """Until either side ends."""
+    """Relay in both directions until either side ends."""
     writers = [writer]
     try:
         with suppress(OSError), address_of(path) as address:
@@ -102,7 +103,7 @@ async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, pat
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """As fast as it is taken, and no faster."""
+    """Pass data on, no faster than it is accepted."""
     while data := await reader.read(_PIECE):
         writer.write(data)
         await writer.drain()

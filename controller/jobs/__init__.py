@@ -1,1 +1,1 @@
-"""The jobs of a network: what they hold, who is in them, and what was granted."""
+"""The jobs of a network: their slots and ports, their members, and their leases."""

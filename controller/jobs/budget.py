@@ -1,4 +1,4 @@
-"""What of a network's switches its jobs hold: slots, at each switch, and UDP ports, on each host."""
+"""The parts of a network that its jobs hold: slots at each switch, and UDP ports on each host."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,48 +10,58 @@ from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, Tre
 
 
 class NoRoomError(ControllerError):
-    """A job that would have to wait until others have ended; the text says for what."""
+    """A shortage for which a job has to wait until others have ended; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotAllocation:
-    """Where a job can be granted a lease: its `tree` has hosts, slots and UDP port, and a lease that is none yet."""
+    """A place where a job can be granted a lease.
+
+    Attributes:
+        tree: The tree, with hosts, slots and UDP port. Its lease id is not valid yet.
+    """
 
     tree: Tree
 
     @property
     def job(self) -> Job:
-        """All but the lease."""
+        """Return the job; its lease id is not valid yet."""
         return self.tree.job
 
     def slots_at(self, switch: str) -> range:
-        """Its slots there."""
+        """Return the slots at a switch; an empty range if the switch is not in the tree."""
         job = self.job
         here = any(part.switch == switch for part in self.tree.aggregators)
         return range(job.base, job.base + job.slots) if here else range(0)
 
 
 class Budget:
-    """Of `network`, which may change, and whose trees are those of `planner`: finds places that share nothing, and
-    keeps them until they are given back.
+    """The free slots and ports of a network.
+
+    It finds places that share nothing, and reserves them until they are given back.
+
+    Args:
+        network: The network; may be replaced later.
+        planner: Its aggregation_tree() makes the trees.
     """
 
     def __init__(self, network: Network, planner: Planner = OURS) -> None:
         self.network = network
         self._planner = planner
         self._slots: set[SlotAllocation] = set()
-        self._ports: set[SlotAllocation] = set()  # of which the port is in use
+        self._ports: set[SlotAllocation] = set()  # places whose port is in use
 
     def take(self, hosts: Sequence[str], slots: int) -> SlotAllocation:
-        """A place with `slots` slots side by side, the same at every switch of its tree.
+        """Reserve a place with `slots` consecutive slots, the same at every switch of its tree.
 
         Of trees with different roots it takes one whose root has most slots free.
 
         Raises:
-            NoRoomError: there is none now. ControllerError: there is none, ever.
+            NoRoomError: If there is no place now.
+            ControllerError: If there can never be one.
         """
         free_ports = self._free_ports(hosts)
-        # A tree depends on the port, which is what jobs spread over roots by.
+        # A tree depends on the port, by which jobs spread over roots.
         trees = [
             self._planner.aggregation_tree(self.network, Job(1, tuple(hosts), port, 0, slots))
             for port in free_ports
@@ -67,16 +77,16 @@ class Budget:
         raise NoRoomError(self._shortage([part.switch for part in trees[0].aggregators], slots))
 
     def give_back_slots(self, place: SlotAllocation) -> None:
-        """Its lease is withdrawn. May be called twice."""
+        """Free the slots, since the lease is withdrawn. May be called twice."""
         self._slots.discard(place)
 
     def give_back(self, place: SlotAllocation) -> None:
-        """Its workers have ended, too. May be called twice."""
+        """Free the slots and the port, since the workers have ended, too. May be called twice."""
         self._slots.discard(place)
         self._ports.discard(place)
 
     def held(self, switch: str) -> int:
-        """How many of the switch's slots are in use."""
+        """Return how many of the switch's slots are in use."""
         return sum(len(place.slots_at(switch)) for place in self._slots)
 
     def _free_ports(self, hosts: Sequence[str]) -> Sequence[int]:
@@ -88,7 +98,7 @@ class Budget:
             return free
         busiest = max(of_host, key=lambda host: len(of_host[host]))
         raise NoRoomError(
-            f"the hosts of the job have no UDP port in common that is free; there are {len(ports)}, and {busiest} "
+            f"the hosts of the job have no free UDP port in common; there are {len(ports)}, and {busiest} "
             f"uses {len(of_host[busiest])} for other jobs"
         )
 
@@ -101,12 +111,12 @@ class Budget:
         return base if base + slots <= SLOTS else None
 
     def _ranges(self, switches: Iterable[str]) -> Sequence[range]:
-        """What is in use at one of them or another, in order."""
+        """Return the slots that are in use at any of the switches, in order."""
         found = (place.slots_at(switch) for switch in switches for place in self._slots)
         return sorted((taken for taken in found if taken), key=lambda taken: taken.start)
 
     def _shortage(self, switches: Sequence[str], slots: int) -> str:
         fullest = max(switches, key=self.held)
         free = SLOTS - self.held(fullest)
-        scattered = "" if free < slots else " side by side, and at all its switches the same"
+        scattered = "" if free < slots else " in a row, the same at all its switches"
         return f"{fullest} has {free:,} of {SLOTS:,} slots free; the job needs {slots:,}{scattered}"

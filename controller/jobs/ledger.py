@@ -1,14 +1,14 @@
-"""What has been granted: lease ids and chunk numbers, of which none is handed out twice, whatever restarts.
+"""The ledger of lease ids and chunk numbers that have been granted, so that none is handed out twice.
 
-A packet says whose it is by two numbers of its header, the lease id (1 to 255) and the chunk number (32 bits): 40 bits
-together. A grant takes a range of chunk numbers under one id, and what has been taken stays taken. So a packet of an
-earlier job, however late, bears numbers outside of every range in force, and no switch admits it; neither does a cell
-that an earlier job has left pass for one of the new job's chunks.
+This holds even after restarts. Two numbers of a packet's header identify its job: the lease id (1 to 255) and the chunk
+number (32 bits), 40 bits together. A grant takes a range of chunk numbers under one id, and what has been taken stays
+taken. So a packet of an earlier job, however late, has numbers outside every range in force, and no switch admits it.
+Nor can a cell left by an earlier job be mistaken for one of the new job's chunks.
 
-With ranges of the usual size that is enough for 4,080 grants. Then the oldest ranges come again, and only when no
-lease is in force and all switches have been programmed anew, which empties the cells: what could be mistaken is a
-packet that has been on its way while 2^40 chunk numbers were handed out. (RFC 9293, section 3.4.1, has the same
-argument for 32 bits of TCP, which does with a packet's life of 2 minutes.)
+With ranges of the usual size that is enough for 4,080 grants. Then the oldest ranges are reused, and only when no lease
+is in force and all switches have been programmed again, which empties the cells. Only a packet that has been on its way
+while 2^40 chunk numbers were handed out could be mistaken. (RFC 9293, section 3.4.1, has the same argument for 32 bits
+of TCP, which relies on a packet's lifetime of 2 minutes.)
 """
 
 import fcntl
@@ -23,20 +23,20 @@ from typing import Self
 
 from fanin.controller.errors import ControllerError
 
-LEASES = 255  # ids from 1 on; 0 is what a fresh register holds
-CHUNKS = 2**32  # of an id
-GRANT = 2**28  # of a grant: 275 GB of gradient in packets of 256 values
+LEASES = 255  # ids from 1 on; 0 is the initial value of a register
+CHUNKS = 2**32  # chunk numbers of an id
+GRANT = 2**28  # chunk numbers of a grant: 275 GB of gradient in packets of 256 values
 
 _FORMAT = 1
 
 
 class UsedUpError(ControllerError):
-    """Every lease id that is not in force has fewer than GRANT chunk numbers left."""
+    """The exhaustion of the numbers: every lease id that is not in force has fewer than GRANT chunk numbers left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What the packets of one grant carry: the lease id, and chunk numbers of a range, both ends included."""
+    """The numbers in the packets of one grant: the lease id, and a range of chunk numbers, both ends included."""
 
     lease: int
     first_chunk: int
@@ -44,11 +44,11 @@ class Identity:
 
 
 class NumberSpace:
-    """Hands out identities, the ids in turn, and under each id one range after the other.
+    """The numbers that can be granted: ids are used in turn, and under each id one range after the other.
 
     Args:
-        last_lease: the id of the newest grant.
-        next_chunks: of each id, the first chunk number that has not been handed out; None: all are there.
+        last_lease: The id of the newest grant.
+        next_chunks: The first free chunk number of each id. None: all numbers are free.
     """
 
     def __init__(self, last_lease: int = 0, next_chunks: Sequence[int] | None = None) -> None:
@@ -56,11 +56,15 @@ class NumberSpace:
         self.next_chunks = tuple(next_chunks or [0] * LEASES)
 
     def take(self, chunks: int = GRANT, in_force: Collection[int] = ()) -> Identity:
-        """A range of `chunks` numbers that nobody has had, under an id that is not in force.
+        """Return a range of chunk numbers that nobody has had, under an id that is not in force.
+
+        Args:
+            chunks: Length of the range.
+            in_force: The ids in force.
 
         Raises:
-            UsedUpError: there is none; see start_again.
-            ControllerError: there is none so long, or all ids are in force.
+            UsedUpError: If all numbers have been handed out; see start_again().
+            ControllerError: If no free range is that long, or all ids are in force.
         """
         if not 1 <= chunks <= CHUNKS:
             raise ControllerError(f"chunks: is {chunks}, must be from 1 to {CHUNKS}")
@@ -82,9 +86,9 @@ class NumberSpace:
         return Identity(lease, first, first + chunks - 1)
 
     def start_again(self) -> None:
-        """What was handed out first may be handed out again, under all ids that have less than GRANT left.
+        """Free the numbers of all ids that have less than GRANT left, so that the oldest are handed out again.
 
-        For when nothing is in force and no switch holds anything of a lease.
+        Call it only when no lease is in force and no switch holds anything of a lease.
         """
         for lease in range(1, LEASES + 1):
             if CHUNKS - self.next_chunks[lease - 1] < GRANT:
@@ -97,11 +101,11 @@ class NumberSpace:
 class Ledger:
     """A network's number space in the file `path`, which outlives its controllers. A context manager.
 
-    Inside, no other process has it. A new one begins at a random place: should the file be lost while workers of
-    this network are alive, theirs are other numbers in all likelihood.
+    Inside, no other process can use the file. A new ledger begins at a random place: if the file is lost while workers
+    of this network are alive, their numbers very probably differ from the new ones.
 
     Raises:
-        ControllerError: another controller has it, or the file cannot be read or written.
+        ControllerError: If another controller uses the file, or it cannot be read or written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,14 +135,14 @@ class Ledger:
         self._release()
 
     def take(self, chunks: int = GRANT, in_force: Collection[int] = ()) -> Identity:
-        """As NumberSpace.take; that it is taken is on the disk before this returns."""
+        """Return a range like NumberSpace.take(), after recording on disk that it is taken."""
         space = self._copy()
         identity = space.take(chunks, in_force)
         self._write(space)
         return identity
 
     def start_again(self) -> None:
-        """As NumberSpace.start_again."""
+        """Free numbers like NumberSpace.start_again()."""
         space = self._copy()
         space.start_again()
         self._write(space)
@@ -148,7 +152,7 @@ class Ledger:
             raise ControllerError(f"the ledger {self._path} is not open: enter it first")
         return NumberSpace(self._space.last_lease, self._space.next_chunks)
 
-    # The lock is a file of its own, since the other one is replaced at each write.
+    # The lock is a separate file, since the ledger's file is replaced at each write.
     def _acquire(self) -> None:
         if self._lock is not None:
             raise ControllerError(f"the ledger {self._path} is in use by another controller of this process")
@@ -186,13 +190,13 @@ class Ledger:
                 raise ValueError("it is not what a controller of this version writes")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ControllerError(
-                f"the ledger {self._path} cannot be read ({error}). It says which numbers packets have carried: "
+                f"the ledger {self._path} cannot be read ({error}). It records which numbers packets have carried: "
                 "end all workers of this network, then delete it"
             ) from None
         return NumberSpace(last, chunks)
 
     def _write(self, space: NumberSpace) -> None:
-        """Either the old contents are there afterwards or the new ones, whenever the power fails."""
+        """Write the file so that it holds either the old contents or the new ones, even after a power failure."""
         held = {"format": _FORMAT, "last_lease": space.last_lease, "next_chunks": list(space.next_chunks)}
         new = self._path.with_name(f"{self._path.name}.new")
         try:

@@ -1,4 +1,4 @@
-"""The jobs of a network once all their workers are there: in the queue, with a lease, and ended."""
+"""The life of a network's jobs after all their workers have joined: in the queue, with a lease, and ended."""
 
 import asyncio
 import itertools
@@ -16,16 +16,20 @@ from fanin.native.text import MAX_NAME, printable
 _logger = logging.getLogger(__name__)
 
 _REVOKED = "its lease was revoked"
-_REPORTS_SECONDS = 0.3  # in which all workers that wait report in which call they are (workers/job/calls.py)
+_REPORTS_SECONDS = 0.3  # time in which all waiting workers report their call (workers/job/calls.py)
 
 
 @dataclass(frozen=True, slots=True)
 class JobRequest:
-    """What the workers of a job ask for, all alike.
+    """The request for a job, the same from all its workers.
 
-    hosts: by rank. name: None: the one job of these hosts that has none. slots: None: as many as suit the network.
-    ring: whether it carries on by ring between the hosts where it has no lease; if not, it waits for one. min_workers:
-    so many go on without the others, in groups (see _Job); None: all or none. A job of groups carries on by ring.
+    Attributes:
+        hosts: The hosts, by rank.
+        name: The job's name. None: the only job of these hosts without a name.
+        slots: Number of slots. None: as many as suit the network.
+        ring: Whether the job continues with the ring between the hosts when it has no lease. If not, it waits for one.
+        min_workers: The job continues, in groups (see _Job), as long as this many workers are left. None: it needs all.
+            A job with groups always uses the ring when it has no lease.
     """
 
     hosts: tuple[str, ...]
@@ -36,32 +40,33 @@ class JobRequest:
 
     def __str__(self) -> str:
         slots = "" if self.slots is None else f" with {self.slots} slots"
-        ring = ", by ring if need be" if self.ring else ""
+        ring = ", using the ring if needed" if self.ring else ""
         least = "" if self.min_workers is None else f", at least {self.min_workers} of them"
         return f"{', '.join(self.hosts)}{slots}{ring}{least}"
 
 
 class JobLease(Protocol):
-    """What becomes of a job on the network, from its beginning to its end."""
+    """The lease of a job on the network, from the job's beginning to its end."""
 
     async def grant(self) -> None:
-        """Get it a lease.
+        """Get the job a lease.
 
         Raises:
-            NoRoomError: not before others have ended. ControllerError: never, or a switch refuses.
+            NoRoomError: If other jobs have to end first.
+            ControllerError: If the job can never get one, or a switch refuses.
         """
 
     def assignment(self, host: str) -> Mapping[str, Any]:
-        """All that the worker on `host` needs, as JSON has it; of a lease, if there is one."""
+        """Return everything that the worker on `host` needs, in JSON's types, including the lease if there is one."""
 
     def lease(self) -> Mapping[str, Any]:
-        """What is granted, for people to read."""
+        """Return what is granted, for display."""
 
     async def withdraw(self) -> None:
-        """Take the lease back, if it has one."""
+        """Take the lease back, if the job has one."""
 
     def close(self) -> None:
-        """Nobody works at it any more."""
+        """Free the job's place, since it has no workers left."""
 
 
 State = Literal["queued", "in network", "by ring", "revoked"]
@@ -71,10 +76,14 @@ Open = Callable[[JobRequest], JobLease]
 class Member(Reporting, Protocol):
     """A worker of a job.
 
-    finished: what it says once the lease is revoked (workers/job/ring_fallback.py), or in a round in which a group
-    forms (workers/job/elastic.py). leaving: it ends once the others have what it has finished. meeting: it is in
-    regroup(), and waits to be told whether somebody has joined. mates: all workers of its job, by rank. call: in which
-    it waited last, by number and in words. failure: of a call, after which it makes none.
+    Attributes:
+        finished: What it reports after the lease is revoked (workers/job/ring_fallback.py), or in a round in which a
+            group forms (workers/job/elastic.py).
+        meeting: Whether it is in regroup(), and waits for the answer.
+        mates: All workers of its job, by rank.
+        leaving: Whether it will end once the others have what it has finished.
+        call: The call in which it last waited: number and text.
+        failure: The error of a failed call, after which it makes no other; empty if there is none.
     """
 
     finished: Any
@@ -85,22 +94,35 @@ class Member(Reporting, Protocol):
     failure: str
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send it a message."""
+        """Send the worker a message."""
 
     def dismiss(self, why: str) -> None:
-        """It has no job."""
+        """Tell the worker that it has no job, and why."""
 
 
 @dataclass(eq=False, slots=True)
 class _Job:
-    """look: something may have changed for it. why: it waits, or has no lease. place: in the queue; 0: not there.
+    """A job whose workers have all joined.
 
-    revoked: why, from then on. aborted: why its workers make no more calls; empty: they do.
+    If the request has min_workers, its members form groups, one after the other. When a member ends, or the lease is
+    revoked, the remaining members are told to stop, report what they have finished, and are told the next group, which
+    has its own lease. Once all of a group are in regroup(), workers that have come in the meantime with the same
+    request join it.
 
-    Where the request has min_workers, its members form groups, one after the other: `members` is the last one, by rank.
-    Whenever one ends, or the lease is revoked, those who are left are told to stop (`round` counts how often that was
-    so), say what they have finished, and are told the next group, which has a lease of its own. Once all of a group
-    are in regroup(), workers that have come meanwhile, and ask for what its first ones have `asked` for, join it.
+    Attributes:
+        name: The job's name.
+        request: The request, with the hosts of the last group.
+        members: The members, or those of the last group, by rank.
+        candidate: The job's place or lease.
+        asked: The request that its first members made.
+        state: What the job does.
+        why: Why it waits, or has no lease.
+        place: Its place in the queue; 0 if it is not there.
+        revoked: Why its lease was revoked; empty if it was not.
+        aborted: Why its workers make no more calls; empty while they can.
+        round: How often members were told to stop.
+        since: When all workers had joined, in seconds of the Unix epoch.
+        look: Set when something may have changed for the job.
     """
 
     name: str
@@ -122,12 +144,12 @@ class _Job:
             member.tell(message)
 
     def log(self, level: int, what: str) -> None:
-        """What becomes of it."""
+        """Log an event of the job."""
         lease = self.candidate.lease()["lease"]
         _logger.log(level, "%s", what, extra={"job": self.name, "lease": lease, "hosts": self.request.hosts})
 
     def document(self) -> Mapping[str, Any]:
-        """What is told of it to those who ask. since: in seconds of the Unix epoch."""
+        """Return the description of the job for clients. `since` is in seconds of the Unix epoch."""
         return {
             "name": self.name,
             "hosts": self.request.hosts,
@@ -143,21 +165,21 @@ class _Job:
         }
 
     def there(self) -> Sequence[Member]:
-        """The members that have not left."""
+        """Return the members that have not left."""
         return [member for member in self.members if not member.left.is_set()]
 
     def must_regroup(self) -> bool:
-        """Whether the group is another one than before, or has lost its lease."""
+        """Return whether the group has changed, or has lost its lease."""
         if self.request.min_workers is None:
             return False
         return bool(self.revoked) or any(member.left.is_set() or member.leaving for member in self.members)
 
     def meets(self) -> bool:
-        """Whether all of the group are in regroup()."""
+        """Return whether all of the group are in regroup()."""
         return self.request.min_workers is not None and all(member.meeting for member in self.members)
 
     def callers(self, member: Member) -> dict[str, list[Member]]:
-        """Return the members that wait in the same call as this one, by what they call."""
+        """Return the members that wait in a call with the same number as this one's, by the call's text."""
         found: dict[str, list[Member]] = {}
         for each in self.there():
             if each.call[0] == member.call[0]:
@@ -165,14 +187,17 @@ class _Job:
         return found
 
     def gone(self) -> Member | None:
-        """A member that has left."""
+        """Return a member that has left; None if all are there."""
         return next((member for member in self.members if member.left.is_set()), None)
 
 
 class Jobs:
-    """All of a network: grants them leases in the order in which they come, or has them wait.
+    """All jobs of a network: grants them leases in the order in which they come, or lets them wait.
 
-    report: is told what nobody waits for. waiting: those who ask for such a job, and are in none.
+    Args:
+        open_job: Opens the lease of a job.
+        report: Receives errors that nobody waits for.
+        waiting: Returns the workers with this request that are in no job.
     """
 
     def __init__(
@@ -191,7 +216,13 @@ class Jobs:
         self._numbers = itertools.count(1)
 
     def begin(self, request: JobRequest, members: Sequence[Member], asked: JobRequest) -> None:
-        """All `members` (by rank) have joined. asked: what they ask for, which may be more hosts than will be there."""
+        """Begin a job whose workers have all joined.
+
+        Args:
+            request: The request, with the hosts of the members.
+            members: The members, by rank.
+            asked: The members' own request, which may include more hosts.
+        """
         name = request.name or f"job-{next(self._numbers)}"
         job = _Job(name, request, members, self._open(request), asked)
         self._present.append(job)
@@ -204,13 +235,13 @@ class Jobs:
         task.add_done_callback(self._tasks.discard)
 
     def look(self) -> None:
-        """A member may have left, or have said something."""
+        """Check all jobs: a member may have left, or have sent a message."""
         for job in self._present:
             job.look.set()
             self._hand_over(job)
 
     def fail(self, member: Member) -> None:
-        """A call has failed at a member: nobody of its job makes another one; in a job of groups it has to leave."""
+        """End the calls of a member's job after one of them failed; in a job with groups only the member leaves."""
         for job in self._of(member):
             if job.request.min_workers is None:
                 self._abort(job, f"{_named(job, member)} {member.failure}")
@@ -218,7 +249,7 @@ class Jobs:
                 member.dismiss(member.failure)
 
     def compare(self, member: Member) -> None:
-        """A member has reported the call that it waits in: if others wait in another one, nobody can go on."""
+        """Compare the call that a member waits in with those of the others: if they differ, end the job's calls."""
         for job in self._of(member):
             if not job.aborted and len(job.callers(member)) > 1:
                 self._start(self._abort_differing(job, member))
@@ -234,31 +265,32 @@ class Jobs:
         self._abort(job, f"the workers make different calls. {'; '.join(said)}")
 
     def _of(self, member: Member) -> list[_Job]:
-        """The job that it is in."""
+        """Return the job of a member, as a list."""
         return [job for job in self._present if member in job.members]
 
     def _abort(self, job: _Job, why: str) -> None:
-        """Tell all of its workers, the first time."""
+        """Tell all workers of a job that its calls have ended; does nothing the second time."""
         if not job.aborted:
             job.aborted = why
             job.log(logging.WARNING, why)
             job.tell({"aborted": why})
 
     def documents(self) -> list[Mapping[str, Any]]:
-        """What there is, in the order of their beginning."""
+        """Return the descriptions of all jobs, in the order of their beginning."""
         return [job.document() for job in self._present]
 
     async def revoke(self, name: str) -> None:
-        """The job of this name has no lease any more, nor a place in the queue, and gets no other one.
+        """Take the lease, or the place in the queue, from the job of this name; it gets no other one.
 
         Raises:
-            ControllerError: it has none, or a switch does not answer, which loses the lease when it is back.
+            ControllerError: If there is no such job, it has no lease, or a switch does not answer; that switch loses
+                the lease when it is back.
         """
         found = [job for job in self._present if job.name == name]
         if not found:
             there = ", ".join(job.name for job in self._present) or "none"
             raise ControllerError(f"no job is called {printable(name[:MAX_NAME])}; there are: {there}")
-        job = found[-1]  # one that has the name from another that is just ending
+        job = found[-1]  # an earlier one of the same name may just be ending
         if job.state not in ("queued", "in network"):
             raise ControllerError(f"{name} has no lease: it is {job.state} ({job.why})")
         if job.state == "queued":
@@ -268,12 +300,16 @@ class Jobs:
         await self._take_back(job, _REVOKED, for_good=True)
 
     async def end_lease(self, lease: int, why: str, *, for_good: bool) -> None:
-        """Nothing is added up under this lease any more; of a job that has ended meanwhile, there is nothing to do.
+        """Stop aggregation under a lease. If its job has ended in the meantime, there is nothing to do.
 
-        for_good: no other lease would be better. If not, a job of groups (see _Job) is granted another one.
+        Args:
+            lease: The lease's id.
+            why: Why the lease ends.
+            for_good: Whether another lease would not help. If false, a job with groups (see _Job) is granted another
+                one.
 
         Raises:
-            ControllerError: a switch does not answer, which loses the lease when it is back.
+            ControllerError: If a switch does not answer; it loses the lease when it is back.
         """
         for job in self._present:
             if job.state == "in network" and job.candidate.lease()["lease"] == lease:
@@ -295,25 +331,25 @@ class Jobs:
             self.look()
 
     def _hand_over(self, job: _Job) -> None:
-        """Once all who are there have said what they have finished, everybody is told all of it."""
+        """Send all members everybody's numbers, once all that have not left have reported what they have finished."""
         if job.state != "by ring" or not job.revoked or job.request.min_workers is not None:
             return
         if all(member.finished is not None or member.left.is_set() for member in job.members):
             job.tell({"carry_on": [None if m.left.is_set() else m.finished for m in job.members]})
-            job.revoked = ""  # once
+            job.revoked = ""  # so that it is sent only once
 
     def _lose(self, job: _Job, why: str) -> None:
         job.log(logging.WARNING, why)
         job.state, job.why = ("by ring" if job.request.ring else "revoked"), why
 
     async def close(self) -> None:
-        """The network ends."""
+        """End all jobs, since the network ends."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _hold(self, job: _Job) -> None:
-        """One job, from its grant to its end."""
+        """Run one job, from its grant to its end."""
         try:
             try:
                 await self._grant(job)
@@ -339,9 +375,9 @@ class Jobs:
                 else:
                     await job.look.wait()
             await self._withdraw(job)
-        except Exception as error:  # whoever looks after the controller learns of it there
+        except Exception as error:  # the supervisor of the controller finds it in the log
             self._dismiss(job, str(error) or repr(error))
-            job.log(logging.ERROR, f"has no controller any more: {error}")
+            job.log(logging.ERROR, f"has lost its controller: {error}")
         finally:
             job.candidate.close()
             self._present.remove(job)
@@ -356,7 +392,7 @@ class Jobs:
         }
 
     async def _meet(self, job: _Job) -> None:
-        """All are in regroup(): a round if somebody waits to join, or they are told that nobody does."""
+        """Handle regroup() of all members: hold a round if workers wait to join, else tell them that none does."""
         if joining := self._waiting(job.asked):
             await self._regroup(job, joining)
             return
@@ -365,11 +401,10 @@ class Jobs:
         job.tell({"met": job.round})
 
     async def _regroup(self, job: _Job, joining: Sequence[Member] = ()) -> None:
-        """One round: those who are there stop, say what they have finished, and get a lease of their own.
+        """Hold one round: the members stop, report what they have finished, and get a new lease.
 
-        With those who are `joining`: they come behind the others, and begin with what follows regroup().
-
-        If one of them ends in the middle of it there is to be another round.
+        Joining workers come after the others, and begin with what follows regroup(). If a member ends during the round,
+        another round follows.
         """
         there = job.there()
         staying = [member for member in there if not member.leaving]
@@ -412,7 +447,7 @@ class Jobs:
             member.mates = job.members
 
     async def _all_have_finished(self, job: _Job, there: Sequence[Member]) -> bool:
-        """Whether all have said what; False as soon as one of them has left, or another one is leaving."""
+        """Wait until all have reported what they have finished; return False if one leaves or begins to leave."""
         leaving = [member.leaving for member in there]
         told: Sequence[str] = []
         while missing := [member.host for member in there if member.finished is None]:
@@ -427,7 +462,7 @@ class Jobs:
         return True
 
     async def _grant_again(self, job: _Job, hosts: tuple[str, ...]) -> None:
-        """In place of the lease that the job has, if it has one: to these of its hosts."""
+        """Replace the job's lease, if it has one, by one for these of its hosts."""
         await self._withdraw(job)
         job.candidate.close()
         job.request = replace(job.request, hosts=hosts)
@@ -440,20 +475,20 @@ class Jobs:
         except ControllerError as error:
             self._lose(job, str(error))
         finally:
-            self.look()  # for what it has left, others may wait
+            self.look()  # other jobs may wait for the slots that it has freed
 
     def _too_few(self, job: _Job, staying: Sequence[Member]) -> str:
-        """Why a job cannot go on; empty: it can."""
+        """Return why too few workers are left for a job to continue; empty if there are enough."""
         least = job.request.min_workers or 0
         if len(staying) >= least:
             return ""
         return f"{'; '.join(_ends(job.members))}; {len(staying)} are left, fewer than min_workers, {least}"
 
     async def _grant(self, job: _Job) -> None:
-        """In its turn: nobody overtakes, so that a job which needs much is not passed by for ever.
+        """Wait for the job's turn and grant it a lease. No job overtakes another, so that large jobs are not starved.
 
         Raises:
-            ControllerError: it gets none.
+            ControllerError: If it gets no lease.
         """
         self._queue.append(job)
         try:
@@ -483,7 +518,7 @@ class Jobs:
         place = self._queue.index(job) + 1
         if (place, why) != (job.place, job.why):
             job.place, job.why = place, why
-            job.log(logging.INFO, f"number {place} of the jobs that wait for a lease: {why}")
+            job.log(logging.INFO, f"number {place} in the queue for a lease: {why}")
             for rank, member in enumerate(job.members):
                 member.tell({"queued": {"rank": rank, "place": place, "why": why}})
 
@@ -500,7 +535,7 @@ class Jobs:
 
 
 def _ends(members: Sequence[Member]) -> Sequence[str]:
-    """Who of a group has ended, and how."""
+    """Describe which workers of a group have ended, and how."""
     return [
         f"rank {rank} (process {member.process} on {member.host}) "
         f"{member.failure or ('left' if member.leaving else 'ended')}"
@@ -514,7 +549,7 @@ def _named(job: _Job, member: Member) -> str:
 
 
 def _and(names: Sequence[str]) -> str:
-    """A list, in words."""
+    """Join names to a list in words."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 

@@ -1,15 +1,15 @@
-"""The rules of a network's job service: a worker joins by its host's name, and each job gets a lease of its own.
+"""The rules of a network's job service: a worker joins with its host's name, and each job gets its own lease.
 
-A worker says its host, its process id, and what all workers of its job ask for: its hosts (names, how many, or null for
-all), its name, and how many slots. It is told who is missing; where the job stands that has to wait for others; both
-whenever that changes; and in the end what the job was granted, or why not. Later on it is told who of its job has
-ended.
+A worker sends its host, its process id, and what all workers of its job ask for: the job's hosts (names, a number, or
+null for all), its name, and its number of slots. It is told which workers are missing, and the place of a job that has
+to wait in the queue, whenever these change. In the end it is told what the job was granted, or why not. Later it is
+told which workers of its job have ended.
 
-The connection is the membership. It stays open for the worker's life; when all of a job's have ended, its lease is
-withdrawn. So what the next job sends and what this one has left on the way are never taken for one another's.
+The connection is the membership. It stays open for the worker's life. When all workers of a job have ended, its lease
+is withdrawn. So packets of the next job cannot be mistaken for packets of this one that are still on the way.
 
-What is said here is in documents (docs/how-to/jobs.md); controller/job_service has the connections.
-A worker that is in no job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
+Messages are documents here (docs/how-to/jobs.md); controller/job_service has the connections. A worker that is in no
+job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
 """
 
 import asyncio
@@ -27,31 +27,34 @@ from fanin.native.text import MAX_NAME, is_name, printable
 
 _logger = logging.getLogger(__name__)
 
-_ANSWER_SECONDS = 2.0  # for workers that wait, who look once a second at least
-_MAX_ERROR = 500  # characters of what is wrong with a message
-_LEAVE_SECONDS = 1.0  # that a process which has just ended may need to be gone for everybody
+_ANSWER_SECONDS = 2.0  # time to answer for waiting workers, which check for messages at least once a second
+_MAX_ERROR = 500  # characters of an error about a message
+_LEAVE_SECONDS = 1.0  # how long the end of a process may take to be noticed
 
 
 class RefusedError(Exception):
-    """What a worker is told that cannot join."""
+    """A refusal to let a worker join; the text is sent to the worker."""
 
 
 class NoRequestError(RefusedError):
-    """It asks for nothing that could be understood."""
+    """A refusal of a request to join that cannot be understood."""
 
 
 class NoMessageError(Exception):
-    """A member has said what no member says, and is none any more."""
+    """An invalid message of a member, after which it is no longer a member."""
 
 
 class Connection(Protocol):
-    """To one worker."""
+    """The connection to one worker."""
 
     def tell(self, message: Mapping[str, Any]) -> None:
-        """Send it a message, unless it has hung up; one that does not read what it is told is hung up on."""
+        """Send a message, unless the worker has disconnected.
+
+        A worker that does not read its messages is disconnected.
+        """
 
     def dismiss(self, why: str) -> None:
-        """Tell it that it has no job, and hang up."""
+        """Tell the worker that it has no job, and disconnect."""
 
 
 @dataclass(eq=False, slots=True)
@@ -66,16 +69,16 @@ class _Member:
     finished: Any = None
     leaving: bool = False
     meeting: bool = False
-    call: tuple[int, str] = (0, "")  # in which it waited last: its number, and what all must call alike
-    failure: str = ""  # of a call, after which it makes none
-    at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it has said so
-    round: int = 0  # in which it was told last to stop
+    call: tuple[int, str] = (0, "")  # the call in which it last waited: number, and text that all must share
+    failure: str = ""  # the error of a failed call, after which it makes no other
+    at: tuple[int, float] = (0, 0.0)  # the operation that it has come to, and when it reported that
+    round: int = 0  # the last round in which it was told to stop
     mates: "Sequence[_Member]" = ()  # all workers of its job, by rank, once they have joined
     heard: Heard = field(default_factory=Heard)
 
     @property
     def place(self) -> tuple[str, str | None]:
-        """What it has alone: its host, in the job of this name."""
+        """Return the key that no other member can have: the worker's host, and its job's name."""
         return self.host, self.request.name
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -92,9 +95,12 @@ class _Member:
 
 
 class JobService:
-    """Brings the workers on `hosts` together; `open_job` makes a job of them. Inside, it takes workers.
+    """The service that brings the workers of a network together. An async context manager: inside, it accepts workers.
 
-    report: is told what nobody waits for.
+    Args:
+        hosts: The network's hosts.
+        open_job: Opens the lease of a job.
+        report: Receives errors that nobody waits for.
     """
 
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
@@ -116,11 +122,11 @@ class JobService:
 
     @property
     def jobs(self) -> Jobs:
-        """Those whose workers have all joined."""
+        """Return the jobs whose workers have all joined."""
         return self._jobs
 
     def forming(self) -> list[Mapping[str, Any]]:
-        """Those that wait for workers to join: name, hosts, workers, and the hosts on which there is none yet."""
+        """Return the jobs that wait for workers: name, hosts, workers, and the hosts without a worker so far."""
         found: dict[JobRequest, list[_Member]] = {}
         for member in self._members.values():
             if member.mates:
@@ -138,9 +144,9 @@ class JobService:
 
     @contextmanager
     def without(self, host: str, job: str) -> Iterator[None]:
-        """Inside, the worker on `host` will not join: a job with min_workers begins without it.
+        """Let a job with min_workers begin without the worker on `host`, for the time of a `with` block.
 
-        It still waits until it has that many workers.
+        The job still waits until it has that many workers.
         """
         place = host, job
         self._absent.add(place)
@@ -154,31 +160,37 @@ class JobService:
             self._absent.discard(place)
 
     async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
-        """A membership: from the worker's request to the end of its `messages`.
+        """Serve a membership: from the worker's request to the end of its messages.
+
+        Args:
+            request: The worker's request.
+            connection: The connection to the worker.
+            messages: The worker's messages.
 
         Raises:
-            RefusedError: it cannot join. NoMessageError: see there.
+            RefusedError: If the worker cannot join.
+            NoMessageError: If a message is not valid.
         """
         try:
             member = self._understand(request, connection)
         except ValueError as error:
-            raise NoRequestError(f"that is not a request to join: {error}") from None
+            raise NoRequestError(f"not a request to join: {error}") from None
         await self._admit(member)
         try:
             self._gather(member)
             async for said in messages:
-                self._hear(member, said)
+                self._receive(member, said)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             why = _one_line(str(error))
-            raise NoMessageError(f"that is nothing that a member says: {why}") from None
+            raise NoMessageError(f"not a message of a member: {why}") from None
         finally:
             self._release(member)
 
-    def _hear(self, member: _Member, said: Any) -> None:
-        """From one whose job has begun.
+    def _receive(self, member: _Member, said: Any) -> None:
+        """Process a message of a worker whose job has begun.
 
         Raises:
-            ValueError: it is nothing that a worker says.
+            ValueError: If the message is not valid.
         """
         match said:
             case {"report": report}:
@@ -190,7 +202,7 @@ class JobService:
                 member.failure = _one_line(f"failed in call {number}, {what}: {error}")
                 self._jobs.fail(member)
             case {"waiting": int(number)}:
-                if member not in self._asking:  # one that asks all the time is answered as often as others
+                if member not in self._asking:  # a worker that asks all the time is not answered more often
                     self._asking[member] = task = asyncio.create_task(self._find_slow(member, number))
                     task.add_done_callback(lambda _: self._asking.pop(member))
             case {"at": int(number)}:
@@ -209,7 +221,7 @@ class JobService:
         self._jobs.look()
 
     async def _find_slow(self, member: _Member, number: int) -> None:
-        """Tells a member that waits in its so-manieth operation who has not come to it, or does not answer."""
+        """Tell a member that waits in operation `number` which workers have not come to it, or do not answer."""
         asked = time.monotonic()
         there = [mate for mate in member.mates if not mate.left.is_set()]
         for mate in there:
@@ -218,7 +230,7 @@ class JobService:
         slow = [
             mate for mate in there if not mate.left.is_set() and (mate.at[0] < number or mate.at[1] < asked)
         ]
-        if member not in there or member in slow:  # it has gone on, or ended
+        if member not in there or member in slow:  # it has left the operation, or has ended
             return
         workers = " and ".join(
             f"rank {there.index(mate)} (process {mate.process} on {mate.host})" for mate in slow
@@ -272,13 +284,12 @@ class JobService:
             return None
         if not isinstance(asked, int) or isinstance(asked, bool) or not 1 <= asked <= len(hosts) or not ring:
             raise RefusedError(
-                f"min_workers: is {_quoted(asked)}, must be from 1 to {len(hosts)}, in a job that goes on by ring if "
-                "need be"
+                f"min_workers: is {_quoted(asked)}, must be from 1 to {len(hosts)}, in a job that may use the ring"
             )
         return asked
 
     async def _admit(self, member: _Member) -> None:
-        """Gives it its place."""
+        """Give a member its place."""
         while (present := self._members.get(member.place)) is not None:
             try:
                 async with asyncio.timeout(_LEAVE_SECONDS):
@@ -286,7 +297,7 @@ class JobService:
             except TimeoutError:
                 raise RefusedError(
                     f"{member.host} has a worker already, process {present.process}, in {_job_of(present)}: "
-                    f"end that one first, or give this job a name of its own (FANIN_JOB)"
+                    f"end that one first, or give this job its own name (FANIN_JOB)"
                 ) from None
         asked = member.request
         for other in self._members.values():
@@ -307,7 +318,7 @@ class JobService:
         _log("has joined", member)
 
     def _gather(self, member: _Member) -> None:
-        """Forms the job if all are there, or tells those that are who is missing."""
+        """Form the job if all its workers are there, or tell those that are which are missing."""
         request = member.request
         waiting = self._waiting(request)
         missing = {host for host in request.hosts if host not in {each.host for each in waiting}}
@@ -320,7 +331,7 @@ class JobService:
         self._jobs.begin(replace(request, hosts=tuple(each.host for each in waiting)), waiting, request)
 
     def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
-        """Those who ask for this and are in no job yet, by rank."""
+        """Return the workers with this request that are in no job yet, by rank."""
         there = (self._members.get((host, request.name)) for host in request.hosts)
         return [
             member
@@ -329,13 +340,13 @@ class JobService:
         ]
 
     def _tell_who_is_missing(self, waiting: Sequence[_Member]) -> None:
-        """To members of one job that has not formed."""
+        """Tell members of a job that has not formed which hosts are missing."""
         there = {member.host for member in waiting}
         for member in waiting:
             member.tell({"waiting_for": [host for host in member.request.hosts if host not in there]})
 
     def _release(self, member: _Member) -> None:
-        """It has ended, or the service has."""
+        """Remove a member that has ended, or whose service has."""
         member.left.set()
         _log("has left", member)
         del self._members[member.place]
@@ -350,12 +361,12 @@ class JobService:
 
 
 def _one_line(text: str) -> str:
-    """Return what a worker has written as one printable line of bounded length."""
+    """Return a worker's text as one printable line of bounded length."""
     return " ".join(printable(text).split())[:_MAX_ERROR]
 
 
 def _quoted(said: object) -> str:
-    """Return what a worker has sent, short enough for an error, and without anything that could act on a terminal."""
+    """Return a worker's message, shortened for an error, and without anything that could act on a terminal."""
     return json.dumps(said)[:200]
 
 

@@ -1,4 +1,4 @@
-"""What workers report of themselves to the job service (workers/job/reporting.py), and when they were heard last."""
+"""The reports of workers to the job service (workers/job/reporting.py), and when the last one arrived."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from fanin.native.text import MAX_NAME, is_name
 
 _MAX_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 
-_MAX_REASONS = 64  # for which a worker ignores packets
+_MAX_REASONS = 64  # reasons for ignored packets in a report
 
 
 def _checked_name(text: str) -> str:
@@ -23,7 +23,7 @@ def _checked_name(text: str) -> str:
 
 Name = Annotated[str, AfterValidator(_checked_name)]
 Count = Annotated[int, Field(ge=0, lt=1 << 63)]
-Chunks = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # in flight, on average
+Chunks = Annotated[float, Field(ge=0, allow_inf_nan=False)]  # average number in flight
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -47,15 +47,18 @@ class Waiting(_Frozen):
     @field_validator("chunks")
     @classmethod
     def _are_few(cls, chunks: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-        """Whoever explains them looks at each."""
+        """Check that the ranges have few chunks together, since code that explains them looks at each."""
         sizes = [last + 1 - first for first, last in chunks]
         if min(sizes, default=1) < 1 or sum(sizes) > _MAX_OPEN:
-            raise ValueError(f"chunks are ranges of {_MAX_OPEN:,} chunks at most together")
+            raise ValueError(f"chunks are ranges of at most {_MAX_OPEN:,} chunks together")
         return chunks
 
 
 class Report(_Frozen):
-    """A worker's totals since its job began: InNetworkStatistics of workers/protocol.py. waiting: None: for nothing."""
+    """A worker's totals since its job began: InNetworkStatistics of workers/protocol.py.
+
+    `waiting` is None if the worker waits for nothing.
+    """
 
     all_reduces: Count
     bytes_sent: Count
@@ -74,7 +77,16 @@ class Report(_Frozen):
 
 
 class WorkerState(_Frozen):
-    """What is known of a worker. joined, heard: in seconds of the Unix epoch; heard: None: it has not reported yet."""
+    """The known state of a worker.
+
+    Attributes:
+        host: Its host.
+        process: Its process id.
+        joined: When it joined, in seconds of the Unix epoch.
+        left: Whether it has left.
+        heard: When its last report arrived, in seconds of the Unix epoch. None before the first one.
+        report: Its last report. None before the first one.
+    """
 
     host: str
     process: int
@@ -86,17 +98,17 @@ class WorkerState(_Frozen):
 
 @dataclass(slots=True)
 class Heard:
-    """Of one worker, since it joined."""
+    """The reports of one worker since it joined."""
 
     joined: float = field(default_factory=time.time)
     heard: float | None = None
     report: Report | None = None
 
     def take(self, document: object) -> None:
-        """A report has come.
+        """Store a report that has arrived.
 
         Raises:
-            ValueError: it is none.
+            ValueError: If it is not a valid report.
         """
         self.report = Report.model_validate(document)
         self.heard = time.time()
@@ -112,7 +124,7 @@ class Reporting(Protocol):
 
 
 def state_of(worker: Reporting) -> Mapping[str, Any]:
-    """What is known of it, as WorkerState takes it."""
+    """Return what is known of a worker, in the form of WorkerState."""
     heard = worker.heard
     return {
         "host": worker.host,

@@ -1,1 +1,1 @@
-"""What made a run slow, from what was measured in it."""
+"""Diagnosis: the likely causes of a slow run, found from its measurements."""

@@ -1,4 +1,4 @@
-"""A run to be diagnosed: its measurements, and where its links and workers are in the topology."""
+"""A run to be diagnosed: its measurements, and the places of its links and workers in the topology."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ Direction = tuple[str, str]  # from one node to the next
 Busy = Mapping[Direction, float]  # shares of the time of all-reduces
 
 _TIERS: dict[str, int] = {"host": 0} | {role: tier for tier, role in enumerate(get_args(Role), start=1)}
-_SLOWED = 0.8  # of the rate of its like: packets alone make less difference than a fifth
-_USED = 0.01  # of the time: what a rate can be told from
+_SLOWED = 0.8  # share of the usual rate below which a link is slow; packet sizes change the rate by less than a fifth
+_USED = 0.01  # share of the time that a link must send before its rate can be calculated
 
 
 @dataclass(frozen=True)
 class Case:
-    """row: of the results. Of `settings` nothing is used but the topology, the placement, the algorithm and
-    the job's own priority: no property of a link, as loss, no lateness, no rate of a single link.
+    """A run to be diagnosed.
+
+    Of `settings` only the topology, the placement, the algorithm and the job's own priority are used: no loss or other
+    property of a link, no lateness, and no rate of a single link.
+
+    Attributes:
+        settings: The settings of the run.
+        row: The run's row of results.
+        usage: The counts of its links and workers.
     """
 
     settings: Settings
@@ -37,24 +44,24 @@ class Case:
 
     @property
     def topology(self) -> Topology:
-        """The whole network."""
+        """Return the whole network."""
         return self.settings.network
 
     @property
     def seconds(self) -> float:
-        """Of all all-reduces together, each from the first call to the last result."""
+        """Return the time of all all-reduces together in seconds, each from the first call to the last result."""
         return self.usage.seconds
 
     @cached_property
     def links(self) -> dict[Direction, LinkUse]:
-        """Return the links that were used, as they were until the job's last sum."""
+        """Return the links that were used, with their counts until the job's last sum."""
         return {(link.near, link.far): link for link in self.usage.links if link.phase == "job"}
 
     @cached_property
     def busy(self) -> Busy:
-        """The share of the time for which each link sent, but those of hosts that are not of the job.
+        """Return the share of the time for which each link sent, without links of hosts outside the job.
 
-        What has a lower priority than the job's packets is left out, as they do not wait for it.
+        Packets of a lower priority than the job's are left out, as the job's packets do not wait for them.
         """
         return {
             way: min(1.0, link.busy_seconds * (1 - link.lower_bytes / (link.wire_bytes or 1)) / self.seconds)
@@ -64,57 +71,61 @@ class Case:
 
     @cached_property
     def others(self) -> frozenset[str]:
-        """Hosts that are not of the job, and have sent or received."""
+        """Return the hosts outside the job that have sent or received."""
         hosts = {host.name for host in self.topology.hosts} - set(self.settings.members)
         return frozenset(node for way in self.links for node in way if node in hosts)
 
     @property
     def busiest(self) -> LinkUse:
-        """The link that sent for the longest."""
+        """Return the link that sent for the longest time."""
         return self.links[max(self.busy, key=self.busy.__getitem__)]
 
     @cached_property
     def computing(self) -> NDArray[np.float64] | None:
-        """Seconds for which each worker of a model that is cut computed; None: it is not."""
+        """Return the seconds for which each worker of a model that is cut computed; None if the model is not cut."""
         known = [one for worker in self.usage.workers if (one := worker.computing_seconds) is not None]
         return np.array(known) if known else None
 
     @cached_property
     def overtaken(self) -> float:
-        """The largest share of the time for which a link sent what has a higher priority than packets of the job."""
+        """Return the largest share of the time for which a link sent packets of a higher priority than the job's."""
         longest = max(link.overtaken_seconds or 0.0 for link in self.links.values())
         return min(1.0, longest / self.seconds)
 
     @cached_property
     def explained(self) -> float:
-        """The share of the time that bytes and latencies account for, as far as can be told.
+        """Return the share of the time that bytes and latencies explain.
 
-        That of the busiest link, or what the closed form says: without loss, and with hosts' links alone.
+        This is the share of the busiest link, or that of the analytical model, which knows no loss and only the hosts'
+        links.
         """
         return max(self.closed_form, *self.busy.values())
 
     @property
     def closed_form(self) -> float:
-        """The share of the time that it says an all-reduce takes; 0: it says nothing."""
+        """Return the share of the time that the analytical model predicts; 0 if there is no prediction."""
         seconds = (self.row.get("closed_form_seconds") or 0.0) * len(self.row["seconds"])
         return min(1.0, seconds / self.seconds)
 
     # -- tiers
 
     def tier(self, node: str) -> int:
-        """0 of a host, from 1 up of switches."""
+        """Return the tier of a node: 0 for a host, from 1 up for switches."""
         return _TIERS[self._roles[node]]
 
     def climbs(self, way: Direction) -> bool:
-        """Whether it leads up."""
+        """Return whether the link leads up."""
         return self.tier(way[0]) < self.tier(way[1])
 
     def between_switches(self, way: Direction) -> bool:
-        """Whether it does not lead to or from a host."""
+        """Return whether neither end of the link is a host."""
         return min(self.tier(node) for node in way) > 0
 
     def siblings(self, way: Direction) -> list[Direction]:
-        """Links between switches that do the same as this one, it among them: up from one switch, or down to it."""
+        """Return the links that can replace this one between two tiers: up from the same switch, or down to it.
+
+        The link itself is one of them.
+        """
         below, above = way if self.climbs(way) else way[::-1]
         others = [
             node
@@ -124,7 +135,7 @@ class Case:
         return [(below, one) if self.climbs(way) else (one, below) for one in others]
 
     def below(self, switch: str) -> frozenset[str]:
-        """The hosts below a switch."""
+        """Return the hosts below a switch."""
         found = set()
         for node in self.topology.neighbours(switch).values():
             if self.tier(node) == 0:
@@ -141,14 +152,14 @@ class Case:
     # -- rates
 
     def rate(self, way: Direction) -> float | None:
-        """At which the link sent, bits/s; None: it sent too little to tell."""
+        """Return the rate at which the link sent in bits/s; None if it sent too little to tell."""
         link = self.links.get(way)
         if link is None or link.busy_seconds < _USED * self.seconds:
             return None
         return 8 * link.wire_bytes / link.busy_seconds
 
     def usual_rate(self, way: Direction) -> float:
-        """At which most links between the same tiers send, bits/s."""
+        """Return the rate at which most links between the same tiers send in bits/s."""
         tiers = self._tiers(way)
         rates = self._rates[tiers]
         if rates:
@@ -162,11 +173,12 @@ class Case:
 
     @cached_property
     def slow(self) -> list[Direction]:
-        """Links that send at less than the rate of their like."""
+        """Return the links that send at less than the usual rate of links between the same tiers."""
         return [
             way
             for way in self.busy
-            if self.links[way].waited_seconds is not None  # else its rate is what it is set to
+            if self.links[way].waited_seconds
+            is not None  # otherwise busy_seconds was calculated from the nominal rate
             and (rate := self.rate(way)) is not None
             and rate < _SLOWED * self.usual_rate(way)
         ]
@@ -186,7 +198,7 @@ class Case:
 
     @cached_property
     def repaired(self) -> Busy:
-        """How busy links were if slow ones sent at the usual rate."""
+        """Return how busy links would be if slow ones sent at the usual rate."""
         slow = set(self.slow)
         return {
             way: share * (self.rate(way) or 0.0) / self.usual_rate(way) if way in slow else share
@@ -195,32 +207,36 @@ class Case:
 
     @cached_property
     def own(self) -> Busy:
-        """As `repaired`, and without what hosts send and receive that are not of this job."""
+        """Return `repaired` without the traffic that hosts outside the job send and receive."""
         return {way: share * self._own_share(way) for way, share in self.repaired.items()}
 
     def _own_share(self, way: Direction) -> float:
-        """Of the bytes of a link, by what the hosts sent, or received, that it carries packets of."""
+        """Return the job's share of a link's bytes, estimated from what the hosts behind the link sent or received."""
         below = way[0] if self.climbs(way) else way[1]
         hosts = self.below(below) if self.tier(below) else frozenset({below})
         ours = [self._at_host(host, up=self.climbs(way)) for host in hosts - self.others]
         theirs = sum(self._at_host(host, up=self.climbs(way)) for host in hosts & self.others)
-        # Sums of many workers are one packet.
+        # The sum of many workers is one packet.
         own = max(ours, default=0) if self.settings.algorithm == "in-network" else sum(ours)
         return own / (own + theirs) if theirs else 1.0
 
     def relief(self, before: Busy, after: Busy) -> float:
-        """The share of the time that it would save if links were busy for `after` in the place of `before`.
+        """Return the share of the time that a change of links' loads from `before` to `after` would save.
 
-        Packets must wait at such a link: where none do, it makes none late. If all links are busy at once, as in a
-        pipeline, it saves what the busiest of all is less busy. If one after the other, what the link itself gains; how
-        much of that is while the others are idle is left to chance.
+        It counts only links at which packets wait, since other links delay nothing. If all links are busy at once, as
+        in a pipeline, the gain is how much less busy the busiest link is. If they are busy one after the other, it is
+        the gain of the single link. How much of that gain falls into times when other links are idle is estimated as
+        random.
         """
         gains = [before[way] - after[way] for way in before if self._waited(way)]
         gain, rest = max(gains, default=0.0), max(after.values())
         return max(0.0, min(gain, max(max(before.values()) - rest, gain * (1 - rest))))
 
     def _waited(self, way: Direction) -> bool:
-        """Whether packets waited longer than it takes to send them, on average; yes, if nobody has counted that."""
+        """Return whether packets waited, on average, at least as long as it takes to send them.
+
+        It is True if nobody has counted that.
+        """
         link = self.links[way]
         return link.waited_seconds is None or link.waited_seconds >= link.busy_seconds
 
@@ -231,5 +247,5 @@ class Case:
 
 
 def percent(share: float) -> str:
-    """As evidence has it."""
+    """Format a share for the evidence."""
     return f"{share:.0%}"

@@ -1,4 +1,4 @@
-"""Flows that their hash put on the same one of several paths."""
+"""Flows whose hash puts them on the same one of several paths."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fanin.experiments.diagnosis.finding import Finding
 
 
 def collision(case: Case) -> Finding | None:
-    """By links that do the same, of which one is busy and others are not."""
-    if case.settings.algorithm == "in-network":  # a tree takes one of them on purpose
+    """Look for one busy link among several that could share its load."""
+    if case.settings.algorithm == "in-network":  # an aggregation tree uses one of them on purpose
         return None
     between = [way for way in case.own if case.between_switches(way)]
     if not between:
@@ -21,14 +21,14 @@ def collision(case: Case) -> Finding | None:
     return Finding(
         "collision",
         case.relief(case.own, even),
-        f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, and spread evenly it would be for "
-        f"{percent(even[way])}: {', '.join(others)}",
-        "set paths = 'spray' or 'adaptive', or more flows_per_pair; fanin paths shows which flows meet",
+        f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, but would be for only "
+        f"{percent(even[way])} if flows were spread evenly: {', '.join(others)}",
+        "set paths = 'spray' or 'adaptive', or more flows_per_pair; fanin paths shows which flows share a link",
     )
 
 
 def _mean(case: Case, way: tuple[str, str]) -> float:
-    """Of the links that do the same."""
+    """Return the mean load of the links that could share the load of this one."""
     own: Busy = case.own
     siblings = case.siblings(way)
     return sum(own.get(one, 0.0) for one in siblings) / len(siblings)

@@ -1,4 +1,4 @@
-"""A run that came to no end, since links paused one another in a circle."""
+"""A run that never ended because links paused one another in a circle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ERROR = "DeadlockError: "  # simulator/deadlock.py
 
 
 def deadlock(row: Row) -> Finding | None:
-    """By what ended the run, which says which links waited for which."""
+    """Look for a deadlock in the run's error, which lists the links that waited for one another."""
     error = row.get("error") or ""
     if not error.startswith(_ERROR):
         return None
@@ -17,6 +17,6 @@ def deadlock(row: Row) -> Finding | None:
         "deadlock",
         1.0,
         error.removeprefix(_ERROR),
-        "routes without a circle, as those that go up and then down; or a watchdog that drops or forwards "
+        "use routes without a circle, such as those that go up and then down; or a watchdog that drops or forwards "
         "(links.pause.watchdog)",
     )

@@ -1,4 +1,4 @@
-"""The likely causes of a run's slowness, the most costly first."""
+"""The diagnosis of a run: the likely causes of its slowness, the most costly first."""
 
 from __future__ import annotations
 
@@ -37,41 +37,50 @@ TESTS: tuple[Callable[[Case], Finding | None], ...] = (
     window,
 )
 
-# Of the time: a cause that costs less is not worth a change, and is about as much as closed forms and the share of the
-# busiest link are away from what a run without any fault takes.
+# A cause that costs a smaller share of the time is not reported. It is not worth a change, and the analytical model and
+# the share of the busiest link differ by about as much from the time of a run without any fault.
 THRESHOLD = 0.2
 
 
 class DiagnosisError(ValueError):
-    """A run that cannot be diagnosed: the message says why, and what to do."""
+    """A run that cannot be diagnosed; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """findings: the most costly first; empty: nothing is wrong. limit: what set the time then, in a sentence."""
+    """The result of a diagnosis.
+
+    Attributes:
+        findings: The causes, the most costly first; empty if nothing is wrong.
+        limit: A sentence about what determined the time, such as the busiest link.
+    """
 
     findings: tuple[Finding, ...]
     limit: str
 
     @property
     def cause(self) -> str:
-        """The first, or that nothing is wrong."""
+        """Return the most costly cause, or "nothing wrong"."""
         return self.findings[0].cause if self.findings else "nothing wrong"
 
 
 def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
-    """Of one run, by its row of results and what its links and workers did.
+    """Diagnose one run.
+
+    Args:
+        row: The run's row of results.
+        usage: The counts of its links and workers; None if there are none.
 
     Raises:
-        DiagnosisError: it failed, or its results do not have what it takes.
+        DiagnosisError: If the run failed, or its results lack what is needed.
     """
     if stuck := deadlock(row):
-        return Diagnosis((stuck,), "links that waited for one another")
+        return Diagnosis((stuck,), "links waited for one another")
     if row.get("error") is not None:
         raise DiagnosisError(f"the run failed: {row['error']}")
     if usage is None or not usage.links or not usage.workers:
         raise DiagnosisError(
-            "the results do not say what links and workers did (links.parquet, workers.parquet); run the scenario again"
+            "the results have no counts of links and workers (links.parquet, workers.parquet); run the scenario again"
         )
     try:
         settings = Settings.model_validate_json(row["settings"])

@@ -1,4 +1,4 @@
-"""What a test for a cause says."""
+"""The result of a test for one cause."""
 
 from __future__ import annotations
 
@@ -22,7 +22,14 @@ Cause = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause, the share of the time of all-reduces that it costs (0 to 1), the evidence, and what to change."""
+    """A likely cause of a run's slowness.
+
+    Attributes:
+        cause: Its name.
+        share: The share of the time of all-reduces that it costs, from 0 to 1.
+        evidence: The measurements that show it.
+        change: What to change.
+    """
 
     cause: Cause
     share: float

@@ -1,4 +1,4 @@
-"""Hosts that are not of the job, whose traffic fills links that the job needs."""
+"""Hosts outside the job whose traffic fills links that the job needs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fanin.experiments.diagnosis.finding import Finding
 
 
 def noisy_neighbour(case: Case) -> Finding | None:
-    """By what the links of other hosts carried, and what would be left on the busiest link without that."""
+    """Look for traffic of other hosts on the busiest link, and estimate its load without that."""
     if not case.others:
         return None
     way = max(case.repaired, key=case.repaired.__getitem__)
@@ -15,11 +15,11 @@ def noisy_neighbour(case: Case) -> Finding | None:
     share = 1 - case.own[way] / (case.repaired[way] or 1.0)
     return Finding(
         "noisy neighbour",
-        # What goes before the job's packets by its priority is another cause.
+        # Traffic that overtakes the job's packets because of its priority is a different cause.
         max(0.0, case.relief(case.repaired, case.own) - case.overtaken),
-        f"hosts that are not of this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, "
-        f"about {percent(share)} of what {case.links[way].name} carried, which was busy for "
+        f"hosts outside this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, about "
+        f"{percent(share)} of what {case.links[way].name} carried, which was busy for "
         f"{percent(case.busy[way])} of the time",
-        "place the jobs on different leaves, give them links of their own, or let links mark (ecn_bytes), "
-        "so that they share",
+        "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
+        "so that the jobs share the links",
     )

@@ -1,4 +1,4 @@
-"""Links between switches that together carry less than what hosts below can send."""
+"""Links between switches that together carry less than the hosts below can send."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.topologies.units import RATES, quantity_text
 
 
 def oversubscription(case: Case) -> Finding | None:
-    """By busy links above a switch whose links down have a higher rate in all than those up."""
+    """Look for busy links above a switch whose links down have a higher total rate than those up."""
     between = [way for way in case.own if case.between_switches(way)]
     if not between:
         return None
@@ -28,10 +28,10 @@ def oversubscription(case: Case) -> Finding | None:
         "oversubscription",
         case.relief(case.own, after),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
-        f"{percent(at_hosts)}; below {switch} links have {quantity_text(round(down), RATES)} in all, above it "
-        f"{quantity_text(round(up), RATES)}",
-        "more or faster uplinks, a placement with fewer workers on each leaf, or in-network aggregation, which "
-        "sends one vector up in the place of many",
+        f"{percent(at_hosts)}; the links below {switch} have {quantity_text(round(down), RATES)} in total, those "
+        f"above it {quantity_text(round(up), RATES)}",
+        "use more or faster uplinks, place fewer workers on each leaf, or use in-network aggregation, which "
+        "sends one vector up instead of many",
     )
 
 
@@ -41,7 +41,7 @@ def _ratio(case: Case, way: Direction) -> float:
 
 
 def _rates(case: Case, switch: str) -> tuple[float, float]:
-    """Of all links of a switch, down and up, in bits/s; infinite, if one is unlimited."""
+    """Return the total rates of a switch's links down and up in bits/s; infinite if one of them is unlimited."""
     down = up = 0.0
     for node in case.topology.neighbours(switch).values():
         if case.tier(node) > case.tier(switch):

@@ -1,4 +1,4 @@
-"""Links that were told to wait while nothing behind them was full."""
+"""Links that were paused although nothing behind them was full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fanin.experiments.diagnosis.finding import Finding
 
 
 def pause_storm(case: Case) -> Finding | None:
-    """By the time for which a link was paused, and what a watchdog dropped, as far as no full link accounts for it."""
+    """Look for time in which a link was paused, or waited for a watchdog's drops, that no full link explains."""
     links = case.links.values()
     worst = max(links, key=lambda link: link.paused_seconds or 0.0)
     if not worst.paused_seconds:
@@ -19,10 +19,10 @@ def pause_storm(case: Case) -> Finding | None:
     watchdog = f"; a watchdog found {storms:,} storms and dropped {dropped:,} packets" if storms else ""
     return Finding(
         "pause storm",
-        # Workers wait for what a watchdog has dropped when no link is paused any more.
+        # Workers wait for packets that a watchdog has dropped even when no link is paused.
         1 - case.explained if dropped else min(paused, 1 - case.explained),
-        f"{worst.name} was paused for {percent(paused)} of the time, {worst.pauses:,} times of {pauses:,} in all, "
+        f"{worst.name} was paused for {percent(paused)} of the time ({worst.pauses:,} of {pauses:,} pauses in total), "
         f"and no link was busy for more than {percent(max(case.busy.values()))} of it{watchdog}",
-        "higher thresholds (pause.xoff_bytes), or congestion marks (ecn_bytes) that come before pauses"
-        + (", and a watchdog that waits for longer (detection_time)" if dropped else ""),
+        "use higher thresholds (pause.xoff_bytes), or congestion marks (ecn_bytes) that come before pauses"
+        + (", and a watchdog that waits longer (detection_time)" if dropped else ""),
     )

@@ -1,4 +1,4 @@
-"""A link that sends at less than the rate of its like: a cable, a lane or a port that has fallen back."""
+"""A link that sends below its rate, such as a cable, a lane or a port that has fallen back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fanin.topologies.units import RATES, quantity_text
 
 
 def slow_link(case: Case) -> Finding | None:
-    """By a link's bytes against the time for which it sent, beside those of other links between the same tiers."""
+    """Look for a link that sent its bytes at a lower rate than other links between the same tiers."""
     if not case.slow:
         return None
     way = max(case.slow, key=case.busy.__getitem__)
@@ -17,7 +17,7 @@ def slow_link(case: Case) -> Finding | None:
     return Finding(
         "slow link",
         case.relief(case.busy, case.repaired),
-        f"{name} sent at {quantity_text(round(rate), RATES)} where other links like it send at "
+        f"{name} sent at {quantity_text(round(rate), RATES)} while other links between the same tiers send at "
         f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time",
         f"fix the link {name.replace(' → ', ' - ')}, or place no worker behind it",
     )

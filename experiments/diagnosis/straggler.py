@@ -1,4 +1,4 @@
-"""A worker that calls late, or computes for longer than others, for which they wait."""
+"""A worker for which the others wait because it calls late or computes longer."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from fanin.experiments.diagnosis.finding import Finding
 
 
 def straggler(case: Case) -> Finding:
-    """By how much later the last worker called than the one in the middle did, or computed for longer."""
+    """Measure how much later than the median worker the last one called, or how much longer it computed."""
     return _late(case) if case.computing is None else _slow(case, case.computing)
 
 
 def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
-    """Of a model that is cut, whose workers begin a step together but have to do with one another all along."""
+    """Find the slowest worker of a model that is cut.
+
+    Its workers begin a step together, but exchange data throughout the step.
+    """
     middle, most = float(np.median(computing)), int(computing.argmax())
     host, steps = case.usage.workers[most].host, len(case.usage.workers[most].began)
     each, usual, whole = (1e6 * one / steps for one in (computing[most], middle, case.seconds))
@@ -23,8 +26,8 @@ def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
         "straggler",
         float(computing[most] - middle) / case.seconds,
         f"{host} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
-        f"the worker in the middle for {usual:,.0f} us",
-        f"look at what slows {host} down, or give it fewer layers; the network is not what is waited for",
+        f"the median worker for {usual:,.0f} us",
+        f"find out what slows {host} down, or give it fewer layers; workers do not wait for the network",
     )
 
 
@@ -38,7 +41,7 @@ def _late(case: Case) -> Finding:
     return Finding(
         "straggler",
         float(late.sum() / case.seconds),
-        f"the last worker called {1e6 * late.mean():,.0f} us after the one in the middle, on average, of "
+        f"the last worker called {1e6 * late.mean():,.0f} us after the median one, on average, of "
         f"{1e6 * case.seconds / len(late):,.0f} us; {workers[most].host} was the last {times} of {len(late)} times",
-        f"look at what {workers[most].host} computes before it calls; the network is not what is waited for",
+        f"find out what {workers[most].host} computes before it calls; workers do not wait for the network",
     )

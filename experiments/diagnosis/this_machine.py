@@ -1,4 +1,4 @@
-"""A live run that its machine's processors kept from being faster."""
+"""A live run whose speed was limited by this machine's processors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from fanin.experiments.diagnosis.finding import Finding
 
 
 def this_machine(case: Case) -> Finding | None:
-    """By what limit.py says of the shares of links and processors."""
+    """Look for processors that were busy while links were not, as bottleneck.py decides."""
     if case.row.get("limited_by") != "processors":
         return None
     busy, link = case.row["processor_utilization"], case.row.get("link_utilization") or 0.0
@@ -15,5 +15,5 @@ def this_machine(case: Case) -> Finding | None:
         "this machine",
         busy,
         f"processors were busy for {percent(busy)} of the time, the busiest link for {percent(link)}",
-        "fewer workers, slower links, or world = 'virtual', whose times do not depend on the machine",
+        "use fewer workers, slower links, or world = 'virtual', whose times do not depend on the machine",
     )

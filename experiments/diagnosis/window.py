@@ -1,4 +1,4 @@
-"""A window that is smaller than what fits on the way."""
+"""A window that is smaller than the bandwidth-delay product of the path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.experiments.scenario.settings import Settings
 
 
 def window(case: Case) -> Finding | None:
-    """By what a window takes to send against what a packet takes there and back, where vectors are longer than it."""
+    """Look for a window that takes less time to send than a round trip, where vectors are longer than the window."""
     settings, packets = case.settings, case.row.get("window")
     if packets is None or packets >= _longest_message(settings) // full_payload(settings):
         return None
@@ -23,15 +23,15 @@ def window(case: Case) -> Finding | None:
     return Finding(
         "window",
         1 - max(sending / there_and_back, busiest),
-        f"a window of {packets:,} packets takes {1e6 * sending:,.1f} us to send, and the first answer "
-        f"{1e6 * there_and_back:,.1f} us to come; the busiest link, {case.busiest.name}, sent for "
+        f"a window of {packets:,} packets takes {1e6 * sending:,.1f} us to send, but the first answer takes "
+        f"{1e6 * there_and_back:,.1f} us to arrive; the busiest link, {case.busiest.name}, sent for "
         f"{percent(busiest)} of the time",
-        f"a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
+        f"use a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
     )
 
 
 def _windows(settings: Settings, paths: Paths) -> int:
-    """Return how many windows the busiest host has open at once: one for each connection, between hosts."""
+    """Return how many windows the busiest host has open at once: between hosts, one for each connection."""
     if (
         settings.algorithm in ("double-binary-tree", "parameter-server")
         and settings.window_per == "connection"
@@ -41,7 +41,7 @@ def _windows(settings: Settings, paths: Paths) -> int:
 
 
 def _longest_message(settings: Settings) -> int:
-    """Bytes that a worker may have on their way to one other, or to the switches."""
+    """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
     size, workers = settings.size or 0, len(settings.members)
     match settings.algorithm:
         case "ring":

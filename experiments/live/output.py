@@ -1,4 +1,4 @@
-"""The standard output of a worker process, which whoever started it reads line by line."""
+"""The standard output of a worker process, which its parent reads line by line."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import BinaryIO
 
 @cache
 def lines_out() -> BinaryIO:
-    """Where such lines go. From the first call on, what is printed goes to standard error, the process's log."""
+    """Return the stream for such lines.
+
+    From the first call on, everything else that the process prints goes to standard error, which is its log.
+    """
     taken = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return taken
 
 
 def write_line(document: bytes) -> None:
-    """Say one line."""
+    """Write one line and flush it."""
     lines_out().write(document + b"\n")
     lines_out().flush()

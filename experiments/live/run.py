@@ -49,7 +49,7 @@ from fanin.workers.recovery import Pace
 
 TCP_PORT = 5001
 
-# Columns, by what p4switch/engine/links.py calls them.
+# Names of columns, by their names in p4switch/engine/links.py.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst": "lost_in_bursts",
@@ -69,13 +69,24 @@ def run_live(
     awaited: Callable[[str], None],
     captures: Path | None = None,
 ) -> list[Measured]:
-    """Build the network and the paths that all points have, run one after the other on it, and take it down.
+    """Build the network and the paths that all points share, run the points one after another, and take it down.
 
-    logs: where the switches' output goes. begun: a point has, and tells what it returns how it goes on. awaited: is
-    told who keeps the network from being up. captures: where a pcap file of each port of the switches goes.
+    Args:
+        points: The points, all on the same network.
+        program: The compiled program.
+        logs: Folder for the switches' output.
+        begun: Called when a point begins; returns the observer of its progress.
+        awaited: Called with the name of whatever delays the start of the network.
+        captures: Folder for a pcap file of each switch port; None: no captures.
+
+    Returns:
+        The measurements of each point.
 
     Raises:
-        RunError, NetworkError, ControllerError, ToolError: one did not come to its end.
+        RunError: If a worker does not finish.
+        NetworkError: If the network cannot be built or a switch dies.
+        ControllerError: If a switch cannot be programmed.
+        ToolError: If a tool such as the switch software is missing.
     """
     launcher = target(points[0].switch).launcher
     with (
@@ -95,9 +106,13 @@ def run_live(
 
 
 class LiveNetwork:
-    """`network` with all its switches programmed.
+    """A network whose switches are all programmed.
 
-    `folder` keeps the recordings of a run until the next one, `logs` what workers print.
+    Args:
+        network: The running network.
+        controller: The controller of its switches.
+        folder: Keeps the recordings of a run until the next one.
+        logs: Folder for the output of workers.
     """
 
     def __init__(self, network: MininetNetwork, controller: Controller, folder: Path, logs: Path) -> None:
@@ -107,10 +122,12 @@ class LiveNetwork:
         self._logs = logs
 
     async def run(self, settings: Settings, observe: Observe) -> Measured:
-        """One run, every sum checked.
+        """Run one point and check every sum.
 
         Raises:
-            RunError: a worker did not finish. ControllerError: a switch refused. NetworkError: a switch died.
+            RunError: If a worker does not finish.
+            ControllerError: If a switch refuses what it is sent.
+            NetworkError: If a switch dies.
         """
         self._network.check()
         pace = target(settings.switch).pace_of(settings)
@@ -124,7 +141,7 @@ class LiveNetwork:
                 now = await self._controller.counts()
                 drops = dropped({name: now[name] - before[name] for name in now})
             except ControllerError as unknown:
-                drops = f"what switches dropped is not known: {unknown}"
+                drops = f"the switches' drop counters cannot be read: {unknown}"
             raise RunError(f"{error}\n  {drops}") from None
         after, events = await self._controller.counts(), self._link_events(settings)
         counts = {name: after[name] - before[name] for name in after}
@@ -166,7 +183,7 @@ class LiveNetwork:
     async def _work(
         self, settings: Settings, pace: Pace, observe: Observe, processors: Processors
     ) -> list[Done]:
-        """All workers' ends, by rank."""
+        """Run all workers to their end and return their results by rank."""
         if settings.training is not None and not (digits := self._folder / DIGITS_FILE).exists():
             load_digits().save(digits)
         hosts = [settings.network.host(name) for name in settings.members]
@@ -195,7 +212,7 @@ class LiveNetwork:
                 await grant.withdraw()
 
     def _link_events(self, settings: Settings) -> dict[str, int]:
-        """What the links that switches emulate have done so far, by column; BMv2 emulates none."""
+        """Return the events so far on the links that switches emulate, by column; BMv2 emulates no links."""
         if settings.switch == "bmv2":
             return {}
         found = Counter(dict.fromkeys(_LINK_EVENTS.values(), 0))
@@ -209,7 +226,7 @@ class LiveNetwork:
 
 
 def work_of(settings: Settings) -> TrainingConfig | Vectors:
-    """What every worker does."""
+    """Return the work of every worker."""
     if settings.training is not None:
         return TrainingConfig(
             **settings.training.model_dump(), seed=settings.seed, compressor=settings.compression.compressor
@@ -247,7 +264,7 @@ def _between_hosts(
 
 
 def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Count:
-    """What all hosts sent and received, as the leaves counted it."""
+    """Return what all hosts sent and received, as counted by the leaves."""
     packets = octets = 0
     for host in topology.hosts:
         port = counts[host.leaf].ports[topology.port_towards(host.leaf, host.name)]
@@ -257,7 +274,7 @@ def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Cou
 
 
 def dropped(counts: Mapping[str, SwitchCounts]) -> str:
-    """What each switch has dropped, by reason, for a run that did not finish."""
+    """Describe what each switch has dropped, by reason, for the report of a run that did not finish."""
     found = [
         f"{name} {count.packets} {reason.name}"
         for name, switch in counts.items()

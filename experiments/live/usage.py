@@ -1,4 +1,4 @@
-"""What links and workers did on a live network, by the switches' counters and the workers' recordings."""
+"""Counts of links and workers of a live network, from the switches' counters and the workers' recordings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,15 @@ def usage_of(
     recordings: Sequence[Recording],
     retransmissions: Sequence[int],
 ) -> Usage:
-    """Of one run: members, recordings and retransmissions are by rank."""
+    """Return the counts of one run.
+
+    Args:
+        topology: The network.
+        counts: The counters of each switch.
+        members: Hosts by rank.
+        recordings: Recordings by rank.
+        retransmissions: Retransmissions by rank.
+    """
     ways = [way for link in topology.links for way in ((link, link.a, link.b), (link, link.b, link.a))]
     return Usage(
         tuple(found for way in ways if (found := _link(counts, *way)).packets),
@@ -38,7 +46,10 @@ def usage_of(
 
 
 def _link(counts: Mapping[str, SwitchCounts], link: Link, near: Endpoint, far: Endpoint) -> LinkUse:
-    """As the switch that sends counted it, or, of what hosts send, the one that receives; busy by the link's rate."""
+    """Return the counts of one direction of a link, which is busy for its bytes at its rate.
+
+    They come from the switch that sends, or from the one that receives if a host sends.
+    """
     here = counts[near.node].ports[near.port] if near.node in counts else None
     there = counts[far.node].ports[far.port] if far.node in counts else None
     passed = here.sent if here else there.received if there else Count()

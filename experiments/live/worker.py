@@ -1,4 +1,4 @@
-"""A worker process: takes its task from standard input, works, and says how it goes on (work.py, output.py)."""
+"""A worker process: takes a task from standard input, does it, and reports its progress (worker_messages.py)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,17 @@ from fanin.workers.values.compression import ErrorFeedback
 
 
 def say(event: Event) -> None:
-    """One event to whoever started this process."""
+    """Send one event to the process that started this one."""
     write_line(EVENT.dump_json(event))
 
 
 def join(task: Task, feedback: ErrorFeedback | None = None) -> Collective:
-    """This worker's end of the collective; `feedback` is what compresses, where it is given."""
+    """Return this worker's end of the collective.
+
+    Args:
+        task: The worker's task.
+        feedback: Compresses vectors between hosts; None: the task's compressor, if any.
+    """
     match task.collective:
         case InNetwork(lease, local, remote, pace, worker) if worker:
             participant = make_worker_of(worker)(lease, pace.recovery(task.give_up))
@@ -115,7 +120,7 @@ def _between_hosts(task: Task, how: HostBased, feedback: ErrorFeedback | None) -
 def train_digits(
     config: TrainingConfig, task: Task, collective: Collective, feedback: ErrorFeedback | None
 ) -> Curve:
-    """Data-parallel training on the digits."""
+    """Train on the digits, data-parallel, and return the progress."""
     digits = Digits.load(task.folder / DIGITS_FILE)
     steps = config.steps(len(digits.train_labels))
     recording = Recording.create(task.folder, task.rank, steps, config.elements(digits))
@@ -125,10 +130,10 @@ def train_digits(
 
 
 def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
-    """Nothing but all-reduces, each begun together."""
+    """Do nothing but all-reduces, each of which all workers begin together."""
     recording = Recording.create(task.folder, task.rank, vectors.repetitions, vectors.elements)
     rng = np.random.default_rng((vectors.seed, task.rank))
-    # All of them first: what a worker computes in between would keep those that share its core from finishing.
+    # Draw all vectors first: computing in between would delay the workers that share this worker's core.
     for vector in recording.inputs:
         rng.standard_normal(out=vector, dtype=np.float32)
     all_reduce = reporting(recording.wrap(collective.all_reduce))
@@ -139,7 +144,7 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
 
 
 def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vector]:
-    """`all_reduce` of a vector [elements], with an event after each."""
+    """Wrap `all_reduce`, which takes a vector [elements], so that it sends an event after each call."""
     step = 0
 
     def reported(vector: Vector) -> Vector:
@@ -153,7 +158,7 @@ def reporting(all_reduce: Callable[[Vector], Vector]) -> Callable[[Vector], Vect
 
 
 def main() -> int:
-    """Do the task; the exit status tells whether it was done."""
+    """Do the task and return the exit status, 0 if it was done."""
     lines_out()
     native.library()  # the first worker on a machine compiles it
     say(Ready())

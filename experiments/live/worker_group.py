@@ -1,4 +1,4 @@
-"""The worker processes of one run: started, listened to, and ended whatever happens."""
+"""The worker processes of one run: their start, their messages, and their end, whatever happens."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fanin.testbed.load import Processors
 from fanin.testbed.patience import VARIABLE, Starting, computed_seconds
 from fanin.testbed.worker_process import Start, WorkerProcess
 
-# What a worker that gives up by itself needs beyond its task's `give_up`, and all may be silent for: a step of its own
-# work, and saying why.
+# Seconds beyond a task's `give_up` for which all workers may be silent: a worker that gives up needs them for a step of
+# its own work and for its report.
 SILENCE = 25.0
-# Seconds for the others to say what they waited for, once one has failed.
+# Seconds for the other workers to report what they waited for, once one has failed.
 GRACE = 1.0
-# Seconds between looks at who is waited for.
+# Seconds between two checks for workers that delay the others.
 LOOK = 1.0
 
-# Told how many all-reduces all workers have done, and who keeps them from the next ("": nobody for long).
+# Called with the number of all-reduces that all workers have done, and who delays the next one ("": nobody for long).
 Observe = Callable[[int, str], None]
 
 
@@ -30,7 +30,7 @@ class RunError(RuntimeError):
 
 
 class _Member:
-    """One worker process and what it has said so far."""
+    """One worker process and the events it has sent so far."""
 
     def __init__(self, task: Task, start: Start, log: Path) -> None:
         self.rank = task.rank
@@ -45,22 +45,22 @@ class _Member:
         self._process = WorkerProcess(start, task.rank, argv, log)
 
     def begin(self) -> None:
-        """Give it its task."""
+        """Send the worker its task."""
         self.begun = True
         self.last_word = time.monotonic()
         self._process.tell(TASK.dump_json(self._task))
 
     @property
     def pid(self) -> int:
-        """Its process's."""
+        """Return the id of the worker's process."""
         return self._process.pid
 
     def stuck(self, now: float) -> bool:
-        """Whether its start is not worth waiting for."""
+        """Return whether the worker will not start any more."""
         return self._starting.stuck(now, self.computed)
 
     async def listen(self, heard: Callable[[], None]) -> None:
-        """Take in what it says until its end, calling `heard` after each event."""
+        """Receive events until the worker ends, calling `heard` after each."""
         while line := await self._process.hear():
             self.last_word = time.monotonic()
             match EVENT.validate_json(line):
@@ -75,21 +75,21 @@ class _Member:
         self.end = self.end or Failed(how)
 
     def __str__(self) -> str:
-        """How it stands, for a report of failure."""
+        """Describe the worker's state for the report of a failed run."""
         match self.end:
             case Done():
                 return f"worker {self.rank}: finished"
             case Failed(error):
                 return f"worker {self.rank}: {error}"
             case None if not self.ready:
-                return f"worker {self.rank}: has not started, after {self.computed:.0f} s of processor time"
+                return f"worker {self.rank}: has not started after {self.computed:.0f} s of processor time"
             case None if not self.begun:
-                return f"worker {self.rank}: has started and waits for the others to"
+                return f"worker {self.rank}: has started and waits for the others to start"
             case None:
                 return f"worker {self.rank}: still in all-reduce {self.step}"
 
     def kill(self) -> None:
-        """End it, if it has not."""
+        """Kill the process if it is still running."""
         self._process.kill()
 
 
@@ -102,14 +102,23 @@ async def run_crew(
     processors: Processors | None = None,
     logs: Path | None = None,
 ) -> list[Done]:
-    """Run all tasks to their end, one process each; `patience` stretches the time for which all may be silent.
+    """Run all tasks to their end, with a process for each.
 
-    check: looks about once a second at what else the run needs; what it raises ends the run. processors: are measured
-    from when all workers begin with their all-reduces until the first has done all of them. logs: a folder; what a
-    worker prints is added to its worker-<rank>.log there, else in its task's folder.
+    Args:
+        tasks: The tasks by rank.
+        start: Starts a process on the host of a rank.
+        observe: Receives the progress.
+        patience: Factor for the time for which all workers may be silent.
+        check: Called about once a second to check what else the run needs; its exceptions end the run.
+        processors: Measures the processors from the first all-reduce that all workers have begun until the first worker
+            has finished.
+        logs: Folder in which each worker's output is appended to worker-<rank>.log; None: its task's folder.
+
+    Returns:
+        The result of each worker, by rank.
 
     Raises:
-        RunError: a worker failed, died or fell silent; every worker has been ended then.
+        RunError: If a worker fails, dies or falls silent. By then every worker has been ended.
     """
     crew: list[_Member] = []
     try:
@@ -124,7 +133,7 @@ async def run_crew(
     if len(ends) < len(crew):
         failed_first = sorted(crew, key=lambda member: not isinstance(member.end, Failed))
         lines = [
-            f"the run did not finish ({VARIABLE} stretches time limits):",
+            f"the run did not finish (set {VARIABLE} to extend time limits):",
             *(f"  {m}" for m in failed_first),
         ]
         raise RunError("\n".join(lines))
@@ -138,7 +147,7 @@ async def _listen(
     check: Callable[[], None],
     processors: Processors,
 ) -> None:
-    """Until every worker has ended, or one has failed and the others have had their time to say why."""
+    """Wait until every worker has ended, or one has failed and the others have had time to report why they wait."""
 
     def heard() -> None:
         if all(member.ready and not member.begun for member in crew):
@@ -175,7 +184,7 @@ async def _listen(
 
 
 def _hopeless(crew: Sequence[_Member], now: float, silence: float) -> bool:
-    """Whether a worker will not start; once all have, whether none has said anything for so long."""
+    """Return whether a worker will not start or, once all have started, whether all have been silent for too long."""
     starting = [member for member in crew if not member.ready]
     if not starting:
         return now >= max(member.last_word for member in crew) + silence
@@ -186,7 +195,7 @@ def _hopeless(crew: Sequence[_Member], now: float, silence: float) -> bool:
 
 
 def _awaited(crew: Sequence[_Member]) -> str:
-    """Who keeps the others from going on."""
+    """Describe which workers delay the others."""
     if starting := [member for member in crew if not member.ready]:
         return f"{_names(starting)} to start"
     last = min(member.step for member in crew)

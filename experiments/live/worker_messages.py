@@ -1,7 +1,7 @@
-"""What a worker process is asked to do and what it says on the way: the seam between `live` and `worker`.
+"""Messages between a worker process and its parent: the task, and the events that the worker sends.
 
-Events come out as JSON documents, one a line. The first says that the worker is ready; then its task goes in, one JSON
-document: once all are, so that the time some need to start is no time that the others wait for packets.
+Both are JSON documents, one a line. The first event says that the worker is ready. The parent sends the task once all
+workers are ready, so that a slow start does not count as time in which the others wait for packets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,15 @@ LiveTransport = Transport | Literal["tcp"]
 
 @dataclass(frozen=True, slots=True)
 class InNetwork:
-    """All-reduce through the switches: a lease and the two ends of the UDP flow. worker: a file of the user's."""
+    """An all-reduce through the switches.
+
+    Attributes:
+        lease: The worker's lease.
+        local: Address and port of the worker's end of the UDP flow.
+        remote: Address and port of the switch's end.
+        pace: Window, segments and timers.
+        worker: A file with the user's own worker; None: ours.
+    """
 
     lease: Lease
     local: tuple[str, int]
@@ -39,9 +47,18 @@ class InNetwork:
 
 @dataclass(frozen=True, slots=True)
 class HostBased:
-    """All-reduce between hosts: everybody's address, by rank. pace: of transports over UDP; shards: parameter server's.
+    """An all-reduce between hosts.
 
-    Over UDP an address has the first port of as many as there are workers, times the flows between two.
+    Attributes:
+        algorithm: The algorithm.
+        addresses: Address and port of each rank. Over UDP this is the first of as many ports as there are workers,
+            times the flows between two.
+        transport: "tcp", or a transport over UDP.
+        shards: Number of servers of the parameter server.
+        flows: Flows between two ranks.
+        pace: Window, segments and timers of transports over UDP.
+        window_per: What has a window.
+        compressor: Compresses vectors; None: no compression.
     """
 
     algorithm: HostBasedAlgorithm
@@ -56,7 +73,10 @@ class HostBased:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """All-reduce random vectors (normal, of this seed and the rank) and do nothing else."""
+    """Work that is nothing but all-reduces of random vectors.
+
+    Values are normally distributed; `seed` and the rank seed them.
+    """
 
     elements: int
     repetitions: int
@@ -65,9 +85,15 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One worker's part of a run; `folder` holds the data set and takes the recording.
+    """One worker's part of a run.
 
-    A worker that receives nothing new for `give_up` seconds fails and says what it waits for.
+    Attributes:
+        rank: Number of the worker.
+        workers: Number of workers.
+        folder: Has the data set and receives the recording.
+        collective: How vectors are summed.
+        work: What the worker does.
+        give_up: Seconds without progress after which the worker fails and reports what it waits for.
     """
 
     rank: int
@@ -80,19 +106,25 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The worker has started and waits for its task."""
+    """Event: the worker has started and waits for its task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All-reduces done so far; 0 is said when the worker has all that it needs, and begins with the first."""
+    """Event: the number of all-reduces done so far; 0 means that the worker is prepared and begins the first one."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The worker has finished; its recording is complete. congestion_window: in packets, of one in the network."""
+    """Event: the worker has finished, and its recording is complete.
+
+    Attributes:
+        retransmissions: Packets that it retransmitted.
+        curve: The progress of its training.
+        congestion_window: Its congestion window in packets, if it summed in the network.
+    """
 
     retransmissions: int
     curve: Curve | None = None
@@ -101,7 +133,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The worker gave up; the text says what it waited for."""
+    """Event: the worker gave up; `error` says what it waited for."""
 
     error: str
 

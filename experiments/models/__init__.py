@@ -1,1 +1,1 @@
-"""What a run must give: its sums, and its time in closed form."""
+"""Models of a run: its exact sums, and predictions of its time from latency and bandwidth."""

@@ -1,4 +1,4 @@
-"""How long a flow takes that has the network for itself: the time of which its slowdown is a multiple."""
+"""The time that a flow takes when it has the network to itself; its slowdown is a multiple of this time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanin.workers.wire import HEADERS
 
 
 class Alone:
-    """Flows in the network of a point in virtual time, by the transport between hosts."""
+    """Flows in the network of a point in virtual time, with the transport between hosts."""
 
     def __init__(self, settings: Settings) -> None:
         self._network = settings.network
@@ -21,9 +21,9 @@ class Alone:
         self._ways: dict[tuple[str, str], Sequence[Link]] = {}
 
     def seconds(self, source: str, destination: str, size: int) -> float:
-        """At least, of `size` bytes from host to host until all are handed out; nothing but links holds them.
+        """Return the least time in seconds until `size` bytes have arrived at the destination, delayed by links alone.
 
-        Of several shortest ways it takes the one whose slowest link is the fastest.
+        Of several shortest paths it takes the one whose slowest link is the fastest.
         """
         network = self._network
         (first,), (last,) = network.links_of(source), network.links_of(destination)
@@ -36,7 +36,7 @@ class Alone:
         return max(ends, begins + self._coalescing)
 
     def _way(self, here: str, leaf: str) -> Sequence[Link]:
-        """Between two switches, the second of them a leaf."""
+        """Return the links from a switch to a leaf."""
         if (here, leaf) not in self._ways:
             ways = [
                 (self._network.link_between(here, hop), *self._way(hop, leaf))
@@ -47,13 +47,13 @@ class Alone:
 
 
 def _slowest(links: Sequence[Link]) -> tuple[float, float]:
-    """Its time for a packet, then the delays of all."""
+    """Return the slowest link's time for a full packet, and the delays of all links."""
     delays = sum(link.properties.virtual_delay for link in links)
     return max(_packet(link, PAYLOAD) for link in links), delays
 
 
 def _packet(link: Link, payload: int) -> float:
-    """Seconds of one with so many bytes."""
+    """Return the seconds that a packet with so many bytes of payload takes on the link."""
     if (rate := link.rate_bits_per_second) is None:
         return 0.0
     return 8 * (HEADERS + HEADER_BYTES + payload + link.properties.virtual_overhead) / rate

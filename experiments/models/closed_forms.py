@@ -1,4 +1,4 @@
-"""An all-reduce without loss by algorithm: its seconds, from latency and bandwidth alone, and the bytes it moves.
+"""Analytical models of an all-reduce without loss: its seconds, from latency and bandwidth alone, and its bytes.
 
 Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
 model and for halving-doubling; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009, for ring, whose
@@ -17,18 +17,21 @@ from typing import NamedTuple, assert_never
 from fanin.workers.collective import Algorithm, HostBasedAlgorithm, Operation
 from fanin.workers.host_based.schedules import CHUNK, neighbours, servers
 
-# Seconds from a rank's sending a packet to another rank's dealing with it: latency(sender, receiver).
+# Seconds from sending a packet until the receiver handles it: latency(sender, receiver), for two ranks.
 Latency = Callable[[int, int], float]
 
-PIECE = 4 * CHUNK  # bytes: what a node of a double binary tree hands on at a time
+PIECE = 4 * CHUNK  # bytes that a node of a double binary tree forwards at a time
 
 _TURNS = 20  # in which a round trip and the waits in it are found
 
 
 class Window(NamedTuple):
-    """Bytes that may be outstanding between hosts, of each connection or of a host with all its connections.
+    """Bytes that may be outstanding between hosts, for each connection or for all connections of a host together.
 
-    coalescing: how long a host waits for more packets before it looks at the first, in seconds; a part of the latency.
+    Attributes:
+        size: The bytes.
+        per_host: Whether all connections of a host share them.
+        coalescing: Seconds that a host waits for more packets before it looks at the first; a part of the latency.
     """
 
     size: float
@@ -36,12 +39,12 @@ class Window(NamedTuple):
     coalescing: float = 0.0
 
     def sending(self, size: float, connection: float, bandwidth: float, latency: float) -> float:
-        """Return how long a host takes to send, at a window a round trip or at the rate of its link.
+        """Return how long a host takes to send: a window for each round trip, or at the rate of its link.
 
         Args:
             size: Bytes that it sends.
             connection: Bytes of them on its busiest connection.
-            bandwidth: Bytes a second of its link.
+            bandwidth: Bytes per second of its link.
             latency: Seconds to the receiver, and of an acknowledgement back.
 
         Returns:
@@ -71,11 +74,15 @@ NO_LIMIT = Window(inf)
 
 
 def in_network(size: int, round_trip: float, bandwidth: float, window: int, ahead: float) -> float:
-    """Seconds for arrays of `size` bytes.
+    """Return the seconds of an in-network all-reduce.
 
-    round_trip: seconds, by way of the root of the tree. bandwidth: bytes of payload a second on the slowest link,
-    each way. window: bytes outstanding. ahead: seconds that a window of packets without values, which goes first, is on
-    that link.
+    Args:
+        size: Bytes of each array.
+        round_trip: Seconds to the root of the tree and back.
+        bandwidth: Bytes of payload per second on the slowest link, each way.
+        window: Bytes outstanding.
+        ahead: Seconds that the first window of packets, which carries exponents but no values, takes on that link; 0 if
+            there is none.
     """
     turns = max(1.0, size / window) + (ahead > 0)
     begun = max(ahead, round_trip) if ahead else 0.0  # values follow when the first packet ahead is back
@@ -90,10 +97,18 @@ def collective(
     bandwidth: float,
     window: Window = NO_LIMIT,
 ) -> float:
-    """Seconds for arrays of `size` bytes of an operation other than all-reduce; see between_hosts.
+    """Return the seconds of an operation other than all-reduce; see between_hosts.
 
-    What goes from rank to rank overlaps with what follows. The last packet is acknowledged, but that of a broadcast:
-    its last rank sends nothing.
+    Sending from rank to rank overlaps with later packets. The last packet is acknowledged, except in a broadcast, whose
+    last rank sends nothing.
+
+    Args:
+        operation: The operation.
+        workers: Number of workers.
+        size: Bytes of each array.
+        latency: Seconds between two ranks.
+        bandwidth: Bytes of payload per second on a host's link, each way.
+        window: Limit of outstanding bytes.
     """
     hops = [latency(rank, (rank + 1) % workers) for rank in range(workers)]
     others = (workers - 1) / workers * size
@@ -120,11 +135,17 @@ def between_hosts(
     piece: int = PIECE,
     window: Window = NO_LIMIT,
 ) -> float:
-    """Seconds for arrays of `size` bytes.
+    """Return the seconds of an all-reduce between hosts.
 
-    bandwidth: bytes of payload a second on a host's link, each way: its rate, less headers. shards: of the parameter
-    server, on workers (None: on all). piece: bytes that are handed on at a time. window: what limits how much is
-    outstanding; queues make its round trips longer than they are here.
+    Args:
+        algorithm: The algorithm.
+        workers: Number of workers.
+        size: Bytes of each array.
+        latency: Seconds between two ranks.
+        bandwidth: Bytes of payload per second on a host's link, each way: its rate without headers.
+        shards: Number of shards of the parameter server, each on a worker; None: one on each worker.
+        piece: Bytes that a node of the double binary tree forwards at a time.
+        window: Limit of outstanding bytes. Queues make round trips longer than they are here.
     """
     if workers == 1:
         return 0.0
@@ -134,15 +155,15 @@ def between_hosts(
         case "halving-doubling":
             return _halving_doubling(workers, size, latency, bandwidth, window)
         case "double-binary-tree":
-            # A node hands on whole pieces.
+            # A node forwards whole pieces.
             traffic = _tree_traffic(workers)
             furthest = max(latency(*pair) for pair in traffic)
             sending = window.sending(2 * size, max(traffic.values()) * size, bandwidth, furthest)
             return 2 * _height(workers, latency) + 2 * log2(workers) * piece / bandwidth + sending
         case "parameter-server":
-            # A server's link carries its shard for all others, and those of the other servers for its own worker.
-            # Numbers go to it, sums come back, and are acknowledged. A single one has nothing to send until all others'
-            # first piece has come.
+            # A server's link carries its own shard for all other workers, and the other shards for its own worker.
+            # Values go to the server, sums come back and are acknowledged. A single server has nothing to send until
+            # the first piece of all others has come.
             ranks = servers(workers, shards)
             furthest = max(
                 latency(rank, server) for server in ranks for rank in range(workers) if rank != server
@@ -155,14 +176,14 @@ def between_hosts(
 
 
 def _ring(workers: int, size: int, latency: Latency, bandwidth: float, window: Window) -> float:
-    """A rank hands on what has come of a segment while the rest comes: latencies and bytes overlap.
+    """Return the seconds of a ring, in which a rank forwards a segment while the rest of it arrives.
 
-    Either links are always busy, or a segment goes from rank to rank and waits for nothing but latencies. The last
-    packet is acknowledged.
+    Either the links are always busy, or a segment travels from rank to rank, delayed only by latencies. The last packet
+    is acknowledged.
     """
     hops = [latency(rank, (rank + 1) % workers) for rank in range(workers)]
     longest = max(hops)
-    # A segment makes 2 (n - 1) hops in a row: twice round, but for two of them.
+    # A segment makes 2 (n - 1) hops in a row: twice round the ring without two hops.
     chain = 2 * sum(hops) - min(hops[i - 1] + hops[i] for i in range(workers))
     whole, segment = 2 * (workers - 1) / workers * size, size / workers
     always = window.sending(whole, whole, bandwidth, longest) + longest
@@ -170,7 +191,7 @@ def _ring(workers: int, size: int, latency: Latency, bandwidth: float, window: W
 
 
 def _halving_doubling(workers: int, size: int, latency: Latency, bandwidth: float, window: Window) -> float:
-    """Each step begins when the one before has ended: the furthest pair of each counts."""
+    """Return the seconds of halving-doubling, where each step waits for the slowest pair of the previous one."""
     levels = workers.bit_length() - 1
     cores = 1 << levels
     folded = workers - cores
@@ -182,14 +203,14 @@ def _halving_doubling(workers: int, size: int, latency: Latency, bandwidth: floa
         time += 2 * (furthest + window.sending(part, part, bandwidth, furthest))
     if not folded:
         return time
-    # The others fold their array into a neighbour's first, and get the sum at the end. In pieces, so that
-    # the halving has begun, and the doubling has not ended, meanwhile: what a neighbour's link carries.
+    # The other workers first add their arrays to those of neighbours, and receive the sum at the end. They do that in
+    # pieces, which overlap with the halving and the doubling, so that only what a neighbour's link carries counts.
     furthest = max(latency(2 * rank, 2 * rank + 1) for rank in range(folded))
     return time + 2 * (furthest + window.sending(size, size, bandwidth, furthest))
 
 
 def _height(workers: int, latency: Latency) -> float:
-    """Of the two trees: the latencies from the leaf that is furthest from its root."""
+    """Return the height of the two trees: the sum of latencies from the furthest leaf to its root."""
 
     def below(tree: int, rank: int) -> float:
         children = neighbours(tree, rank, workers)[1]
@@ -205,9 +226,14 @@ def _height(workers: int, latency: Latency) -> float:
 
 
 def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
-    """Payload that the busiest host sends, and receives, in an all-reduce of arrays of `size` bytes; two hosts or more.
+    """Return the payload that the busiest host sends, and receives, in an all-reduce of two hosts or more.
 
     The parameter server has a shard on each worker.
+
+    Args:
+        algorithm: The algorithm.
+        workers: Number of workers.
+        size: Bytes of each array.
     """
     match algorithm:
         case "in-network":
@@ -216,7 +242,7 @@ def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
             return 2 * (workers - 1) / workers * size
         case "halving-doubling":
             cores = 1 << workers.bit_length() - 1
-            # A neighbour that does not take part hands over its array, and gets the sum.
+            # A worker also receives the array of a neighbour that does not take part, and returns the sum.
             return (2 * (cores - 1) / cores + (workers > cores)) * size
         case "double-binary-tree":
             traffic = _tree_traffic(workers)
@@ -229,7 +255,7 @@ def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
 
 @cache
 def _tree_traffic(workers: int) -> dict[tuple[int, int], float]:
-    """Return which share of the array each rank sends to each other rank in the two trees together."""
+    """Return the share of the array that each rank sends to each other rank in the two trees together."""
     traffic: defaultdict[tuple[int, int], float] = defaultdict(float)
     for tree in (0, 1):
         for rank in range(workers):
@@ -240,11 +266,11 @@ def _tree_traffic(workers: int) -> dict[tuple[int, int], float]:
 
 
 def formula(algorithm: Algorithm, workers: int) -> str:
-    """The closed form where all latencies are alike, for people, and two hosts or more.
+    """Return the analytical model of an all-reduce of two hosts or more as text, for equal latencies.
 
-    n: workers. S: bytes of an array. B: bytes a second. L: seconds from a host to another, or to the root of the tree
-    and down again. p: PIECE. In-network without limit of the window and without exponents ahead; the parameter server
-    with a shard on each worker.
+    In the text, n is the number of workers, S the bytes of an array, B the bytes per second, L the seconds from host to
+    host, or to the root of the tree and back, and p is PIECE. In-network has no limit of the window and no exponents
+    ahead; the parameter server has a shard on each worker.
     """
     match algorithm:
         case "in-network":

@@ -1,4 +1,4 @@
-"""The sum of compressed vectors: of what compression leaves of each, added in the order of ranks."""
+"""The exact sum of compressed vectors, added in the order of ranks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ Vector = NDArray[np.float32]
 
 
 def compressed_sum(compressor: Compressor, vectors: Sequence[Vector]) -> tuple[Vector, NDArray[np.bool_]]:
-    """Bit for bit, [elements], of vectors [workers][elements] of finite values; and where it is certain, [elements].
+    """Return the sum of compressed vectors to the bit, and where that sum is certain.
 
-    Of top-k it is not where several values are as large as the smallest that is kept, and not all of them are.
+    With top-k it is uncertain where several values equal the smallest one that is kept, and not all of these are kept.
+
+    Args:
+        compressor: The compression.
+        vectors: Finite values [workers][elements].
+
+    Returns:
+        The sum [elements], and flags [elements].
     """
     total = np.zeros(vectors[0].size, np.float32)
     certain = np.ones(vectors[0].size, np.bool_)
@@ -31,7 +38,7 @@ def compressed_sum(compressor: Compressor, vectors: Sequence[Vector]) -> tuple[V
 
 
 def _kept(x: Vector, density: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which values are among the largest, and of which that is certain."""
+    """Return which values are among the largest, and for which of them that is certain."""
     count = min(math.ceil(density * x.size), x.size)
     magnitudes = np.abs(x)
     smallest = np.sort(magnitudes)[::-1][count - 1]
@@ -41,7 +48,7 @@ def _kept(x: Vector, density: float) -> tuple[NDArray[np.bool_], NDArray[np.bool
 
 
 def _rounded(x: Vector, compressor: Rounded) -> Vector:
-    """Each block's values, as the nearest multiples of its scale; scales that are not normal count as 0."""
+    """Round each value to the nearest multiple of its block's scale; scales that are not normal numbers count as 0."""
     most = 127 if compressor.bits == 8 else 7
     found = np.zeros_like(x)
     for begin in range(0, x.size, BLOCK):

@@ -1,4 +1,4 @@
-"""What GPUs that wait for an all-reduce cost: the share of time in which they idle, and its price."""
+"""The cost of GPUs that wait for an all-reduce: the share of time in which they idle, and its price."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.topologies.units import Count, Flops, Probability, Rate, Seconds
 from fanin.workers.collective import Algorithm
 
-PRICE = 30.0  # $ for a GPU and an hour
+PRICE = 30.0  # $ per GPU and hour
 CLUSTERS = (256, 1024, 4096)  # GPUs
 
 Dtype = Literal["fp32", "bf16", "fp16", "fp8"]
@@ -26,13 +26,25 @@ def _listed(value: Any) -> Any:
 
 
 class Job(Table):
-    """A training whose gradients are all-reduced after each step, on servers that are alike.
+    """A training whose gradients are all-reduced after each step, on equal servers.
 
-    parameters: of the model. compute: seconds of a step; or else tokens: of a step, all GPUs' together, flops: of a
-    GPU, a second, and utilization: the share of them that it comes to. gpus: several clusters. rate: bits/s of a NIC,
-    each way. latency: seconds from a server to another, or to the root of the tree of switches and down again.
-    overlap: the share of a step's compute time in which gradients that are ready are sent already. price: $ for a GPU
-    and an hour.
+    The time of a step is either `compute`, or follows from `tokens`, `flops` and `utilization`.
+
+    Attributes:
+        parameters: Parameters of the model.
+        dtype: Type of the gradients.
+        compute: Seconds of a step.
+        tokens: Tokens of a step, over all GPUs together.
+        flops: Floating-point operations per second of a GPU.
+        utilization: The share of flops that is reached.
+        gpus: Number of GPUs in each cluster.
+        gpus_per_server: GPUs in a server.
+        nics: Network cards of a server; None: one for each GPU.
+        rate: Rate of a network card in bits/s, each way.
+        latency: Seconds from server to server, or to the root of the tree of switches and back.
+        overlap: The share of a step's computing time during which gradients are already being sent.
+        algorithm: Algorithms to compare.
+        price: $ per GPU and hour.
     """
 
     parameters: Annotated[Count, Field(gt=0, le=10**15)]
@@ -54,22 +66,22 @@ class Job(Table):
 
     @property
     def gradient_bytes(self) -> int:
-        """Of a server's vector."""
+        """Return the bytes of a server's vector."""
         return self.parameters * _BYTES[self.dtype]
 
     @property
     def bandwidth(self) -> float:
-        """Bytes a second of a server, each way."""
+        """Return the bytes per second that a server sends or receives."""
         return (self.nics or self.gpus_per_server) * self.rate / 8
 
     def servers(self, gpus: int) -> int:
-        """Of a cluster: the workers of an all-reduce."""
+        """Return the number of servers in a cluster, which are the workers of an all-reduce."""
         return gpus // self.gpus_per_server
 
     def compute_seconds(self, gpus: int) -> float:
-        """Of a step.
+        """Return the computing time of a step.
 
-        Of a transformer, 6 floating-point operations for each parameter and token: Kaplan et al., "Scaling laws for
+        A transformer takes 6 floating-point operations for each parameter and token: Kaplan et al., "Scaling laws for
         neural language models", 2020, section 2.1.
         """
         if self.tokens is None:
@@ -79,10 +91,10 @@ class Job(Table):
 
     def _problems(self) -> Iterator[str]:
         if (self.compute is None) == (self.tokens is None):
-            yield "compute: give compute, as '2 s', or tokens, as '4M'"
+            yield "compute: give compute, such as '2 s', or tokens, such as '4M'"
         elif self.compute is not None:
             for name in sorted({"flops", "utilization"} & self.model_fields_set):
-                yield f"{name}: has no effect beside compute; leave it out, or give tokens in the place of compute"
+                yield f"{name}: has no effect with compute; leave it out, or replace compute with tokens"
         for gpus in self.gpus:
             if gpus % self.gpus_per_server:
                 yield f"gpus: {gpus} do not fill servers of {self.gpus_per_server}; change gpus_per_server"
@@ -92,10 +104,18 @@ class Job(Table):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of a job in a cluster, with an algorithm, in one step.
+    """The cost of a job in a cluster, with one algorithm, in each step.
 
-    bytes_each_way: that the busiest server sends, and receives. Seconds: communication, of the all-reduce; exposed, of
-    it, while GPUs wait.
+    Attributes:
+        algorithm: The algorithm.
+        gpus: Number of GPUs.
+        servers: Number of servers.
+        bytes_each_way: Bytes that the busiest server sends, and receives.
+        compute_seconds: Time of computing.
+        communication_seconds: Time of the all-reduce.
+        exposed_seconds: The part of it in which GPUs wait.
+        idle_share: The share of the time in which GPUs idle.
+        dollars_per_hour: Price of that time.
     """
 
     algorithm: Algorithm
@@ -110,12 +130,12 @@ class Cost:
 
     @property
     def dollars_per_day(self) -> float:
-        """Of all GPUs together, for the time in which they idle."""
+        """Return the price of the time in which GPUs idle, for all GPUs and a day."""
         return 24 * self.dollars_per_hour
 
 
 def costs(job: Job) -> list[Cost]:
-    """For each cluster each algorithm."""
+    """Return the costs for each cluster and each algorithm."""
     return [_cost(job, gpus, algorithm) for gpus in job.gpus for algorithm in job.algorithm]
 
 
@@ -141,10 +161,21 @@ def _cost(job: Job, gpus: int, algorithm: Algorithm) -> Cost:
 
 
 def idle_share(compute: float, exposed: float) -> float:
-    """Of the time of GPUs that in each step compute for so many seconds, and then wait for so many."""
+    """Return the share of the time in which GPUs idle.
+
+    Args:
+        compute: Seconds of computing in each step.
+        exposed: Seconds of waiting after that.
+    """
     return exposed / (compute + exposed)
 
 
 def idle_price(share: float, gpus: int, price: float = PRICE) -> float:
-    """$ an hour for GPUs that idle for a share of their time; price: $ for a GPU and an hour."""
+    """Return the price of idle GPUs in $ per hour.
+
+    Args:
+        share: The share of the time in which they idle.
+        gpus: Number of GPUs.
+        price: $ per GPU and hour.
+    """
     return share * gpus * price

@@ -1,4 +1,4 @@
-"""What the closed form says of a training step of a model that is cut into parts of layers and stages."""
+"""The analytical model of a training step of a model that is cut into parts of layers and stages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,20 @@ from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 
 
 def predicted_step_seconds(settings: Settings, window: int) -> float | None:
-    """Seconds of a step with `window` packets in flight; None: of what it sends predicted_seconds() says nothing.
+    """Return the predicted seconds of a step; None if predicted_seconds() cannot predict what the step sends.
 
-    The first micro-batch goes forward through all stages and the last one backward, meanwhile the slowest stage
-    computes the others, and then gradients are summed (Huang et al., "GPipe", 2019, with the time of what is sent).
-    GPipe hides all other sends. By 1F1B a stage with n - 1 behind it has n micro-batches on their way at most, so
-    it takes in another no sooner than an n-th of the time after which one comes back. With chunks the first micro-batch
-    goes round all stages as often, and sends must take less than a pass through a chunk to be hidden. Each stage sums
-    its buckets of gradients one after the other, from when the last micro-batch has come back through the layers of
-    each; those of the stage that is ready last end the step. What the first group of each kind takes alone counts for
-    all.
+    The first micro-batch goes forward through all stages, and the last one backward. Meanwhile the slowest stage
+    computes the others, and then gradients are summed (Huang et al., "GPipe", 2019, with the time of sending added).
+    GPipe hides all other sends. With 1F1B, a stage with n - 1 stages behind it has at most n micro-batches under way,
+    so it takes in another no sooner than an n-th of the time after which one comes back. With chunks, the first
+    micro-batch passes all stages as often as there are chunks, and sends are hidden if they take less than a pass
+    through a chunk. Each stage sums its buckets of gradients one after another, each once the last micro-batch has come
+    back through its layers; the stage that is ready last ends the step. The time that the first group of each kind
+    takes alone stands for all groups.
+
+    Args:
+        settings: The point.
+        window: Packets in flight.
     """
     cut, members = settings.parallelism, settings.members
     assert cut is not None
@@ -64,7 +68,13 @@ def predicted_step_seconds(settings: Settings, window: int) -> float | None:
 
 
 def _ready(settings: Settings, ended: Iterable[float], backward: float) -> list[float]:
-    """When each bucket of a stage is: its last pass through each chunk has `ended` so, and takes `backward` seconds."""
+    """Return when each bucket of a stage is ready.
+
+    Args:
+        settings: The point.
+        ended: When the last pass through each chunk has ended, in seconds.
+        backward: Seconds of such a pass.
+    """
     cut = settings.parallelism
     assert cut is not None
     assert settings.elements is not None
@@ -75,7 +85,7 @@ def _ready(settings: Settings, ended: Iterable[float], backward: float) -> list[
 
 
 def _bucket_seconds(settings: Settings, window: int) -> list[float]:
-    """What the sum of each bucket takes alone."""
+    """Return the time that the sum of each bucket takes alone."""
     cut, members = settings.parallelism, settings.members
     assert cut is not None
     assert settings.elements is not None
@@ -84,14 +94,14 @@ def _bucket_seconds(settings: Settings, window: int) -> list[float]:
         ELEMENT_BYTES * (part.stop - part.start)
         for part in bucket_slices(settings.elements // cut.model, cut.bucket_elements)
     ]
-    # Sums of one length know what to expect from the one before.
+    # A sum knows what exponents to expect from the previous sum of the same length.
     several = settings.model_copy(update={"repetitions": settings.repetitions * len(sizes)})
     alone = {size: _alone(several, size, window, group) for size in set(sizes)}
     return [alone[size] for size in sizes]
 
 
 def _alone(settings: Settings, size: int, window: int, members: Sequence[str]) -> float:
-    """Seconds of a collective of these hosts; NaN: unknown."""
+    """Return the seconds of a collective of these hosts; NaN if unknown."""
     if len(members) == 1:
         return 0.0
     seconds = predicted_seconds(settings, size, window, members)

@@ -1,13 +1,14 @@
-"""What all-reduces must give: an oracle of in-network sums that shares no code with the workers.
+"""The expected sums of all-reduces: an oracle of in-network sums that shares no code with the workers.
 
-A float32 is m * 2^k with integers m and k, and a worker sends rint(x * f), f = (2^31 - 1) / (n * 2^e), for the largest
-exponent e among the workers: a division of integers here. The sum S of these integers must come back as the float32
-next to S / f, which is within n / (2 f) of the exact sum of the inputs but for that rounding. Both are checked.
+A float32 is m * 2^k with integers m and k. A worker sends rint(x * f), f = (2^31 - 1) / (n * 2^e), for the largest
+exponent e among the workers; here that is a division of integers. The sum S of these integers must come back as the
+float32 next to S / f, which is within n / (2 f) of the exact sum of the inputs, apart from that rounding. Both
+properties are checked.
 
-Workers compute x * f in float64, where it is off by less than 2^-21 from the quotient: one that is as close to half an
-integer may be rounded to either side.
+Workers compute x * f in float64, which differs from the quotient by less than 2^-21. A value that is so close to
+half an integer may be rounded to either side.
 
-Sums between hosts are float32, bit for bit, added in the algorithm's order.
+Sums between hosts are float32, compared to the bit, added in the algorithm's order.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _Longs = NDArray[np.longdouble]
 
 LARGEST, SMALLEST = 2**31 - 1, -(2**31)
 SMALLEST_EXPONENT, LARGEST_EXPONENT = -128, 127
-# Delayed scaling: what is expected is the last largest exponent and one; what is up to two too large is taken.
+# Delayed scaling: workers expect the last largest exponent plus one, and accept exponents that are up to two too large.
 HEADROOM, SLACK = 1, 2
-# Relative errors that float64 may add to the promise, and to the rounding of a quotient to float32.
+# Relative errors that float64 may add to the promised bound, and to the rounding of a quotient to float32.
 _ARITHMETIC, _TWICE_ROUNDED = 2.0**-19, 2.0**-20
 
 _BELOW_LARGEST = np.nextafter(np.finfo(np.float32).max, np.float32(0))
@@ -39,12 +40,19 @@ _BELOW_LARGEST = np.nextafter(np.finfo(np.float32).max, np.float32(0))
 
 @dataclass(frozen=True, slots=True)
 class QuantizedSum:
-    """One all-reduce; arrays are [blocks, values] or [blocks].
+    """The expected result of one all-reduce; arrays are [blocks, values] or [blocks].
 
-    integers: the sums. uncertain: by how much each may differ. free: those that depend on the order of the additions,
-    since a part of them meets the limits of int32. exponents: of the scales. undefined: blocks whose sums are NaN.
-    exact: the sums of the inputs; None where workers count fewer than they are, which promises nothing. saturated: how
-    many results are flagged, at least and at most. chunks: how many there are.
+    Attributes:
+        length: Elements of the vector.
+        counted: Number of workers that each worker believes in.
+        integers: The sums of integers.
+        uncertain: By how much each sum may differ.
+        free: Sums that depend on the order of the additions, because partial sums exceed the limits of int32.
+        exponents: The exponents of the scales.
+        undefined: Blocks whose sums are NaN.
+        exact: The sums of the inputs; None if workers count fewer workers than there are, so that no bound is promised.
+        saturated: The least and the largest possible number of results that are flagged as saturated.
+        chunks: Number of chunks.
     """
 
     length: int
@@ -60,11 +68,11 @@ class QuantizedSum:
 
     @property
     def result(self) -> Vector:
-        """The float32 next to S / f [elements]."""
+        """Return the float32 next to S / f, [elements]."""
         return self._flat(self._results())
 
     def wrong(self, output: Vector) -> _Flags:
-        """Which elements of what a worker has got, `output` [elements], are not as promised: [elements]."""
+        """Return which elements of a worker's result, `output` [elements], break the promise: flags [elements]."""
         flat = np.zeros(self.integers.size, np.float32)
         flat[: self.length] = output
         y = flat.reshape(self.integers.shape)
@@ -90,7 +98,7 @@ class QuantizedSum:
         return results
 
     def _steps(self) -> _Longs:
-        """1 / f."""
+        """Return 1 / f for each block."""
         return np.ldexp(np.longdouble(self.counted) / LARGEST, self.exponents)
 
     def _flat(self, rows: NDArray[Any]) -> NDArray[Any]:
@@ -98,9 +106,12 @@ class QuantizedSum:
 
 
 class QuantizedSums:
-    """The in-network all-reduces of one lease, one after the other.
+    """The in-network all-reduces of one lease, one after another.
 
-    values: of a packet. window: slots. counted: how many workers each believes there are.
+    Args:
+        values: Values in a packet.
+        window: Number of slots.
+        counted: Number of workers that each worker believes in.
     """
 
     def __init__(self, values: int, window: int, counted: int) -> None:
@@ -110,7 +121,7 @@ class QuantizedSums:
         self._expected: dict[int, _Integers] = {}  # exponents, by the vectors' length
 
     def next(self, inputs: Sequence[Vector]) -> QuantizedSum:
-        """The next one, of each worker's vector [elements]."""
+        """Return the expected result of the next all-reduce, given each worker's vector [elements]."""
         length, counted = len(inputs[0]), self._counted
         floats = [_floats(_blocks(x, self._values)) for x in inputs]
         own = np.array([_block_exponents(x, counted) for x in floats])
@@ -123,7 +134,7 @@ class QuantizedSums:
         saturated, chunks = totals.saturated(), blocks + min(self._window, blocks)
         expected = self._expected.get(length)
         if expected is not None:
-            # At first a worker whose block is larger than expected sends zeros.
+            # A worker whose block is larger than expected first sends zeros.
             first = _totals(floats, expected, bad | (own > expected), counted)
             fits = (largest <= expected) & (expected <= largest + SLACK) & ~undefined
             again = totals.saturated(~fits)
@@ -151,13 +162,13 @@ class QuantizedSums:
 
 
 def expected_sum(spec: JobSpec, inputs: Sequence[Vector]) -> Vector:
-    """Of a job between hosts [elements], bit for bit."""
+    """Return the sum of a job between hosts to the bit, [elements]."""
     assert spec.algorithm != "in-network"
     return float32_sum(spec.algorithm, inputs, spec.shards)
 
 
 def wrong(spec: JobSpec, inputs: Sequence[Vector], output: Vector) -> NDArray[np.bool_]:
-    """Which elements of a job's first all-reduce, `output` [elements], are not as promised: [elements]."""
+    """Return flags [elements] for the elements of a job's first result, `output` [elements], that break the promise."""
     if spec.algorithm == "in-network":
         return QuantizedSums(spec.values, spec.window, spec.counted or len(inputs)).next(inputs).wrong(output)
     same: NDArray[np.bool_] = output.view(np.int32) == expected_sum(spec, inputs).view(np.int32)
@@ -165,7 +176,13 @@ def wrong(spec: JobSpec, inputs: Sequence[Vector], output: Vector) -> NDArray[np
 
 
 class _Floats(NamedTuple):
-    """Float32 [blocks, values] as mantissa * 2^exponent, with the mantissa's sign; finite: not NaN, not infinite."""
+    """Float32 values [blocks, values] as mantissa * 2^exponent.
+
+    Attributes:
+        mantissas: The mantissas with their signs.
+        exponents: The exponents.
+        finite: Which values are neither NaN nor infinite.
+    """
 
     mantissas: _Integers
     exponents: _Integers
@@ -173,7 +190,14 @@ class _Floats(NamedTuple):
 
 
 class _Totals(NamedTuple):
-    """Sums of integers: all of them, the positive and the negative ones; all are [blocks, values]."""
+    """Sums of integers [blocks, values].
+
+    Attributes:
+        integers: The sums of all integers.
+        positive: The sums of the positive ones.
+        negative: The sums of the negative ones.
+        uncertain: By how much each sum may differ.
+    """
 
     integers: _Integers
     positive: _Integers
@@ -182,11 +206,11 @@ class _Totals(NamedTuple):
 
     @property
     def may_saturate(self) -> _Flags:
-        """In some order of the additions."""
+        """Return which sums saturate in some order of the additions."""
         return (self.positive > LARGEST) | (self.negative < SMALLEST)
 
     def saturated(self, blocks: _Flags | slice = slice(None)) -> tuple[int, int]:
-        """How many of these blocks do in all orders, and in some."""
+        """Return how many of these blocks saturate in all orders of the additions, and in some."""
         surely = (self.integers > LARGEST) | (self.integers < SMALLEST)
         counts = (np.count_nonzero(flags[blocks].any(axis=1)) for flags in (surely, self.may_saturate))
         least, most = map(int, counts)
@@ -201,7 +225,7 @@ def _floats(x: Vector) -> _Floats:
 
 
 def _exact(floats: Sequence[_Floats]) -> _Longs:
-    """Sums whose error is far below that of one rounding; of blocks that are not all finite they mean nothing."""
+    """Return sums with errors far below that of one rounding; in blocks with infinities or NaN they are meaningless."""
     total = np.zeros(floats[0].mantissas.shape, np.longdouble)
     for x in floats:
         total += np.ldexp(x.mantissas.astype(np.longdouble), x.exponents)
@@ -209,7 +233,10 @@ def _exact(floats: Sequence[_Floats]) -> _Longs:
 
 
 def _block_exponents(x: _Floats, counted: int) -> _Integers:
-    """The smallest e with 2^e > max|x| and half a step of each worker to spare; above the largest: there is none."""
+    """Return the smallest e of each block with 2^e > max|x| and room for half a step of each worker.
+
+    It is above the largest exponent if there is none.
+    """
     magnitudes = np.abs(x.mantissas)
     bits = np.frexp(magnitudes.astype(np.float64))[1]
     # 2^24 - m is how far a mantissa of 24 bits is below the power of two.
@@ -221,7 +248,7 @@ def _block_exponents(x: _Floats, counted: int) -> _Integers:
 
 
 def _totals(floats: Sequence[_Floats], exponents: _Integers, zero: _Flags, counted: int) -> _Totals:
-    """Over the workers, scaled for these exponents; `zero` [workers, blocks] send none."""
+    """Return the sums over workers, scaled with these exponents; blocks in `zero` [workers, blocks] do not count."""
     shape = floats[0].mantissas.shape
     totals = _Totals(*(np.zeros(shape, np.int64) for _ in _Totals._fields))
     for x, nothing in zip(floats, zero, strict=True):
@@ -235,7 +262,11 @@ def _totals(floats: Sequence[_Floats], exponents: _Integers, zero: _Flags, count
 
 
 def _quantized(x: _Floats, exponents: _Integers, counted: int) -> tuple[_Integers, _Flags]:
-    """rint(m * 2^k * (2^31 - 1) / (n * 2^e)), half to even, and which of them may be rounded to the other side."""
+    """Return rint(m * 2^k * (2^31 - 1) / (n * 2^e)), half to even.
+
+    Returns:
+        The integers, and flags for those that may be rounded to the other side.
+    """
     numerators = np.abs(x.mantissas) * LARGEST  # below 2^55
     shifts = exponents[:, np.newaxis] - x.exponents
     small = shifts + counted.bit_length() > 57  # the quotient is below a quarter

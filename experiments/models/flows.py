@@ -1,4 +1,4 @@
-"""The UDP flows between hosts: what their hash chooses at each switch, and how many of them meet on each link."""
+"""The UDP flows between hosts: which paths their hashes choose at each switch, and how many of them share each link."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _NEGLIGIBLE = 1e-9
 
 
 class NoFlowError(ValueError):
-    """A point without flows of one path each: the message says why."""
+    """A point without flows that each take a single path; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Data from one host to another, and its UDP ports."""
+    """A flow of data from one host to another, with its UDP ports."""
 
     source: Host
     destination: Host
@@ -39,14 +39,22 @@ class Flow:
 
     @property
     def five_tuple(self) -> bytes:
-        """As switches hash it (p4src/forwarding.p4)."""
+        """Return the bytes that switches hash (p4src/forwarding.p4)."""
         ports = self.source_port.to_bytes(2, "big") + self.destination_port.to_bytes(2, "big")
         return self.source.ip.packed + self.destination.ip.packed + bytes([_UDP]) + ports
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Where a switch sends a flow. paths: among how many it chose; hash: by what, None where it had no choice."""
+    """The port through which a switch sends a flow.
+
+    Attributes:
+        switch: The switch.
+        port: Its port.
+        neighbour: The node at the far end.
+        paths: Number of paths among which it chose.
+        hash: The hash by which it chose; None if it had no choice.
+    """
 
     switch: str
     port: int
@@ -56,14 +64,14 @@ class Hop:
 
 
 def flows(settings: Settings) -> list[Flow]:
-    """Of a point, in the order of ranks.
+    """Return the flows of a point in the order of ranks.
 
     Raises:
-        NoFlowError: it has none, or no UDP ports that are known before it runs.
+        NoFlowError: If it has none, or its UDP ports are unknown before it runs.
     """
     algorithm = settings.algorithm
     if algorithm == "in-network":
-        raise NoFlowError("in-network aggregation goes by its tree, whatever `paths` says")
+        raise NoFlowError("in-network aggregation uses the links of its tree, whatever `paths` is")
     if settings.transport == "tcp":
         raise NoFlowError(
             "the kernel chooses TCP's ports when it connects; set transport = 'selective-repeat'"
@@ -84,27 +92,34 @@ def flows(settings: Settings) -> list[Flow]:
 
 
 def ways(settings: Settings) -> list[tuple[Flow, list[Hop]]]:
-    """Each flow and the hops of its packets, by the tables that switches are told.
+    """Return each flow with the hops of its packets, according to the switches' tables.
 
     Raises:
-        NoFlowError: see flows(); or every packet takes a path of its own.
+        NoFlowError: See flows(); also if every packet takes a different path.
     """
     if settings.controller:
-        raise NoFlowError("the controller that is brought plans the routes, in tables of its own")
+        raise NoFlowError("the user's own controller plans the routes, in its own tables")
     if settings.paths not in ("ecmp", "single"):
-        raise NoFlowError(f"with paths = {settings.paths!r} each packet takes a path of its own")
+        raise NoFlowError(f"with paths = {settings.paths!r} a path is chosen for each packet, not for a flow")
     plan = planner_of(None, settings.paths).plan_forwarding(settings.network)
     return [(flow, list(_hops(settings, plan, flow))) for flow in flows(settings)]
 
 
 def loads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> Counter[tuple[str, str]]:
-    """How many flows each direction of each link carries, that into the first switch left out."""
+    """Return how many flows each direction of each link carries, without links from hosts."""
     return Counter((hop.switch, hop.neighbour) for _, hops in found for hop in hops)
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How the flows that a switch chooses paths for spread over them. most: on one of them."""
+    """The distribution of flows over the paths among which a switch chooses.
+
+    Attributes:
+        switch: The switch.
+        flows: Number of flows.
+        paths: Number of paths.
+        most: Number of flows on the fullest path.
+    """
 
     switch: str
     flows: int
@@ -113,17 +128,20 @@ class Spread:
 
     @property
     def even(self) -> int:
-        """On the fullest path, were they spread evenly."""
+        """Return the number of flows on the fullest path if they were spread evenly."""
         return -(-self.flows // self.paths)
 
     @property
     def expected(self) -> float:
-        """On the fullest path, on average, were each flow's path drawn at random."""
+        """Return the mean number of flows on the fullest path if each flow's path were drawn at random."""
         return expected_most(self.flows, self.paths)
 
 
 def spreads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> list[Spread]:
-    """Of each switch that had to choose, in the order of names; paths of several groups count by the most."""
+    """Return the spread of each switch that had to choose, by name.
+
+    Of several groups of paths, the largest one counts.
+    """
     taken: dict[str, Counter[str]] = {}
     paths: dict[str, int] = {}
     for hop in (hop for _, hops in found for hop in hops if hop.hash is not None):
@@ -136,7 +154,7 @@ def spreads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> list[Spread]:
 
 
 def expected_most(flows: int, paths: int) -> float:
-    """The mean number of flows on the fullest of `paths`, each drawn at random, alike and by itself.
+    """Return the mean number of flows on the fullest of `paths`, if each flow draws its path at random.
 
     The numbers on n paths are n independent Poisson variables of any mean, given their sum: P(most <= k) is a
     coefficient of the n-th power of one such distribution, cut off behind k.
@@ -158,7 +176,7 @@ def expected_most(flows: int, paths: int) -> float:
 
 
 def _of_sum(distribution: NDArray[np.float64], times: int, value: int) -> float:
-    """How probable `value` is of the sum of so many."""
+    """Return the probability that `times` independent variables with this distribution have the sum `value`."""
     length = times * (len(distribution) - 1) + 1
     return float(np.fft.irfft(np.fft.rfft(distribution, length) ** times, length)[value])
 
@@ -181,7 +199,7 @@ def _hops(settings: Settings, plan: Plan, flow: Flow) -> Iterator[Hop]:
 
 
 def _route(part: SwitchPlan, address: IPv4Address) -> TableEntry:
-    """The entry of the longest prefix."""
+    """Return the entry with the longest prefix for an address."""
     fitting = [
         (prefix.prefixlen, entry)
         for entry in part.entries

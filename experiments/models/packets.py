@@ -1,4 +1,4 @@
-"""The packets of a point: bytes of payload in a full one, and of its frame."""
+"""The packets of a point: bytes of payload and of the frame of a full one."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _TCP_PAYLOAD, _TCP_FRAME = 1448, 1514
 
 
 def full_payload(settings: Settings) -> int:
-    """Bytes."""
+    """Return the bytes of payload in a full packet."""
     if settings.algorithm == "in-network":
         return 4 * settings.values
     return _TCP_PAYLOAD if settings.transport == "tcp" else PAYLOAD
 
 
 def full_frame(settings: Settings) -> int:
-    """Bytes from the Ethernet header on."""
+    """Return the bytes of a full packet from the Ethernet header on."""
     if settings.algorithm == "in-network":
         return in_network_frame(settings.values)
     return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + PAYLOAD
 
 
 def in_network_frame(values: int) -> int:
-    """Bytes from the Ethernet header on of a packet with so many values."""
+    """Return the bytes of a packet with so many values from the Ethernet header on."""
     return HEADERS + wire.packet_dtype(values).itemsize

@@ -1,4 +1,4 @@
-"""The links that a job's packets cross: how long a packet takes alone, and how long those take that share a link."""
+"""The links that a job's packets cross: the time of a packet alone, and of packets that share a link."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Direction = tuple[str, str]  # from one node to the next
 
 @dataclass(frozen=True, slots=True)
 class _Trunk:
-    """Between two switches: the time of the slowest way, its links, and the links of all ways."""
+    """The connection of two switches: the time of the slowest path, its links, and the links of all paths."""
 
     seconds: float
     links: int
@@ -28,10 +28,15 @@ class _Trunk:
 
 
 class Paths:
-    """Of a point, with packets of `frame` bytes, Ethernet's overhead not counted. Times in seconds.
+    """The paths of a point's packets; times are in seconds.
 
-    Where a packet may take several ways, it takes the slowest. patient: a packet is as late as jitter
-    and reordering can make it. members: the hosts by rank, if not all workers.
+    If a packet may take several paths, the slowest one counts.
+
+    Args:
+        settings: The point.
+        frame: Bytes of a packet, without Ethernet's overhead.
+        patient: Make packets as late as jitter and reordering can.
+        members: The hosts by rank; None: all workers.
     """
 
     def __init__(
@@ -53,15 +58,16 @@ class Paths:
         self._access = [self._alone(network.links_of(member)[0]) for member in members]
 
     def latency(self, sender: int, receiver: int) -> float:
-        """From a rank's sending a packet to another's dealing with it."""
+        """Return the time from sending a packet until the receiver handles it, for two ranks."""
         trunk = self._trunk(self._leaves[sender], self._leaves[receiver])
         return self._access[sender] + trunk.seconds + self._access[receiver] + self._notice
 
     @property
     def round_trip(self) -> float:
-        """Of a packet in-network, or between the two ranks furthest from one another that have to do with each other.
+        """Return the round-trip time of a packet.
 
-        In-network: from the host furthest from the root of the tree up to the root, and down to it again.
+        In the network this is the time from the host furthest from the tree's root to the root and back. Between hosts
+        it is that of the two ranks furthest from each other among those that communicate.
         """
         if self._settings.algorithm == "in-network":
             return 2 * max(map(self._height, self._trees)) + self._notice
@@ -71,12 +77,12 @@ class Paths:
 
     @property
     def tree_links(self) -> int:
-        """How many links a vector's trees have in all."""
+        """Return the number of links of all trees of a vector together."""
         return sum(len(part.children) for tree in self._trees for part in tree.aggregators)
 
     @property
     def mean_links(self) -> float:
-        """Between hosts: how many links a packet crosses, on average over all ranks that send to one another."""
+        """Return how many links a packet between hosts crosses, on average over all ranks that send to one another."""
         ways = [
             2 + self._trunk(self._leaves[rank], self._leaves[peer]).links
             for rank, others in enumerate(self._shares)
@@ -86,15 +92,15 @@ class Paths:
 
     @property
     def most_connections(self) -> int:
-        """The number of ranks that the busiest rank sends to, between hosts."""
+        """Return the number of ranks to which the busiest rank sends, between hosts."""
         return max(map(len, self._shares))
 
     def shared(self, window: int, packets: int) -> float:
-        """Return how long the packets that may be under way at once take on a link, where that is longest.
+        """Return how long packets that are under way at the same time take on the link where that is longest.
 
         Args:
-            window: Packets, of each sender or connection.
-            packets: Packets of a vector. No window is fuller than what is sent of it.
+            window: Packets in the window of each sender or connection.
+            packets: Packets of a vector. A window is never fuller than what is sent of a vector.
 
         Returns:
             Seconds.
@@ -106,17 +112,17 @@ class Paths:
 
     @property
     def _notice(self) -> float:
-        """How late a host sees a packet."""
+        """Return how long a host takes to notice a packet."""
         return 0.0 if self._settings.world == "live" else self._settings.coalescing
 
     @cached_property
     def _trees(self) -> tuple[Tree, ...]:
-        """Of a vector, the first on the network."""
+        """Return the trees of a vector, for the first job on the network."""
         ports = range(FIRST_UDP_PORT, FIRST_UDP_PORT + self._settings.trees)
         return tuple(aggregation_tree(self._network, Job(1, self._members, port)) for port in ports)
 
     def _height(self, tree: Tree) -> float:
-        """From the host furthest from its root."""
+        """Return the time from the host furthest from the root to the root."""
         below = {tree.root.switch: 0.0}
         for part in reversed(tree.aggregators):
             for child in part.children:
@@ -126,7 +132,7 @@ class Paths:
         return max(below.values())
 
     def _trunk(self, here: str, there: str) -> _Trunk:
-        """Between two switches."""
+        """Return the connection of two switches."""
         if (here, there) not in self._trunks:
             ways = [(hop, self._trunk(hop, there)) for hop in self._routes.next_hops(here, there)]
             self._trunks[here, there] = _Trunk(
@@ -140,7 +146,7 @@ class Paths:
         return self._trunks[here, there]
 
     def _alone(self, link: Link) -> float:
-        """A packet that waits for no other."""
+        """Return the time of a packet on a link that waits for no other."""
         properties = link.properties
         live = self._settings.world == "live"
         delay = (properties.delay or 0.0) if live else properties.virtual_delay
@@ -148,18 +154,18 @@ class Paths:
         return self.packet_seconds(link) + delay + late
 
     def packet_seconds(self, link: Link) -> float:
-        """Of one packet on the wire; 0: the link's rate is unlimited."""
+        """Return the time of a packet on the wire; 0 if the link's rate is unlimited."""
         properties = link.properties
         live = self._settings.world == "live"
         overhead = (properties.overhead or 0) if live else properties.virtual_overhead
         rate = link.rate_bits_per_second
         return 0.0 if rate is None else 8 * (self._frame + overhead) / rate
 
-    # -- who sends over the same link
+    # -- packets that share a link
 
     @cached_property
     def _shares(self) -> tuple[Mapping[int, float], ...]:
-        """Between hosts: by rank, which share of a vector it sends to which rank."""
+        """Return, between hosts, the share of a vector that each rank sends to each other rank."""
         settings = self._settings
         assert settings.algorithm != "in-network"
         return shares(settings.algorithm, len(self._leaves), settings.shards, settings.collective)
@@ -191,7 +197,7 @@ class Paths:
             found[leaves[peer], members[peer]] += count
             towards[leaves[peer]] += count
         found[members[rank], here] = towards.total()
-        for leaf, count in towards.items():  # all flows may have chosen the same of several ways
+        for leaf, count in towards.items():  # all flows may have chosen the same one of several paths
             found.update(dict.fromkeys(self._trunk(here, leaf).directions, count))
         return found
 
@@ -200,8 +206,8 @@ class Paths:
 def shares(
     algorithm: HostBasedAlgorithm, workers: int, shards: int | None, operation: Operation = "all-reduce"
 ) -> tuple[Mapping[int, float], ...]:
-    """Return by rank which share of a vector it sends to which other rank."""
-    if algorithm == "parameter-server":  # whose schedules are long: a thousand workers, a million pairs
+    """Return the share of a vector that each rank sends to each other rank, by rank."""
+    if algorithm == "parameter-server":  # its schedules are long: a thousand workers make a million pairs
         some = set(servers(workers, shards))
         share = 1 / len(some)
         return tuple(

@@ -1,9 +1,9 @@
-"""A pipeline of stages: in which order each computes its micro-batches.
+"""Pipelines of stages: the order in which each stage computes its micro-batches.
 
 GPipe: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019. 1F1B, one
-forward, one backward: Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, here with
-a flush at the end of each step; interleaved: Narayanan et al., "Efficient large-scale language model training on GPU
-clusters using Megatron-LM", 2021.
+forward, one backward: Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, here
+with a flush at the end of each step; interleaved: Narayanan et al., "Efficient large-scale language model training on
+GPU clusters using Megatron-LM", 2021.
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ from fanin.experiments.scenario.tables.parallelism import Direction, Schedule
 
 
 class Pass(NamedTuple):
-    """Of a micro-batch through one of a stage's chunks.
+    """A pass of a micro-batch through one of a stage's chunks.
 
-    received: whether what it needs comes from another stage. sent: whether another needs what comes out.
+    Attributes:
+        direction: "forward" or "backward".
+        micro_batch: Number of the micro-batch.
+        chunk: Number of the chunk in the stage.
+        received: Whether its input comes from another stage.
+        sent: Whether its output goes to another stage.
     """
 
     direction: Direction
@@ -27,11 +32,18 @@ class Pass(NamedTuple):
 
 
 def passes(schedule: Schedule, stage: int, stages: int, micro_batches: int, chunks: int = 1) -> list[Pass]:
-    """What a stage computes in a step, in its order.
+    """Return the passes that a stage computes in a step, in order.
 
-    GPipe has all forward passes first. 1F1B does a backward pass as soon as there is one, and so keeps activations of
-    no more micro-batches than there are stages from it to the last one. With several chunks, so many groups of layers
-    as there are stages follow one another round all of them, by as many micro-batches at a time (interleaved 1F1B).
+    GPipe does all forward passes first. 1F1B does a backward pass as soon as there is one, and so keeps activations of
+    no more micro-batches than there are stages from this one to the last. With several chunks, groups of as many
+    micro-batches as there are stages pass through all chunks (interleaved 1F1B).
+
+    Args:
+        schedule: "gpipe" or "1f1b".
+        stage: Number of the stage.
+        stages: Number of stages.
+        micro_batches: Micro-batches of a step.
+        chunks: Chunks of each stage.
     """
     count = micro_batches * chunks
     if schedule == "gpipe":
@@ -49,7 +61,7 @@ def passes(schedule: Schedule, stage: int, stages: int, micro_batches: int, chun
 
 
 def _pass(direction: Direction, number: int, stage: int, stages: int, chunks: int) -> Pass:
-    """A stage's pass with this number in this direction: rounds of `stages` micro-batches, chunk by chunk."""
+    """Return a stage's pass with this number in this direction: rounds of `stages` micro-batches, chunk by chunk."""
     turn, place = divmod(number, stages * chunks)
     chunk, within = divmod(place, stages)
     if direction == "backward":

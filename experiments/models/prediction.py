@@ -1,4 +1,4 @@
-"""What the closed form of a point's algorithm says of its time."""
+"""The time of a point according to the analytical model of its algorithm."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from fanin.workers import wire
 def predicted_seconds(
     settings: Settings, size: int, window: int, members: Sequence[str] | None = None
 ) -> float | None:
-    """Seconds of an all-reduce of `size` bytes with `window` packets in flight.
+    """Predict the seconds of an all-reduce from headers, the links on the path, and how late hosts notice packets.
 
-    members: the hosts by rank, if not all workers. None: its links are unlimited, or between hosts not alike.
+    In the network, the slowest link of the tree sets the rate, as each link carries every packet once; between hosts,
+    their own links do. The model knows no loss, no links that several hosts share, and no processor time.
 
-    From headers, the links on the way and how late hosts notice. In-network the slowest link of the tree sets the rate,
-    as each carries every packet once; between hosts, the hosts' own. Of loss, of what other links carry for several
-    hosts and of the processor's time it knows nothing.
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+        window: Packets in flight.
+        members: The hosts by rank; None: all workers.
+
+    Returns:
+        Seconds; None if links are unlimited, or those of hosts differ in an all-reduce between hosts.
     """
     if settings.host_link.rate_bits_per_second is None:
         return None
@@ -32,7 +38,7 @@ def predicted_seconds(
             return None
         workers, bandwidth = len(members), payload / paths.packet_seconds(settings.host_link)
         limit = NO_LIMIT
-        if settings.transport != "tcp":  # whose window is the kernel's
+        if settings.transport != "tcp":  # the kernel sets TCP's window
             per_host = settings.window_per == "host"
             bytes_ahead = window * payload * (1 if per_host else settings.flows_per_pair)
             limit = Window(bytes_ahead, per_host, settings.coalescing)
@@ -44,7 +50,7 @@ def predicted_seconds(
             settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards, window=limit
         )
     packets, ahead = -(-part // payload), 0.0
-    # Vectors within the window are scaled as the one before let expect, but for the first (workers/values/scaling.py).
+    # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)

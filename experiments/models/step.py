@@ -1,4 +1,4 @@
-"""A training step in closed form: buckets that become ready during the backward pass, summed one after the other."""
+"""The analytical model of a training step: buckets become ready during the backward pass and are summed in turn."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from collections.abc import Iterable, Sequence
 
 
 def bucket_slices(elements: int, bucket: int | None) -> list[slice]:
-    """The parts of a gradient that are summed one after the other, of `bucket` elements each; None: all of it."""
+    """Return the parts of a gradient that are summed one after another.
+
+    Args:
+        elements: Elements of the gradient.
+        bucket: Elements of each part; None: all.
+    """
     size = elements if bucket is None else min(bucket, elements)
     return [slice(first, min(first + size, elements)) for first in range(0, elements, size)]
 
 
 def ready_shares(elements: int, bucket: int) -> list[float]:
-    """Of the backward pass, when each bucket is complete: as far as its last element is in the gradient."""
+    """Return the share of the backward pass after which each bucket, and so its last element, is complete."""
     return [part.stop / elements for part in bucket_slices(elements, bucket)]
 
 
 def filled_buckets(elements: int, bucket: int | None, layers: int) -> list[int]:
-    """How many buckets the gradient of each of `layers` equal layers fills, in the order of the backward pass."""
+    """Return how many buckets each of `layers` equal layers fills, in the order of the backward pass."""
     found = [0] * layers
     for part in bucket_slices(elements, bucket):
         found[-(-part.stop * layers // elements) - 1] += 1
@@ -25,13 +30,25 @@ def filled_buckets(elements: int, bucket: int | None, layers: int) -> list[int]:
 
 
 def step_seconds(forward: float, backward: float, shares: Sequence[float], sums: Sequence[float]) -> float:
-    """From a step's begin to its last sum, if all compute alike. sums: seconds of each bucket's all-reduce."""
+    """Return the time from a step's beginning to its last sum if all workers compute equally fast.
+
+    Args:
+        forward: Seconds of the forward pass.
+        backward: Seconds of the backward pass.
+        shares: The share of the backward pass after which each bucket is ready.
+        sums: Seconds of each bucket's all-reduce.
+    """
     ready = (forward + share * backward for share in shares)
     return summed_after(ready, sums)
 
 
 def summed_after(ready: Iterable[float], sums: Iterable[float]) -> float:
-    """When the last bucket is summed, of those that are ready at these times, one after the other; in seconds."""
+    """Return when the last bucket is summed, in seconds, if buckets are summed one after another.
+
+    Args:
+        ready: When each bucket is ready.
+        sums: Seconds of each bucket's all-reduce.
+    """
     ended = 0.0
     for time, seconds in zip(ready, sums, strict=True):
         ended = max(ended, time) + seconds

@@ -1,4 +1,4 @@
-"""A worker's window and timers in virtual time: what its scenario says, or what suits the paths of its packets."""
+"""A worker's window and timers in virtual time: the scenario's values, or what suits the paths of its packets."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import VIRTUAL_WINDOW, Settings
 from fanin.workers.recovery import Recovery
 
-_FAR_ABOVE = 20  # round trips
-_WINDOWS = 3  # that are open at once: to the next stage, to the one before, and of a group that adds up;
-_OVERLAP = 1  # and of another one, where gradients do not wait for the end of the backward pass
+_FAR_ABOVE = 20  # round trips above which a timeout is too long
+_WINDOWS = 3  # windows open at once: to the next stage, to the previous one, and in a tensor group
+_OVERLAP = 1  # one more for gradients that do not wait for the end of the backward pass
 
 
 def virtual_window(settings: Settings) -> int:
-    """Packets in flight of a worker; of several sums in the network, each has its part of the slots."""
+    """Return how many packets a worker may have in flight; several sums in the network share the slots."""
     if settings.window is None and settings.algorithm == "in-network":
         return min(VIRTUAL_WINDOW, SLOTS // settings.sums)
     return settings.window or VIRTUAL_WINDOW
 
 
 def recovery(settings: Settings) -> Recovery:
-    """The timers of a virtual point.
+    """Return the timers of a virtual point.
 
-    A scenario that sets one of them has the others as workers/recovery.py has them, which suit a live worker. Left out,
-    a silence of twice the longest round trip means that something is lost. The first timeout is what RFC 6298 (2.2)
-    makes of a first measurement as long, R + 4 R/2. The clock is as exact as a host is quick to notice.
+    If a scenario sets one timer, the others have the defaults of workers/recovery.py, which suit a live worker. If it
+    sets none, a silence of twice the longest round trip means that a packet is lost. The first timeout is what RFC 6298
+    (2.2) derives from a first measurement of that length, R + 4 R/2. The granularity is the time in which a host
+    notices packets.
     """
     given = settings.recovery.model_dump(exclude_none=True)
     if settings.recovery.timers:
@@ -42,14 +43,14 @@ def recovery(settings: Settings) -> Recovery:
 
 
 def ring_recovery(settings: Settings) -> Recovery | None:
-    """Those of a job that may have to go on by ring; None: nothing fails."""
+    """Return the timers of a job that may have to fall back to a ring; None if nothing fails."""
     return recovery(settings.model_copy(update={"algorithm": "ring"})) if settings.faults else None
 
 
 def longest_round_trip(settings: Settings) -> float:
-    """Seconds of a packet that finds the windows of all hosts that share a link before it, in that link's queue.
+    """Return the seconds of a packet that waits in a queue behind the windows of all hosts that share the link.
 
-    A window is never fuller than with what is sent of one vector. A worker of a model that is cut has several.
+    A window is never fuller than what is sent of one vector. A worker of a model that is cut has several windows.
     """
     paths = Paths(settings, full_frame(settings), patient=True)
     assert settings.size is not None
@@ -63,7 +64,7 @@ def longest_round_trip(settings: Settings) -> float:
 
 
 def mistimed(settings: Settings) -> str | None:
-    """What to say of a virtual point that loses packets and whose shortest timeout is far above the round trip."""
+    """Return a warning for a virtual point with loss whose shortest timeout is far above the round trip, else None."""
     if settings.world == "live" or not settings.recovery.timers:
         return None
     if not any(link.properties.mean_loss for link in settings.network.links):
@@ -72,6 +73,6 @@ def mistimed(settings: Settings) -> str | None:
     if shortest < _FAR_ABOVE * longest:
         return None
     return (
-        f"recovery.min_rto: is {1e6 * shortest:,.0f} us where the longest round trip takes {1e6 * longest:,.0f} us: "
-        f"workers wait long for what is lost; leave out [recovery], or set min_rto to about {2e6 * longest:.0f} us"
+        f"recovery.min_rto: is {1e6 * shortest:,.0f} us, but the longest round trip takes {1e6 * longest:,.0f} us: "
+        f"workers wait long for lost packets; leave out [recovery], or set min_rto to about {2e6 * longest:.0f} us"
     )

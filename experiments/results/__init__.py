@@ -1,1 +1,1 @@
-"""Results: what was measured and checked, in files, tables and figures."""
+"""Results: measurements and checks, in files, tables and figures."""

@@ -1,4 +1,4 @@
-"""What a column of results is called in a figure, and in which unit it is drawn and printed."""
+"""The labels of result columns in figures, and the units in which they are drawn and printed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _LABELS = {
     "p95_seconds": "time of an all-reduce, 95th percentile",
     "min_seconds": "time of an all-reduce, shortest",
     "max_seconds": "time of an all-reduce, longest",
-    "closed_form_seconds": "time of an all-reduce, closed form",
-    "run_seconds": "time that the run took",
+    "closed_form_seconds": "time of an all-reduce, analytical model",
+    "run_seconds": "elapsed time of the run",
     "goodput_bits_per_second": "goodput of each worker",
     "wire_bytes_per_worker": "on the wire, each worker",
     "packets_per_worker": "packets, each worker",
-    "retransmissions": "packets sent again, by all workers",
+    "retransmissions": "retransmissions of all workers",
     "link_utilization": "busiest link, in use",
     "processor_utilization": "processors, in use",
     "size": "vector",
@@ -36,15 +36,15 @@ _LABELS = {
     "queue_bytes": "queue of a link",
     "sampled_bytes": "bytes in the queue",
     "sampled_seconds": "time since the run began",
-    "ecn_bytes": "queue from which on packets are marked",
+    "ecn_bytes": "queue above which packets are marked",
     "wait_seconds": "time that a worker waits for its sum",
     "lateness": "lateness of a worker, mean",
     "fault_recovery_seconds": "time from a fault to the end of the next all-reduce",
-    "workers_left": "workers that are left",
+    "workers_left": "remaining workers",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
     "step_seconds": "time of a training step, mean",
-    "exposed_seconds": "of a step, what computing does not hide, mean",
+    "exposed_seconds": "time of a step that computing does not hide, mean",
     "gpu_idle_share": "time for which GPUs wait",
     "step_bucket": "bucket of gradients",
     "servers_nics_per_server": "network cards of a server",
@@ -54,15 +54,15 @@ _LABELS = {
     "parallelism_micro_batches": "micro-batches of a step",
     "other_job_seconds": "time of an all-reduce of the other job, median",
     "other_job_repetitions": "all-reduces of another job",
-    "traffic_load": "load of the traffic beside it",
-    "traffic_flows": "flows beside it",
-    "traffic_bytes": "bytes of flows beside it",
-    "traffic_mean_seconds": "time of a flow beside it, mean",
-    "traffic_p50_seconds": "time of a flow beside it, median",
-    "traffic_p99_seconds": "time of a flow beside it, 99th percentile",
-    "traffic_p999_seconds": "time of a flow beside it, 99.9th percentile",
-    "traffic_p50_slowdown": "slowdown of a flow beside it, median",
-    "traffic_p99_slowdown": "slowdown of a flow beside it, 99th percentile",
+    "traffic_load": "load of other traffic",
+    "traffic_flows": "flows of other traffic",
+    "traffic_bytes": "bytes of other traffic",
+    "traffic_mean_seconds": "time of a flow of other traffic, mean",
+    "traffic_p50_seconds": "time of a flow of other traffic, median",
+    "traffic_p99_seconds": "time of a flow of other traffic, 99th percentile",
+    "traffic_p999_seconds": "time of a flow of other traffic, 99.9th percentile",
+    "traffic_p50_slowdown": "slowdown of a flow of other traffic, median",
+    "traffic_p99_slowdown": "slowdown of a flow of other traffic, 99th percentile",
 }
 _TIMES = (
     "seconds",
@@ -92,7 +92,7 @@ _PROBABILITIES = (
     "burst_end",
     "ecn_probability",
 )
-# Units by how a column's name ends.
+# Units by the endings of columns' names.
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
@@ -104,13 +104,13 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
 
 
 def units_of(column: str) -> Mapping[str, Decimal]:
-    """In which a column can be written; none, if its numbers are counts or words."""
+    """Return the units in which a column can be written; empty if its values are counts or words."""
     endings = [ending for ending in _UNITS if column == ending or column.endswith(f"_{ending}")]
     return _UNITS[max(endings, key=len)] if endings else {}
 
 
 def scale(name: str, values: Sequence[float]) -> tuple[float, str]:
-    """What to divide a column's values by, and the axis's label with its unit."""
+    """Return the number by which to divide a column's values, and the axis's label with its unit."""
     units = units_of(name)
     if not units:
         return 1.0, column_label(name)
@@ -119,7 +119,7 @@ def scale(name: str, values: Sequence[float]) -> tuple[float, str]:
 
 
 def value_text(column: str, value: object) -> str:
-    """As scenarios and --where take it: of numbers all digits, and the unit."""
+    """Format a value as scenarios and --where accept it: numbers with all digits and a unit."""
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -129,17 +129,17 @@ def value_text(column: str, value: object) -> str:
 
 
 def number(column: str, text: str) -> float:
-    """What `value_text` has printed, or a bare number.
+    """Parse a number that `value_text` has printed, or a bare number.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: If it is neither.
     """
     units = units_of(column)
     return float(quantity(text, {**units, "": Decimal(1)}, "1")) if units else float(text)
 
 
 def value_label(column: str, value: object) -> str:
-    """Of a line: words speak for themselves, numbers do not; of a file its name, wherever it is."""
+    """Return the label of a line: words as they are, numbers with the column's label, and the names of files."""
     if column in FILES and isinstance(value, str):
         return Path(value).name
     return (
@@ -148,15 +148,15 @@ def value_label(column: str, value: object) -> str:
 
 
 def _typeset(text: str) -> str:
-    """As figures have it, whose readers need not type it."""
+    """Replace units that are easy to type with those that are usual in figures."""
     return re.sub(r"\bus\b", "µs", text)
 
 
 def column_label(name: str) -> str:
-    """Without its unit."""
+    """Return the label of a column without its unit."""
     return _LABELS.get(name, name.replace("_", " "))
 
 
 def plain(value: float, _position: int) -> str:
-    """A number beside an axis, as matplotlib's FuncFormatter wants it."""
+    """Format a number for an axis, as matplotlib's FuncFormatter expects it."""
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Every result of every worker is compared with the exact sum; times are those of the slowest worker."""
+"""Comparison of every worker's results with the exact sums, and the times of the slowest workers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ from fanin.workers.host_based.schedules import bounds
 from fanin.workers.values import quantization, scaling
 from fanin.workers.values.compression import Compressor, decompressed
 
-# Takes the workers' inputs, a vector [elements] each, and returns what is promised of each element of the result:
-# the largest distance from the exact sum, float64 [elements].
+# Takes the workers' inputs, a vector [elements] each, and returns the promised bound of each element of the result: its
+# largest distance from the exact sum, float64 [elements].
 ErrorBound = Callable[[Sequence[Vector]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """The distance of a run's results from the exact sums, and how many elements lie outside their own bound."""
+    """The distances of results from the exact sums.
+
+    Attributes:
+        largest: The largest distance.
+        bound: The largest bound.
+        violations: Number of elements that lie outside their own bound.
+    """
 
     largest: float
     bound: float
@@ -33,7 +39,7 @@ class Errors:
 
     @staticmethod
     def of_all(parts: Iterable[Errors]) -> Errors:
-        """Those of several all-reduces together."""
+        """Combine the errors of several all-reduces."""
         found = list(parts)
         return Errors(
             max(part.largest for part in found),
@@ -44,10 +50,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a collective operation on certain inputs must give: `exact` [elements], up to `bound` [elements].
+    """The result that a collective operation must give on certain inputs.
 
-    exact: the same for all workers, or of each its own [workers, elements]. edges: worker r is promised the elements
-    edges[r] to edges[r + 1] - 1 only; None: all.
+    Attributes:
+        exact: The exact result [elements] of all workers, or that of each [workers, elements].
+        bound: The largest distance from it, [elements].
+        edges: Worker r is promised only the elements from edges[r] to edges[r + 1] - 1; None: all.
     """
 
     exact: NDArray[np.floating[Any]]
@@ -56,11 +64,11 @@ class Promise:
 
     @staticmethod
     def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
-        """Of an all-reduce, from what all workers put in, [elements] each."""
+        """Return the promise of an all-reduce of these inputs, [elements] for each worker."""
         return Promise(_exact_sum(inputs), error_bound(inputs))
 
     def hold(self, outputs: Iterable[Vector]) -> Errors:
-        """Hold the results of all workers, [elements] each, against it."""
+        """Compare the results of all workers, [elements] each, with the promise."""
         largest, violations = 0.0, 0
         for rank, output in enumerate(outputs):
             part = slice(None) if self.edges is None else slice(self.edges[rank], self.edges[rank + 1])
@@ -72,9 +80,14 @@ class Promise:
 
 
 def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
-    """What a collective operation must give, from what all workers put in, [elements] each, in the order of ranks.
+    """Return the promise of a collective operation.
 
-    Which segments are whose, schedules.schedule() says. What is not added up must be there to the last bit.
+    schedules.schedule() decides which worker has which segment. Values that are not summed must be equal to the bit.
+
+    Args:
+        operation: The operation.
+        inputs: Each worker's input [elements], in the order of ranks.
+        error_bound: The bound of sums.
     """
     edges = bounds(len(inputs[0]), len(inputs))
     nothing = np.zeros(len(inputs[0]))
@@ -95,7 +108,7 @@ def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: Erro
 
 
 def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBound) -> Errors:
-    """Hold the result of every step and every worker against the float64 sum of what all workers put in."""
+    """Compare each worker's result of every step with the float64 sum of all workers' inputs."""
     return Errors.of_all(
         Promise.of([recording.inputs[step] for recording in recordings], error_bound).hold(
             recording.outputs[step] for recording in recordings
@@ -107,7 +120,15 @@ def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBo
 def error_bound(
     algorithm: Algorithm, values: int, window: int, compressor: Compressor | None = None, trees: int = 1
 ) -> ErrorBound:
-    """What the algorithm promises; values, window: in-network, of a packet and in packets, along each tree."""
+    """Return the error bound that the algorithm promises.
+
+    Args:
+        algorithm: The algorithm.
+        values: In-network: values in a packet.
+        window: In-network: packets in flight along each tree.
+        compressor: Compression of vectors, if any.
+        trees: In-network: number of trees, each of which sums a part of a vector.
+    """
     if compressor is not None:
         return partial(compressed_sum_bound, compressor=compressor)
     if algorithm == "in-network":
@@ -118,32 +139,37 @@ def error_bound(
 
 
 def split_sum_bound(inputs: Sequence[Vector], bound: ErrorBound, trees: int) -> NDArray[np.float64]:
-    """The promise where as many parts of vectors are summed by themselves."""
+    """Return the bound for vectors in as many parts as there are trees, each summed separately."""
     parts = zip(*(np.array_split(x, trees) for x in inputs), strict=True)
     return np.concatenate([bound(part) for part in parts if part[0].size])
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
-    """The promise of all-reduces that add float32, for each element [elements], from the inputs alone."""
+    """Return the bound of all-reduces that add float32, for each element [elements], from the inputs alone."""
     return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
 
 
 def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> NDArray[np.float64]:
-    """The promise of sums of compressed vectors, for each element [elements]: what compression changes, and float32."""
+    """Return the bound of sums of compressed vectors, for each element [elements].
+
+    It adds what compression changes to the bound of float32 sums.
+    """
     changed, magnitude = np.zeros(len(inputs[0])), np.zeros(len(inputs[0]))
     for x in inputs:
         sent = decompressed(compressor, x).astype(np.float64)
         changed += np.abs(x - sent)
         magnitude += np.abs(sent)
-    # Where all that is sent is 0, the sum is wrong by just what is left out, up to the rounding of float64.
+    # Where only zeros are sent, the error is exactly what is left out, up to the rounding of float64.
     return changed * (1 + 2.0**-40) + summation.error_bound(len(inputs), magnitude)
 
 
 def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:
-    """The promise of block floating point with blocks of `values` (workers/values/quantization.py), from the inputs.
+    """Return the bound of block floating point sums (workers/values/quantization.py), for each element [elements].
 
-    For each element [elements]. Vectors of up to `window` blocks may have been scaled after earlier ones
-    (workers/values/scaling.py).
+    Args:
+        inputs: Each worker's input [elements].
+        values: Values in a block.
+        window: Vectors of up to this many blocks may use exponents of earlier vectors (workers/values/scaling.py).
     """
     workers, elements = len(inputs), len(inputs[0])
 
@@ -153,13 +179,13 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
     exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
     slack = scaling.SLACK if len(exponents) <= window else 0
     factors = quantization.scales(exponents, workers) / 2**slack
-    # The result may be the float32 next to the exact sum's, whose unit in the last place is at most twice as large.
+    # The result may be the float32 next to that of the exact sum; its unit in the last place is at most twice as large.
     bound = quantization.error_bound(factors, workers, 2 * blocks(_exact_sum(inputs).astype(np.float32)))
     return bound.reshape(-1)[:elements]
 
 
 def _exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
-    """Vector by vector: a thousand of them need no memory of their own."""
+    """Return the sum in float64, vector by vector, so that a thousand vectors need little memory."""
     vectors = iter(inputs)
     total = next(vectors).astype(np.float64)
     for vector in vectors:
@@ -168,9 +194,9 @@ def _exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
 
 
 def durations(recordings: Sequence[Recording]) -> NDArray[np.float64]:
-    """Seconds of each all-reduce [steps]: from the last worker's call to the last worker's result.
+    """Return the seconds of each all-reduce [steps], from the last worker's call to the last worker's result.
 
-    Workers share a machine and so CLOCK_MONOTONIC.
+    Workers share a machine, and so CLOCK_MONOTONIC.
     """
     starts = np.max([recording.starts for recording in recordings], axis=0)
     ends = np.max([recording.ends for recording in recordings], axis=0)

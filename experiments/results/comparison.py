@@ -1,4 +1,4 @@
-"""Two sets of results compared point by point: by how much they differ, and whether by more than by chance."""
+"""Comparison of two sets of results, point by point: how much they differ, and whether that is more than chance."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
-ENOUGH = 3  # values on either side, below which nothing is said of chance
+ENOUGH = 3  # values that each side needs for a confidence interval
 _RESAMPLES = 10_000
 _SEED = 1
 
-Group = list[Row]  # rows of a point that differ in their seed only
+Group = list[Row]  # rows of a point that differ only in their seeds
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A column of a point, before and after: medians, and the ratio of the latter to the former.
+    """A column of a point, before and after.
 
-    ratio: None, where the median before is 0. interval: with a confidence of 95 %, of the ratio; None: there are fewer
-    than `ENOUGH` values, or some are 0. exact: in virtual time with the same seeds, where nothing is left to chance.
+    Attributes:
+        column: Name of the column.
+        before: Median before.
+        after: Median after.
+        ratio: after / before; None if the median before is 0.
+        interval: Confidence interval (95 %) of the ratio; None if there are fewer than `ENOUGH` values, or some are 0.
+        exact: Whether both are in virtual time with the same seeds, so that nothing depends on chance.
     """
 
     column: str
@@ -41,7 +46,7 @@ class Difference:
 
     @property
     def beyond_noise(self) -> bool | None:
-        """Whether it is more than chance makes of the same; None: that cannot be said."""
+        """Return whether the difference is more than chance; None if that cannot be determined."""
         if self.interval is not None:
             return not self.interval[0] <= 1 <= self.interval[1]
         return self.before != self.after if self.exact else None
@@ -49,22 +54,26 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class PointComparison:
-    """A point that is in both: a row of it, for its settings, and a difference for each of MEASURES."""
+    """A point that is in both sets, with a row for its settings and a difference for each of MEASURES."""
 
     row: Row
     differences: tuple[Difference, ...]
 
     @property
     def time(self) -> Difference:
-        """Of an all-reduce."""
+        """Return the difference of the time of an all-reduce."""
         return self.differences[MEASURES.index("median_seconds")]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Points that are in both, and a row of each that is in one alone, or that failed in one alone.
+    """The result of a comparison.
 
-    varied: columns in which points differ.
+    Attributes:
+        points: Points that are in both sets.
+        only_before: A row of each point that is, or has a result, only before.
+        only_after: A row of each point that is, or has a result, only after.
+        varied: Columns in which points differ.
     """
 
     points: tuple[PointComparison, ...]
@@ -73,7 +82,7 @@ class Comparison:
     varied: tuple[str, ...]
 
     def slower(self, limit: float) -> list[PointComparison]:
-        """Those whose time has grown by more than the share `limit`, and by more than chance makes of it."""
+        """Return points whose time has grown by more than the share `limit`, and by more than chance."""
         return [
             one
             for one in self.points
@@ -82,10 +91,10 @@ class Comparison:
 
 
 def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
-    """Match points by their settings but for the seed, whose values count as repetitions.
+    """Compare results, matching points by their settings; results with different seeds count as repetitions.
 
     Raises:
-        ResultsError: rows do not tell their settings, or no point is in both.
+        ResultsError: If rows lack their settings, or no point is in both sets.
     """
     old, new = _points(before), _points(after)
     both = [point for point in old if point in new]
@@ -93,7 +102,7 @@ def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
     if not both:
         apart = [name for name in names if not _said(before, name) & _said(after, name)]
         why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"
-        raise ResultsError(f"no point is in both, with a result: {why}")
+        raise ResultsError(f"no point has a result in both sets: {why}")
     return Comparison(
         points=tuple(_compare(old[point], new[point]) for point in both),
         only_before=tuple(rows[0] for point, rows in old.items() if point not in new),
@@ -103,7 +112,7 @@ def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
 
 
 def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[float, float]:
-    """From where to where the ratio of medians lies with a confidence of 95 %: bootstrap, percentiles, a fixed seed.
+    """Return the confidence interval (95 %) of the ratio of medians: bootstrap, percentiles, a fixed seed.
 
     Efron and Tibshirani, "An introduction to the bootstrap", 1993, chapter 13.
     """
@@ -116,23 +125,25 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
 
 
 def _points(rows: Sequence[Row]) -> dict[str, Group]:
-    """Rows with a result, by what they have in common."""
+    """Return rows with results, grouped by their settings."""
     found: defaultdict[str, Group] = defaultdict(list)
     for row in rows:
         if "settings" not in row:
-            raise ResultsError("rows do not tell their settings; compare what fanin run or fanin sweep wrote")
+            raise ResultsError(
+                "rows lack their settings; compare results that fanin run or fanin sweep wrote"
+            )
         if row.get("error") is None:
             found[_name(row["settings"])].append(row)
     return found
 
 
 def _name(text: str) -> str:
-    """Settings without the seed; with what an older fanin did not know yet as it is when left out."""
+    """Return the settings without the seed; settings that an older version lacks have their defaults."""
     try:
         said = {name: value for name, value in json.loads(text).items() if name != "seed"}
     except (ValueError, TypeError, AttributeError) as error:
         raise ResultsError(f"settings of a row cannot be read: {error}") from None
-    with suppress(ValidationError):  # of a fanin that knew others: equal to itself alone
+    with suppress(ValidationError):  # written by a version with other settings: equal only to itself
         said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
     return json.dumps(said, sort_keys=True)
 

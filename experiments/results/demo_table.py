@@ -1,4 +1,4 @@
-"""The table of runs that a person reads."""
+"""The demo's table of runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanin.experiments.results.summary import Run
 
 
 def table(runs: Sequence[Run]) -> Table:
-    """A row for each run, narrow enough for a terminal of 80 columns."""
+    """Return a table with a row for each run, narrow enough for a terminal of 80 columns."""
     result = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), leading=1)
     result.add_column("run")
     result.add_column("algorithm")

@@ -1,4 +1,4 @@
-"""What became of the faults of a run."""
+"""The outcomes of the faults in a run."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultOutcome:
-    """A fault, when it came and what was done about it; times in seconds from the beginning of the run on.
+    """A fault and what was done about it; times are in seconds from the beginning of the run.
 
-    found: None: it was not. next_end: of the first all-reduce that ended after it; None: none did.
+    Attributes:
+        what: Description of the fault.
+        at: When it happened.
+        found: When it was detected; None if it was not.
+        outcome: What was done about it.
+        next_end: When the first all-reduce after it ended; None if none did.
     """
 
     what: str
@@ -25,7 +30,7 @@ class FaultOutcome:
 
 
 def fault_columns(faults: Sequence[FaultOutcome]) -> dict[str, Any]:
-    """Of a row of results: lists with an element for each, and the longest time from one to that end."""
+    """Return columns of a row of results: lists with an element for each fault, and the longest time to next_end."""
     times = [one.next_end - one.at for one in faults if one.next_end is not None]
     return {
         "faults": [str(one) for one in faults] or None,

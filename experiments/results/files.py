@@ -1,4 +1,4 @@
-"""Rows of results in files: a line of JSON for each point as it is finished, and results.json and results.parquet."""
+"""Rows of results in files: a journal with a line of JSON for each finished point, and the final result files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fanin.native.text import printable
 JOURNAL, JSON, PARQUET, CSV = "points.jsonl", "results.json", "results.parquet", "results.csv"
 
 
-# What a row has of a queue: the nodes that send and receive, the link's name, and when how much was in the queue.
+# The columns of a queue: the nodes that send and receive, the link's name, and times and depths of the samples.
 QUEUE_COLUMNS = ("near", "far", "link", "sampled_seconds", "sampled_bytes")
 
 
 class ResultsError(ValueError):
-    """Results that cannot be read: the message names the file and the fix."""
+    """Results that cannot be read; the message names the file and the fix."""
 
 
 class Journal:
-    """The finished points of a sweep in `folder`, durably: each is on the disk before `append` returns."""
+    """The finished points of a sweep in `folder`; `append` returns when a point is durably on the disk."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / JOURNAL
@@ -39,10 +39,10 @@ class Journal:
         return str(self._path)
 
     def rows(self) -> dict[str, Row]:
-        """The last row of each point by its key; what an interruption cut off is skipped.
+        """Return the last row of each point by its key; lines that an interruption cut off are skipped.
 
         Raises:
-            ResultsError: it is no journal.
+            ResultsError: If the file is not a journal.
         """
         found: dict[str, Row] = {}
         if self._path.exists():
@@ -58,21 +58,26 @@ class Journal:
         """Add the row of a point."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with naming(self._path), self._path.open("a") as file:
-            # On a line of its own, whatever an interruption has left.
+            # Start a new line, as an interruption may have left an incomplete one.
             file.write("\n" + json.dumps(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def clear(self) -> None:
-        """Forget all points."""
+        """Remove all points."""
         self._path.unlink(missing_ok=True)
 
 
 def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -> None:
-    """results.json, .parquet and .csv into `folder`, a row for each run; `about` goes into the first two.
+    """Write results.json, results.parquet and results.csv into `folder`, with a row for each run.
 
-    In the last, lists are JSON, and a text that spreadsheets would take for a formula begins with an apostrophe. What
-    rows have of each link and worker goes into files of its own (usage.py).
+    In the CSV file, lists are JSON, and a text that spreadsheets would take for a formula begins with an apostrophe.
+    The counts of links and workers go into separate files (usage.py).
+
+    Args:
+        rows: The rows.
+        about: Further values for the JSON and Parquet files, such as the scenario.
+        folder: The folder, which is made if necessary.
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_usage({row["key"]: row["usage"] for row in rows if "usage" in row}, folder)
@@ -89,7 +94,7 @@ def write_results(rows: Sequence[Row], about: Mapping[str, Any], folder: Path) -
         writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
 
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what spreadsheets take for the beginning of one
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # characters with which formulas begin in spreadsheets
 
 
 def _cell(value: Any) -> Any:
@@ -101,24 +106,24 @@ def _cell(value: Any) -> Any:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a folder of results, or of one of its files.
+    """Return the rows of a folder of results, or of one of its files.
 
     Raises:
-        ResultsError: there are none.
+        ResultsError: If there are none.
     """
     return read_results(path)[1]
 
 
 def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """What the results are about, and the rows, of a folder of results, or of one of its files.
+    """Return what write_results() got as `about`, and the rows, of a folder of results or of one of its files.
 
     Raises:
-        ResultsError: there are none.
+        ResultsError: If there are none.
     """
     if path.is_dir():
         found = next((path / name for name in (PARQUET, JSON, JOURNAL) if (path / name).exists()), None)
         if found is None:
-            raise ResultsError(f"{path}: has no {PARQUET}; make it with fanin run or fanin sweep")
+            raise ResultsError(f"{path}: has no {PARQUET}; create it with fanin run or fanin sweep")
         path = found
     about: dict[str, Any] = {}
     try:
@@ -127,7 +132,7 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
                 table = parquet.read_table(path)
                 rows: list[Row] = table.to_pylist()
                 for name, value in (table.schema.metadata or {}).items():
-                    with suppress(ValueError):  # what other programs put there
+                    with suppress(ValueError):  # metadata of other programs
                         about[name.decode()] = json.loads(value)
             case ".json":
                 about = json.loads(_text(path))
@@ -135,7 +140,9 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
             case ".jsonl":
                 rows = list(Journal(path.parent).rows().values())
             case _:
-                raise ResultsError(f"{path}: is not a folder of results, {PARQUET}, {JSON} or {JOURNAL}")
+                raise ResultsError(
+                    f"{path}: is neither a folder of results nor one of {PARQUET}, {JSON} and {JOURNAL}"
+                )
     except ResultsError:
         raise
     except (
@@ -156,10 +163,10 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
 
 
 def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:
-    """As read_rows(), each with what its links and workers did; None: nothing is known of that.
+    """Return the rows like read_rows(), each with the counts of its links and workers; None if there are none.
 
     Raises:
-        ResultsError: there are none.
+        ResultsError: If there are no rows.
     """
     rows, folder = read_rows(path), path if path.is_dir() else path.parent
     try:
@@ -172,10 +179,10 @@ def read_runs(path: Path) -> list[tuple[Row, Usage | None]]:
 
 
 def read_queues(path: Path) -> list[Row]:
-    """Return a row for each queue that was sampled: that of its point, and what QUEUE_COLUMNS are.
+    """Return a row for each sampled queue: its point's row with QUEUE_COLUMNS added.
 
     Raises:
-        ResultsError: there are none.
+        ResultsError: If there are none.
     """
     rows, folder = read_rows(path), path if path.is_dir() else path.parent
     if not (folder / QUEUES).exists():
@@ -201,10 +208,10 @@ def read_queues(path: Path) -> list[Row]:
 
 
 def _text(path: Path) -> str:
-    """What a file holds.
+    """Return the contents of a file.
 
     Raises:
-        ResultsError: it is no text, or cannot be read.
+        ResultsError: If it is not text, or cannot be read.
     """
     try:
         return path.read_text()
@@ -213,5 +220,5 @@ def _text(path: Path) -> str:
 
 
 def columns_of(rows: Iterable[Row]) -> list[str]:
-    """All columns that any row has, in their order."""
+    """Return all columns that any row has, in their order."""
     return list(dict.fromkeys(name for row in rows for name in row))

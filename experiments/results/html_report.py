@@ -1,4 +1,4 @@
-"""Results as one page of HTML that needs nothing else: tables, figures, settings, and how to repeat them."""
+"""A report of results as one HTML page without dependencies: tables, figures, settings, and how to repeat the runs."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _TEMPLATE = Path(__file__).with_name("html_report.html")
 _MEASURED = {
     "median_seconds": "median",
     "p95_seconds": "95th percentile",
-    "closed_form_seconds": "closed form",
+    "closed_form_seconds": "analytical model",
     "goodput_bits_per_second": "goodput",
     "wire_bytes_per_worker": "on the wire, each",
-    "retransmissions": "sent again",
+    "retransmissions": "retransmissions",
     "limited_by": "limited by",
     "link_utilization": "busiest link",
     "processor_utilization": "processors",
@@ -41,7 +41,7 @@ _MEASURED = {
     "violations": "outside bound",
 }
 
-_FEW = 3  # settings that vary, which a figure can show that no scenario has thought of
+_FEW = 3  # varying settings that a default figure can show
 
 
 def _escaped(text: str) -> str:
@@ -49,7 +49,13 @@ def _escaped(text: str) -> str:
 
 
 def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
-    """A page about the results at `place`, of a scenario if `about` tells of one. The same gives the same page."""
+    """Return a page about the results at `place`; the same results give the same page.
+
+    Args:
+        about: What write_results() got as `about`; it may contain a scenario.
+        rows: The rows.
+        place: The path of the results, for the commands that repeat them.
+    """
     scenario = _scenario(about)
     wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
     outcome = "1 point" if len(rows) == 1 else f"{len(rows)} points"
@@ -72,7 +78,7 @@ def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
 
 
 def _scenario(about: Mapping[str, Any]) -> dict[str, Any]:
-    """What its file says; nothing, if there is none."""
+    """Return the scenario file's contents; empty if there is none."""
     with suppress(tomllib.TOMLDecodeError):
         return tomllib.loads(str(about.get("scenario", "")))
     return {}
@@ -86,35 +92,35 @@ def _good(rows: Sequence[Row]) -> list[Row]:
 
 
 def _measured(rows: Sequence[Row]) -> str:
-    """A row for each point, what is predicted beside what was measured."""
+    """Return a table with a row for each point, with predictions next to measurements."""
     good = _good(rows)
     columns = _columns((*varied(rows), *_MEASURED), good)
     if any(row.get("closed_form_seconds") for row in good):
-        columns["measured / closed form"] = [_ratio(row) for row in good]
+        columns["measured / analytical model"] = [_ratio(row) for row in good]
     columns["key"] = [row.get("key") for row in good]
     return _table(columns)
 
 
 def _columns(names: Iterable[str], rows: Sequence[Row]) -> dict[str, list[object]]:
-    """By their headings those in which rows have something."""
+    """Return the columns in which rows have values, by heading."""
     there = [name for name in names if any(row.get(name) is not None for row in rows)]
     return {_heading(name, rows): _column(name, rows) for name in there}
 
 
 def _heading(name: str, rows: Sequence[Row]) -> str:
-    """With the unit, where it has one."""
+    """Return the heading of a column, with the unit if it has one."""
     return _MEASURED.get(name, column_label(name)) + _unit(name, rows)[1]
 
 
 def _column(name: str, rows: Sequence[Row]) -> list[object]:
-    """In the unit of the heading."""
+    """Return the values of a column in the unit of its heading."""
     factor, _ = _unit(name, rows)
     values = [row.get(name) for row in rows]
     return [value / factor if _is_number(value) and factor != 1 else value for value in values]
 
 
 def _unit(name: str, rows: Sequence[Row]) -> tuple[float, str]:
-    """What to divide a column by, and what stands behind its name. Times of all-reduces have that of their medians."""
+    """Return the divisor of a column and the unit after its name; predicted times have the unit of medians."""
     source = "median_seconds" if name in ("p95_seconds", "closed_form_seconds") else name
     numbers = [value for row in rows if _is_number(value := row.get(source))]
     if not numbers:
@@ -140,7 +146,7 @@ def _failed(rows: Sequence[Row]) -> str:
 
 
 def _prices(compute: object, rows: Sequence[Row]) -> str:
-    """Of the time that GPUs would wait, if it is known how many seconds they compute."""
+    """Return the prices of the time that GPUs would wait, if it is known how long they compute."""
     if not _is_number(compute) or compute <= 0:
         return ""
     good = _good(rows)
@@ -152,8 +158,8 @@ def _prices(compute: object, rows: Sequence[Row]) -> str:
         columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
     return (
         "<h2>The price of waiting</h2>\n"
-        f"<p>Of GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces and then wait for one, "
-        f"at {PRICE:g} $ for a GPU and an hour.</p>\n{_table(columns)}"
+        f"<p>For GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces and then wait for one, "
+        f"at {PRICE:g} $ per GPU and hour.</p>\n{_table(columns)}"
     )
 
 
@@ -168,13 +174,16 @@ def _different(values: Sequence[object]) -> str:
 
 
 def _values(values: Mapping[str, str]) -> str:
-    """A row for each that there is."""
+    """Return a table with a row for each value that is not empty."""
     there = {name: value for name, value in values.items() if value}
     return _table({"name": list(there), "value": list(there.values())})
 
 
 def _table(columns: Mapping[str, Sequence[object]]) -> str:
-    """By headings. With `_cell` the only place at which values become HTML: all of them escaped."""
+    """Return an HTML table with these columns by heading.
+
+    Together with `_cell` this is the only place where values become HTML, all of them escaped.
+    """
     head = "".join(
         f"<th{_style(any(map(_is_number, values)))}>{_escaped(heading)}</th>"
         for heading, values in columns.items()
@@ -208,7 +217,7 @@ def _text(value: object) -> str:
 
 
 def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    """The scenario's own, or times over what is varied first, and bytes over the same."""
+    """Return the scenario's figure, or times over the first varied setting, and the bytes over the same."""
     try:
         plot = Plot.model_validate(scenario["plot"])
     except (KeyError, ValidationError):
@@ -224,7 +233,7 @@ def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
 
 
 def _figure(plot: Plot, rows: Sequence[Row], place: int) -> str:
-    """Within the page, and with names of its parts that no other figure has."""
+    """Return a figure for the page; the names of its parts are unique on the page."""
     try:
         lines = series(select(rows, plot.where), plot)
         with TemporaryDirectory() as folder:
@@ -240,9 +249,9 @@ def _figure(plot: Plot, rows: Sequence[Row], place: int) -> str:
 
 
 def _again(about: Mapping[str, Any], place: str) -> str:
-    """The commands, and the scenario that the second of them needs."""
+    """Return the commands that repeat the runs, and the scenario that the second of them needs."""
     text = (
-        "<p>From the rows alone, all points, or with --point those of one key:</p>\n"
+        "<p>Repeat all points from the rows alone, or with --point those of one key:</p>\n"
         f"<pre>{_escaped(shlex.join(['fanin', 'rerun', place]))}</pre>\n"
     )
     if not about.get("scenario"):
@@ -250,6 +259,6 @@ def _again(about: Mapping[str, Any], place: str) -> str:
     file = f"{about.get('name', 'scenario')}.toml"
     changes = [f"--set={change}" for change in about.get("set") or ()]
     return (
-        f"{text}<p>As a scenario: this, in a file {_escaped(file)}</p>\n<pre>{_escaped(str(about['scenario']))}</pre>\n"
-        f"<p>and then</p>\n<pre>{_escaped(shlex.join(['fanin', 'run', file, *changes]))}</pre>\n"
+        f"{text}<p>Or save this scenario as {_escaped(file)}</p>\n<pre>{_escaped(str(about['scenario']))}</pre>\n"
+        f"<p>and run</p>\n<pre>{_escaped(shlex.join(['fanin', 'run', file, *changes]))}</pre>\n"
     )

@@ -1,4 +1,4 @@
-"""What is measured at a point, alike in both worlds, and the row of results that it becomes."""
+"""The measurements of a point, the same in live networks and virtual time, and the row of results that they become."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fanin.experiments.training.sgd import Curve
 from fanin.workers.recovery import Recovery
 from fanin.workers.values.compression import TopK
 
-# What links do to packets, in both worlds; in virtual time they pause, too. BMv2's do nothing.
+# Events on links, in live networks and in virtual time; pauses are in virtual time only, and BMv2 has no events.
 LINK_EVENTS = ("lost", "lost_in_bursts", "corrupted", "duplicated", "reordered", "queue_drops", "ecn_marks")
 PAUSE_EVENTS = ("pauses", "storms", "watchdog_drops")
 
@@ -26,11 +26,20 @@ Row = dict[str, Any]  # a column's name: None, or a number, a text, or a list of
 
 @dataclass(frozen=True, slots=True)
 class FlowTimes:
-    """Of a set of flows: how many, their bytes, and their completion times in seconds; None: there are none.
+    """The completion times of a set of flows.
 
-    Slowdowns are multiples of the time that a flow takes alone (models/alone.py).
+    Percentiles are times that occurred: the smallest that so many flows did not exceed. Slowdowns are multiples of the
+    time that a flow takes alone (models/alone.py). Times are in seconds, and None if there are no flows.
 
-    Percentiles are times that occurred: the smallest that so many flows did not exceed.
+    Attributes:
+        count: Number of flows.
+        size: Their bytes.
+        mean: Mean time.
+        p50: Median time.
+        p99: 99th percentile of the times.
+        p999: 99.9th percentile of the times.
+        slowdown_p50: Median slowdown.
+        slowdown_p99: 99th percentile of the slowdowns.
     """
 
     count: int = 0
@@ -44,7 +53,7 @@ class FlowTimes:
 
     @classmethod
     def of(cls, sizes: Sequence[int], seconds: Sequence[float], slowdowns: Sequence[float]) -> FlowTimes:
-        """Of flows of so many bytes, which took so long, and so many times as long as alone."""
+        """Return the completion times of flows with these sizes in bytes, times in seconds, and slowdowns."""
         if not sizes:
             return cls()
         p50, p99, p999 = _percentiles(seconds, 500, 990, 999)
@@ -52,7 +61,7 @@ class FlowTimes:
         return cls(len(sizes), sum(sizes), mean, p50, p99, p999, *_percentiles(slowdowns, 500, 990))
 
     def as_columns(self) -> dict[str, int | float | None]:
-        """Of a row of results."""
+        """Return columns of a row of results."""
         return {
             "traffic_flows": self.count,
             "traffic_bytes": self.size,
@@ -72,23 +81,37 @@ def _percentiles(values: Sequence[float], *thousandths: int) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run's all-reduces: `seconds` of each, from the last worker's call to the last worker's result.
+    """The measurements of a run. None means that something is not available in this world.
 
-    elements: float32 values in a vector. wire_bytes_per_worker, packets_per_worker: Ethernet frames, sent and
-    received, of one all-reduce.
-    Retransmissions, drops, link events (what links did to packets, by kind) and violations are of the whole run.
-    violations: elements of results outside their bound. closed_form_seconds: what bytes and latencies alone say.
-    packet_hops: packets carried over all links. curve: rank 0's, of a training. None: unavailable in this world.
-    window, segments, recovery: as workers had them, whatever the scenario left out. None: TCP's own, or unavailable.
-    congestion_window: packets, at the end, the mean of all workers of a job in the network.
-    wait_seconds: of a worker, from its own call to its result, on average; those that are late wait the least.
-    other_job_seconds: of an all-reduce of the other job, the median.
-    step_seconds, exposed_seconds, gpu_idle_share: of a step that computes, on average: from the barrier to the last
-    sum, what of it is after the slowest worker's computing, and what share of it workers do not compute.
-    link_utilization, processor_utilization: shares of the time of all-reduces, live; see testbed/load.py.
-    usage: of each link and worker, which has files of its own beside the rows (usage.py).
-    traffic: completion times of what other hosts sent beside the job; None: nothing.
-    workers_left: how many have the last sum. faults: what became of each, in the order of the scenario.
+    Attributes:
+        seconds: Time of each all-reduce, from the last worker's call to the last worker's result.
+        elements: float32 values in a vector.
+        wire_bytes_per_worker: Bytes of Ethernet frames that a worker sends and receives in one all-reduce.
+        packets_per_worker: Ethernet frames that a worker sends and receives in one all-reduce.
+        retransmissions: Retransmissions in the whole run.
+        drops: Packets that switches dropped in the whole run, by reason.
+        link_events: Events on links in the whole run, by kind.
+        violations: Elements of results outside their bound, in the whole run.
+        max_abs_error: The largest error of an element.
+        error_bound: The largest bound.
+        closed_form_seconds: Time of an all-reduce according to the analytical model.
+        packet_hops: Packets carried over all links.
+        curve: The progress of rank 0 in a training.
+        window: The workers' window, whether the scenario sets it or not; None also for TCP.
+        segments: The workers' segments, whether the scenario sets them or not; None also for TCP.
+        recovery: The workers' timers, whether the scenario sets them or not; None also for TCP.
+        congestion_window: Packets at the end, the mean of all workers of a job in the network.
+        wait_seconds: Mean time of a worker from its own call to its result; late workers wait the least.
+        other_job_seconds: Median time of an all-reduce of the other job.
+        step_seconds: Mean time of a step with computing, from the barrier to the last sum.
+        exposed_seconds: Mean time of a step after the slowest worker has finished computing.
+        gpu_idle_share: Mean share of a step in which workers do not compute.
+        link_utilization: Utilization of the busiest link during all-reduces, live; see testbed/load.py.
+        processor_utilization: Utilization of the processors during all-reduces, live; see testbed/load.py.
+        usage: Counts of each link and worker, which have their own files (usage.py).
+        traffic: Completion times of other traffic; None if there was none.
+        workers_left: Number of workers that have the last sum.
+        faults: The outcome of each fault, in the order of the scenario.
     """
 
     seconds: tuple[float, ...]
@@ -122,38 +145,38 @@ class Measured:
 
     @property
     def limit(self) -> Limit | None:
-        """What set the times, live."""
+        """Return what limited the all-reduces of a live run."""
         return limited_by(self.link_utilization, self.processor_utilization)
 
     @property
     def median(self) -> float:
-        """Seconds of an all-reduce."""
+        """Return the median time of an all-reduce in seconds."""
         return float(np.median(self.seconds))
 
     @property
     def p95(self) -> float:
-        """Seconds that 95 of 100 all-reduces take at most."""
+        """Return the 95th percentile of the times of all-reduces in seconds."""
         return float(np.percentile(self.seconds, 95))
 
     @property
     def goodput_bits_per_second(self) -> float:
-        """A worker's vector over the median time."""
+        """Return the size of a worker's vector divided by the median time."""
         return 32 * self.elements / self.median
 
     @property
     def accuracy(self) -> float | None:
-        """That the training came to."""
+        """Return the final accuracy of the training."""
         return None if self.curve is None else self.curve.accuracy[-1]
 
 
 def mean_window(windows: Sequence[float | None]) -> float | None:
-    """Of all workers; None: they have none."""
+    """Return the mean of all workers' windows; None if they have none."""
     known = [window for window in windows if window is not None]
     return float(np.mean(known)) if known else None
 
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
-    """A flat row: the settings as they were in effect, what was measured, and `rest`."""
+    """Return a flat row: the settings in effect, the measurements, and `rest`."""
     columns = asdict(replace(measured, usage=None, traffic=None, faults=()))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
@@ -184,7 +207,10 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
 
 
 def _in_effect(settings: Settings) -> Row:
-    """What a scenario may leave out, where the whole network has it alike; timers and window: see Measured."""
+    """Return settings that a scenario may leave out, if the whole network has the same value.
+
+    Measured has the timers and the window.
+    """
     network, live = settings.network, settings.world == "live"
     properties = [link.properties for link in network.links]
     hosts = {host.name for host in network.hosts}
@@ -207,16 +233,16 @@ def _in_effect(settings: Settings) -> Row:
 
 
 def wait_of(row: Row) -> float:
-    """Seconds that a worker waits for a sum; rows of earlier versions have that of the last one to call."""
+    """Return the seconds that a worker waits for a sum; rows of earlier versions only have the last worker's."""
     seconds: float = row.get("wait_seconds") or row["median_seconds"]
     return seconds
 
 
 def failed_row(settings: Settings, error: str, /, **rest: Any) -> Row:
-    """The row of a run that gave nothing but an error."""
+    """Return the row of a run that ended with an error."""
     return {**setting_columns(settings), **_identity(settings), "error": error, **rest}
 
 
 def _identity(settings: Settings) -> Row:
-    """What it takes to run the point again, and a name for that."""
+    """Return the columns that allow the point to be repeated, and its key."""
     return {"key": settings.key, "settings": json.dumps(settings.model_dump(mode="json"))}

@@ -1,4 +1,4 @@
-"""What results depend on beside their settings: the program and the machine."""
+"""The program and the machine, on which results depend in addition to their settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on beside the program."""
+    """Return the properties of the machine and of libraries on which measurements depend."""
     model = next(
         (
             line.split(":")[1].strip()
@@ -33,12 +33,12 @@ def machine() -> dict[str, Any]:
 
 
 def provenance() -> dict[str, Any]:
-    """The program and the machine."""
+    """Return the properties of the program and the machine."""
     return {**machine(), "commit": _commit()}
 
 
 def _commit() -> str | None:
-    """Of this program, with a + behind if files differ from it; None: not known."""
+    """Return the commit of this program, followed by + if files differ from it; None if unknown."""
     if not (
         _ROOT / ".git"
     ).exists():  # installed, maybe into an environment inside another project's repository

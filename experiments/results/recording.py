@@ -1,4 +1,4 @@
-"""What one worker put into each all-reduce, what it got back, and when: files that the other processes can map."""
+"""A worker's recording of each all-reduce, its input, result and times, in files that other processes can map."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Arrays of one worker: inputs and outputs float32 [steps, elements], starts and ends in seconds [steps]."""
+    """The recording of one worker.
+
+    Attributes:
+        inputs: float32 [steps, elements].
+        outputs: float32 [steps, elements].
+        starts: Seconds [steps].
+        ends: Seconds [steps].
+    """
 
     inputs: Vector
     outputs: Vector
@@ -25,9 +32,9 @@ class Recording:
 
     @classmethod
     def create(cls, folder: Path, rank: int, steps: int, elements: int) -> Recording:
-        """Make the files of worker `rank`, to be filled by `wrap`."""
+        """Create the files of worker `rank`, to be filled by `wrap`."""
         recording = cls._open(folder, rank, "w+", steps, elements)
-        recording.outputs.fill(0.0)  # its pages are there when the all-reduces begin
+        recording.outputs.fill(0.0)  # allocates its pages before the all-reduces begin
         return recording
 
     @classmethod
@@ -53,9 +60,11 @@ class Recording:
     def wrap(
         self, all_reduce: Callable[[Vector], Vector], adds: Callable[[Vector], Vector] | None = None
     ) -> Callable[[Vector], Vector]:
-        """`all_reduce` of a vector [elements], each call of it recorded as the next step.
+        """Wrap `all_reduce`, which takes a vector [elements], so that each call is recorded as the next step.
 
-        adds: what it adds up in the place of a vector; None: the vector.
+        Args:
+            all_reduce: The function to wrap.
+            adds: Returns what is really added up for a vector, if that differs.
         """
         step = 0
 

@@ -1,4 +1,4 @@
-"""A person's view of a few points: summary.json, a CSV, and curves of training."""
+"""A summary of a few points for people: summary.json, a CSV file, and curves of training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ from fanin.native.files import replacing, write_json
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A point and what was measured there; reference_accuracy: of the same training in one process."""
+    """A point and its measurements.
+
+    Attributes:
+        settings: The point.
+        measured: Its measurements.
+        reference_accuracy: Accuracy of the same training in one process.
+    """
 
     settings: Settings
     measured: Measured
@@ -25,17 +31,20 @@ class Run:
 
     @property
     def name(self) -> str:
-        """Of the work."""
+        """Return the name of the work."""
         return work_name(self.settings)
 
     @property
     def label(self) -> str:
-        """Of the algorithm."""
+        """Return the name of the algorithm."""
         return label(self.settings)
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What is told of it; retransmissions and violations are of the whole run, the rest of one all-reduce."""
+        """Return the columns of a summary.
+
+        Retransmissions and violations are those of the whole run, other columns those of one all-reduce.
+        """
         settings, measured, timers = self.settings, self.measured, self.measured.recovery
         return {
             "name": self.name,
@@ -67,12 +76,12 @@ class Run:
 
 
 def work_name(settings: Settings) -> str:
-    """What is done."""
+    """Return the name of the work of a point."""
     return "training" if settings.size is None else value_text("size", settings.size)
 
 
 def label(settings: Settings) -> str:
-    """The algorithm and what distinguishes it."""
+    """Return the algorithm and its loss."""
     loss = settings.links.loss
     return f"{settings.algorithm}, {value_text('loss', loss)} loss" if loss else settings.algorithm
 
@@ -91,7 +100,7 @@ def write_summary(runs: Sequence[Run], folder: Path) -> None:
 
 
 def write_curves(runs: Sequence[Run], folder: Path) -> None:
-    """Write curves.csv: the training of each run that trains, step by step."""
+    """Write curves.csv, with each step of each run that trains, into `folder`."""
     with replacing(folder / "curves.csv") as new, new.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["run", "step", "seconds", "loss", "accuracy"])

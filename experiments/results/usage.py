@@ -1,6 +1,6 @@
 """Counts of each link and each worker in a run, from counters and clocks alone.
 
-It is written to links.parquet, workers.parquet and, where queues were sampled, queues.parquet.
+They are written to links.parquet, workers.parquet and, if queues were sampled, queues.parquet.
 """
 
 from __future__ import annotations
@@ -26,17 +26,32 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkUse:
-    """One direction of a link in one phase, from the node `near` to the node `far`. None: nobody has counted it.
+    """The counts of one direction of a link in one phase. None means that something was not counted.
 
-    phase: "job", from the beginning of the run until the job's last sum; "after", until the last of what else is sent.
-    The sums over both are those of the run. seconds: how long the phase was.
-    bytes: of frames. wire_bytes: with what Ethernet adds. busy_seconds, paused_seconds: for how long it sent, and was
-    told to wait (the sum over its priorities). storms, watchdog_drops: how often a watchdog took that for one that does
-    not end, and packets that it dropped. overtaken_seconds: for how long it sent packets of a higher priority while
-    some of the job's waited; lower_bytes: of wire_bytes, those of packets of a lower priority than the job's.
-    waited_seconds: the sum over packets of the time until they began to be sent. mean_queue, longest_queue: bytes on
-    the wire in the queue at its near end, with what is left of the packet that is being sent. queue_drops: packets that
-    found no room there. lost: packets, on the link.
+    The sums over both phases are those of the run.
+
+    Attributes:
+        near: The node that sends.
+        far: The node that receives.
+        phase: "job" lasts from the beginning of the run until the job's last sum, "after" until all other traffic has
+            been sent.
+        seconds: Length of the phase.
+        packets: Packets sent.
+        bytes: Bytes of their frames.
+        wire_bytes: Bytes including Ethernet's overhead.
+        busy_seconds: Time for which the link sent.
+        paused_seconds: Time for which it was paused (the sum over its priorities).
+        pauses: Number of pauses.
+        storms: How often a watchdog took a pause for one that does not end.
+        watchdog_drops: Packets that a watchdog dropped.
+        overtaken_seconds: Time for which it sent packets of a higher priority while some of the job's waited.
+        lower_bytes: The part of wire_bytes in packets of a lower priority than the job's.
+        waited_seconds: Sum over packets of the time until their sending began.
+        mean_queue: Mean bytes on the wire in the queue at the near end, with the rest of the packet that is being sent.
+        longest_queue: Most bytes on the wire in that queue.
+        queue_drops: Packets dropped at the full queue.
+        marks: Packets that were marked.
+        lost: Packets lost on the link.
     """
 
     near: str
@@ -62,15 +77,22 @@ class LinkUse:
 
     @property
     def name(self) -> str:
-        """As users read it."""
+        """Return the name that users see."""
         return f"{self.near} → {self.far}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerUse:
-    """A worker: seconds at which it called for each all-reduce and had its sum, [all-reduces]; packets sent again.
+    """The counts of a worker.
 
-    computing_seconds: in all steps of a model that is cut, whose all-reduces these are; None: nobody has counted it.
+    Attributes:
+        rank: Its rank.
+        host: Its host.
+        began: When it called for each all-reduce, in seconds [all-reduces].
+        ended: When it had each sum, in seconds [all-reduces].
+        retransmissions: Its retransmissions.
+        computing_seconds: Time of computing in all steps of a model that is cut, whose all-reduces these are; None if
+            it was not counted.
     """
 
     rank: int
@@ -85,8 +107,8 @@ class WorkerUse:
 class QueueSample:
     """The bytes on the wire in the queue of the link from `near` to `far`, `seconds` after the run began.
 
-    A queue has a sample whenever it is not empty, and one of 0 bytes when it is found empty again. So each sample
-    holds until the next one of its queue, and before the first one the queue is empty.
+    A queue has a sample whenever it is not empty, and one of 0 bytes when it is found empty again. So each sample holds
+    until the next one of its queue, and before the first one the queue is empty.
     """
 
     near: str
@@ -108,11 +130,11 @@ class Usage:
 
     @property
     def seconds(self) -> float:
-        """Of all all-reduces together, each from the first call to the last result."""
+        """Return the time of all all-reduces together in seconds, each from the first call to the last result."""
         return float(spans(self.workers).sum())
 
     def as_columns(self) -> dict[str, list[Row]]:
-        """For JSON."""
+        """Return the counts as values for JSON."""
         return {
             "links": [asdict(link) for link in self.links],
             "workers": [asdict(worker) for worker in self.workers],
@@ -121,10 +143,11 @@ class Usage:
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Sequence[Row]]) -> Usage:
-        """What as_columns() made, or a table of rows.
+        """Return the counts from the result of as_columns(), or from tables of rows.
 
         Raises:
-            TypeError, KeyError: it is something else.
+            TypeError: If the columns are something else.
+            KeyError: If columns are missing.
         """
         workers = sorted(columns["workers"], key=lambda one: one["rank"])
         return cls(
@@ -137,13 +160,13 @@ class Usage:
 
 
 def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:
-    """Of each all-reduce, from the first call to the last result, in seconds: [all-reduces]."""
+    """Return the time of each all-reduce from the first call to the last result in seconds, [all-reduces]."""
     began, ended = (np.array([getattr(one, name) for one in workers]) for name in ("began", "ended"))
     return np.asarray(ended.max(axis=0) - began.min(axis=0))
 
 
 def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) -> None:
-    """Write the usage of points, by their keys, as tables; nothing is left there of earlier ones."""
+    """Write the counts of points, by their keys, as tables that replace earlier ones in the folder."""
     for part, name in (("links", LINKS), ("workers", WORKERS), ("queues", QUEUES)):
         rows = [{"key": key, **row} for key, usage in found.items() for row in usage.get(part, ())]
         (folder / name).unlink(missing_ok=True)
@@ -153,10 +176,13 @@ def write_usage(found: Mapping[str, Mapping[str, Sequence[Row]]], folder: Path) 
 
 
 def read_usage(folder: Path) -> dict[str, Usage]:
-    """Of the points of a folder of results, by their keys; empty, where it has none.
+    """Return the counts of the points in a folder of results, by their keys; empty if it has none.
 
     Raises:
-        OSError, pyarrow.ArrowInvalid, TypeError, KeyError: a file that cannot be read, or is something else.
+        OSError: If a file cannot be read.
+        pyarrow.ArrowInvalid: If a file is not a Parquet file.
+        TypeError: If a file has other columns.
+        KeyError: If a file lacks columns.
     """
     if not (folder / WORKERS).exists():
         return {}

@@ -1,1 +1,1 @@
-"""Scenarios: settings as files, the points they stand for, and what a point can run on."""
+"""Scenarios: settings in files, the points that they describe, and the tools to run a point with."""

@@ -1,4 +1,4 @@
-"""The P4 compilers that an experiment can be run with."""
+"""The P4 compilers with which an experiment can run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fanin.testbed.runs import scratch
 
 @dataclass(frozen=True, slots=True)
 class CompiledProgram:
-    """A program as a switch takes it: P4Info and BMv2 JSON; and what our compiler warned of."""
+    """A program as a switch takes it: P4Info and BMv2 JSON, and the warnings of our compiler."""
 
     p4info: p4i.P4Info
     device_config: bytes
@@ -30,7 +30,8 @@ def compile_program(program: Path, compiler: Compiler) -> CompiledProgram:
     """Compile a v1model program.
 
     Raises:
-        CompileError: our compiler refuses it. ToolError: it cannot be read; p4c is not here, or refuses it.
+        CompileError: If our compiler rejects it.
+        ToolError: If it cannot be read, or p4c is not installed or rejects it.
     """
     match compiler:
         case "embedded":

@@ -1,5 +1,7 @@
-"""Scenarios: experiments as TOML files. Where a file may give one value it may give a list of them, and then describes
-the product of all its lists, a point each.
+"""Scenario files: experiments in TOML.
+
+Wherever a file may have a single value, it may have a list of values. It then describes the product of all lists, with
+a point for each combination.
 """
 
 from __future__ import annotations
@@ -30,45 +32,54 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.topologies.units import Seconds
 
-_HOSTS: KeyPath = ("hosts",)  # the only key of Settings that is a list as it is
-_BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # a line of an error
+_HOSTS: KeyPath = ("hosts",)  # the only key of Settings whose single value is a list
+_BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # matches the beginning of an error's line
 _ALL_KEYS = "described in docs/reference/scenarios.md"
-_COMPUTE: KeyPath = ("compute",)  # the only key of Frame that is changed like a setting
+_COMPUTE: KeyPath = ("compute",)  # the only key of Frame that --set can change
 
 
 class ScenarioError(ValueError):
-    """An invalid scenario: the message names the file, the key and the fix, a line for each."""
+    """An invalid scenario; each line of the message names the file and the key, what is wrong, and how to fix it."""
 
 
 class Lesson(Table):
-    """What makes a scenario a lesson: `fanin lesson` lists and runs it, docs/lessons has a page of its file's name."""
+    """The table that makes a scenario a lesson, which `fanin lesson` lists and runs; docs/lessons explains it."""
 
     title: str
-    seconds: Annotated[int, Field(gt=0, description="that it takes on two cores, about")]
-    see: Annotated[str, Field(description="what one sees in the table and in the figure")]
-    small: Annotated[tuple[str, ...], Field(description="changes that leave little of it, as of --set")] = ()
-    wrong: Annotated[bool, Field(description="some of its sums are wrong, which is what it shows")] = False
-    fails: Annotated[
-        str | None, Field(description="some of its points fail with this error, which is what it shows")
-    ] = None
+    seconds: Annotated[int, Field(gt=0, description="seconds that it takes on two cores, roughly")]
+    see: Annotated[str, Field(description="what the table and the figure show")]
+    small: Annotated[
+        tuple[str, ...], Field(description="changes that make it small and quick, as for --set")
+    ] = ()
+    wrong: Annotated[bool, Field(description="some sums are wrong on purpose")] = False
+    fails: Annotated[str | None, Field(description="some points fail with this error on purpose")] = None
 
 
 class Frame(Table):
-    """What a scenario has besides the settings of its points."""
+    """The part of a scenario file that does not concern single points."""
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
     description: str = ""
     plot: Plot | None = None
     compute: Annotated[
         Seconds | None,
-        Field(gt=0, description="of a GPU, between two all-reduces: prices its waiting, and changes no run"),
+        Field(
+            gt=0,
+            description="time that a GPU computes between two all-reduces, for the price of waiting; changes no run",
+        ),
     ] = None
     lesson: Lesson | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a file describes."""
+    """A scenario file that has been read.
+
+    Attributes:
+        frame: The part that does not concern single points.
+        text: The file's text.
+        points: The settings of each point.
+    """
 
     frame: Frame
     text: str
@@ -76,15 +87,15 @@ class Scenario:
 
     @property
     def varied(self) -> list[str]:
-        """The columns in which the points differ."""
+        """Return the columns in which the points differ."""
         return varied_in(self.points)
 
 
 def varied_in(points: Sequence[Settings]) -> list[str]:
-    """The columns in which points differ."""
+    """Return the columns in which these points differ."""
     rows = [setting_columns(point) for point in points]
     names = [*KEYS]
-    # The name of a network tells the keys of its table again, of which those of another table have none in common.
+    # The column topology replaces the keys of topology tables if there are different tables, which share no keys.
     if len({point.topology.table for point in points}) > 1 or points[0].topology.switches:
         names = [*(name for name, path in KEYS.items() if not _of_a_table(path)), "topology"]
     if any(point.hosts for point in points):
@@ -93,15 +104,19 @@ def varied_in(points: Sequence[Settings]) -> list[str]:
 
 
 def _of_a_table(path: KeyPath) -> bool:
-    """Whether this is a key of leaf_spine, fat_tree or servers."""
+    """Return whether this is a key of leaf_spine, fat_tree or servers."""
     return path[0] == "topology" and len(path) > len(("topology", "offload"))
 
 
 def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
-    """The scenario of a file; changes: `KEY=VALUE,VALUE…`, each in the place of what the file says.
+    """Read a scenario file.
+
+    Args:
+        path: The file.
+        changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces what the file says.
 
     Raises:
-        ScenarioError: with everything that is wrong.
+        ScenarioError: If anything is wrong; the message lists everything.
     """
     text, document = _read(path)
     for change in changes:
@@ -111,10 +126,10 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
 
 
 def load_frame(path: Path) -> Frame:
-    """What a scenario's file says besides the settings of its points, which are not looked at.
+    """Read the part of a scenario file that does not concern single points; the points are not checked.
 
     Raises:
-        ScenarioError: with everything that is wrong.
+        ScenarioError: If anything is wrong; the message lists everything.
     """
     _, document = _read(path)
     with _named(path):
@@ -122,10 +137,10 @@ def load_frame(path: Path) -> Frame:
 
 
 def load_network(path: Path) -> TopologySettings:
-    """The network of a TOML file, as the key `topology` of scenarios takes one.
+    """Read a network from a TOML file that looks like the table `topology` of a scenario.
 
     Raises:
-        ScenarioError: with everything that is wrong.
+        ScenarioError: If anything is wrong; the message lists everything.
     """
     _, document = _read(path)
     try:
@@ -137,7 +152,7 @@ def load_network(path: Path) -> TopologySettings:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Errors have it before each line."""
+    """Add the path to the beginning of each line of errors."""
     try:
         yield
     except ScenarioError as error:
@@ -145,14 +160,14 @@ def _named(path: Path) -> Iterator[None]:
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
-    """A file as text, and what TOML makes of it."""
+    """Return the text of a file, and the TOML in it."""
     try:
         text = path.read_text()
         return text, tomllib.loads(text)
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ScenarioError(f"{path}: is not TOML and cannot be read: {error}") from None
+        raise ScenarioError(f"{path}: cannot be read as TOML: {error}") from None
 
 
 def _take_frame(document: dict[str, Any]) -> Frame:
@@ -163,7 +178,7 @@ def _take_frame(document: dict[str, Any]) -> Frame:
         missing = {str(one["loc"][-1]) for one in error.errors() if one["type"] == "missing"}
         elsewhere = {key: table for key, table in _keys_of_tables(document) if key in missing}
         lines = [
-            f"{key}: is in the table [{elsewhere[key]}]; write it above the first table"
+            f"{key}: is in the table [{elsewhere[key]}]; move it above the first table"
             if (key := line.partition(":")[0]) in elsewhere
             else line
             for line in _explain(error, Frame)
@@ -189,13 +204,15 @@ def _change(document: dict[str, Any], change: str) -> None:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
-        raise ScenarioError(f"--set {name}: not known{instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}")
+        raise ScenarioError(
+            f"--set {name}: unknown key{instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}"
+        )
     found = _values(values)
     _set(document, path, found[0] if path == _COMPUTE and len(found) == 1 else found)
 
 
 def _values(text: str) -> list[Any]:
-    """What TOML makes of a list of `text`; words without quotes are strings."""
+    """Parse `text` as the elements of a TOML list; words without quotes become strings."""
     try:
         values: list[Any] = tomllib.loads(f"values = [{text}]")["values"]
     except tomllib.TOMLDecodeError:
@@ -237,43 +254,43 @@ def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
 
 
 def _axes(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, list[Any]]]:
-    """The keys that hold lists of values, in the file's order."""
+    """Yield the keys that hold lists of values, in the file's order."""
     for key, value in table.items():
         path = (*above, key)
         if isinstance(value, dict):
             yield from _axes(value, path)
         elif isinstance(value, list) and (path in (*KEYS.values(), ("topology",)) or _lists(path, value)):
             if not value:
-                raise ScenarioError(f"{'.'.join(path)}: is empty; give a value, or several")
+                raise ScenarioError(f"{'.'.join(path)}: is an empty list; give at least one value")
             yield path, value
 
 
 def _lists(path: KeyPath, value: list[Any]) -> bool:
-    """Whether these are several lists of hosts, and not one."""
+    """Return whether the value is a list of several lists of hosts."""
     return path == _HOSTS and bool(value) and all(isinstance(part, list) for part in value)
 
 
 def _read_topology(point: dict[str, Any], folder: Path) -> None:
-    """What is in the file takes the place of its name: results then tell all."""
+    """Replace the name of a topology file with its contents, so that results contain the whole network."""
     name = point.get("topology")
     if isinstance(name, str):
         point["topology"] = load_network(folder / name)
 
 
 def _find_files(point: dict[str, Any], folder: Path) -> None:
-    """A file that the scenario names lies beside it; results then tell where, from whatever folder one looks."""
+    """Replace names of files, which are relative to the scenario, with absolute paths, which results then contain."""
     for key in FILES:
         if isinstance(name := point.get(key), str):
             path = point[key] = (folder / name).resolve()
             if not path.is_file():
-                raise ScenarioError(f"{key}: there is no file {path}")
+                raise ScenarioError(f"{key}: {path} does not exist")
 
 
 # -- errors ------------------------------------------------------------------------------------------------------
 
 
 def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
-    """A line for each error: the key, what is wrong, the fix."""
+    """Yield a line for each error: the key, what is wrong, and the fix."""
     for one in error.errors():
         place, value = ".".join(map(str, one["loc"])), one["input"]
         match one["type"]:
@@ -281,12 +298,12 @@ def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
                 yield f"{place}: missing; add it"
             case "extra_forbidden":
                 *above, name = one["loc"]
-                yield f"{place}: not known{instead(str(name), _keys(table, above), 'keys', _ALL_KEYS)}"
+                yield f"{place}: unknown key{instead(str(name), _keys(table, above), 'keys', _ALL_KEYS)}"
             case "literal_error":
                 allowed = one["ctx"]["expected"]
                 words = re.findall(r"[\w-]+", allowed)
                 yield f"{place}: is {value!r}, must be {allowed}{nearest(str(value), words)}"
-            case "value_error" if isinstance(value, dict):  # of a table: its lines may begin with a key
+            case "value_error" if isinstance(value, dict):  # lines of a table's error may begin with a key
                 for line in str(one["ctx"]["error"]).splitlines():
                     joint = "." if _BEGINS_WITH_KEY.match(line) else ": "
                     yield f"{place}{joint}{line}" if place else line
@@ -297,7 +314,7 @@ def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
 
 
 def _keys(table: type[BaseModel], path: Sequence[int | str]) -> list[str]:
-    """The keys of the table at `path`."""
+    """Return the keys of the table at `path`."""
     for part in path:
         if isinstance(part, str):
             inner = table_in(table.model_fields[part].annotation)

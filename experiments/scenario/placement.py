@@ -1,4 +1,4 @@
-"""Which hosts a job's workers run on, in the order of their ranks."""
+"""Placement: on which hosts a job's workers run, in the order of their ranks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ Placement = Literal["packed", "spread", "random"]
 
 
 def place(topology: Topology, placement: Placement, workers: int, seed: int) -> tuple[str, ...]:
-    """The hosts of `workers` workers: one rack after the other, a host of each rack in turn, or drawn by `seed`."""
+    """Return the hosts of `workers` workers.
+
+    Args:
+        topology: The network.
+        placement: "packed" fills one rack after another, "spread" takes a host from each rack in turn, "random" draws
+            hosts.
+        workers: Number of workers.
+        seed: Seed of the random placement.
+    """
     match placement:
         case "packed":
             hosts = [host for leaf in topology.leaves for host in topology.hosts_of(leaf.name)]

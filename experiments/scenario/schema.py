@@ -1,4 +1,4 @@
-"""The JSON Schema of scenario files, by which an editor completes keys and marks mistakes."""
+"""The JSON Schema of scenario files, with which an editor completes keys and marks mistakes."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class _File(Frame, Settings):
 
 
 def scenario_schema() -> JsonSchema:
-    """JSON Schema (2020-12) of the files that `load_scenario` takes."""
+    """Return the JSON Schema (2020-12) of the files that `load_scenario` reads."""
     schema = _File.model_json_schema()
     definitions = schema["$defs"]
     definitions["LinkProperties"] = _inlined(
         definitions["LinkProperties"], definitions
-    )  # of one link: no lists
+    )  # properties of single links cannot be lists
     _allow_lists(schema["properties"], set(Settings.model_fields))
     for path in KEYS.values():
         *above, name = path
@@ -40,7 +40,7 @@ def scenario_schema() -> JsonSchema:
 
 
 def _table_at(path: Sequence[str]) -> type[BaseModel]:
-    """The table that a scenario has there."""
+    """Return the table of a scenario at this path."""
     table: type[BaseModel] = Settings
     for name in path:
         inner = table_in(table.model_fields[name].annotation)
@@ -50,7 +50,7 @@ def _table_at(path: Sequence[str]) -> type[BaseModel]:
 
 
 def _inlined(part: Any, definitions: JsonSchema) -> Any:
-    """With what it refers to in it."""
+    """Return a part of the schema with all references replaced by what they refer to."""
     if isinstance(part, list):
         return [_inlined(one, definitions) for one in part]
     if not isinstance(part, dict):
@@ -70,7 +70,7 @@ def _allow_lists(properties: JsonSchema, names: set[str]) -> None:
 
 
 def _without_null(schema: JsonSchema) -> JsonSchema:
-    """TOML has no null: what may be None is left out."""
+    """Remove null, which TOML does not have; optional keys are left out instead."""
     rest = {key: value for key, value in schema.items() if value is not None}
     if "anyOf" in rest:
         choices = [choice for choice in rest.pop("anyOf") if choice != {"type": "null"}]

@@ -1,4 +1,4 @@
-"""The settings of one run: its network, its job, its world. A scenario file has one or many of them (file.py)."""
+"""The settings of one run: its network, its job, its world. A scenario file describes one or many of them (file.py)."""
 
 from __future__ import annotations
 
@@ -36,35 +36,39 @@ from fanin.workers.collective import Algorithm, Operation, Transport, WindowScop
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
 from fanin.workers.recovery import Recovery as Timers
 
-VIRTUAL_WINDOW = 512  # packets in flight of a worker, where a scenario does not say
+VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
-FILES = ("program", "controller", "worker")  # keys whose values are files that a user brings
+FILES = ("program", "controller", "worker")  # keys whose values are the user's own files
 
-# Of Settings; those of its links: VIRTUAL_ONLY.
+# Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("priority", "faults", "min_workers", "parallelism", "trees", "queue_samples"),
 )
 
-# What a table parallelism says in its own way, or is not for a model that is cut.
+# Keys that a table parallelism replaces, or that do not work for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
     *("compression", "faults", "min_workers"),
 )
 
-KeyPath = tuple[str, ...]  # the tables that a key is in, and its name
+KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
 
 class Settings(Table):
-    """One point of a scenario: all that one run depends on."""
+    """One point of a scenario: everything that a run depends on."""
 
     world: Literal["virtual", "live"] = "virtual"
     topology: TopologySettings
     links: LinkModel = LinkModel()
-    workers: Annotated[int | None, Field(ge=2, description="how many hosts take part; left out, all")] = None
-    placement: Annotated[Placement, Field(description="which hosts, in which order of ranks")] = "packed"
+    workers: Annotated[
+        int | None, Field(ge=2, description="number of hosts that take part; default: all hosts")
+    ] = None
+    placement: Annotated[
+        Placement, Field(description="how hosts are chosen for the workers, in the order of ranks")
+    ] = "packed"
     hosts: Annotated[
-        tuple[str, ...], Field(description="the hosts by rank, in the place of workers and placement")
+        tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
     algorithm: Algorithm = "in-network"
     trees: Annotated[
@@ -72,168 +76,172 @@ class Settings(Table):
         Field(
             ge=1,
             le=LAST_UDP_PORT - FIRST_UDP_PORT + 1,
-            description="in-network, parts of a vector that are summed along a tree each, at once, virtual",
+            description="in-network, virtual: parts of a vector summed at the same time, each along its own tree",
         ),
     ] = 1
     collective: Annotated[
-        Operation, Field(description="what workers do together; all but all-reduce by ring, virtual")
+        Operation, Field(description="virtual: the collective operation; all but all-reduce need a ring")
     ] = "all-reduce"
     transport: Annotated[
         Transport | Literal["tcp"] | None,
-        Field(description="between hosts; left out, selective-repeat, and live tcp; in-network has its own"),
+        Field(description="between hosts: the transport; default: selective-repeat, in live networks tcp"),
     ] = None
     paths: Annotated[
         PathChoice,
         Field(
-            description="between hosts, which of several shortest ones: by flow, by packet, by queue, the first"
+            description="between hosts: choice among shortest paths by flow, by packet, by queue, or the first"
         ),
     ] = "ecmp"
     flows_per_pair: Annotated[
-        int, Field(ge=1, le=MAX_FLOWS, description="UDP flows that share what a host sends to another")
+        int, Field(ge=1, le=MAX_FLOWS, description="UDP flows between two hosts, which share the data")
     ] = 1
     congestion: Annotated[
-        Congestion, Field(description="between hosts, what senders do about congestion marks, virtual")
+        Congestion, Field(description="between hosts, virtual: how senders react to congestion marks")
     ] = Congestion()
-    compression: Annotated[Compression, Field(description="of what workers send to each other, by ring")] = (
+    compression: Annotated[Compression, Field(description="ring: how workers compress vectors")] = (
         Compression()
     )
     shards: Annotated[
-        int | None, Field(ge=1, description="of a parameter server; left out, one for each worker")
+        int | None,
+        Field(ge=1, description="parameter server: number of shards; default: one for each worker"),
     ] = None
-    size: Annotated[VectorSize | None, Field(description="of each worker's vector of float32")] = None
-    training: Annotated[Training | None, Field(description="in the place of size: train; live only")] = None
-    repetitions: Annotated[int, Field(ge=1, description="all-reduces of one run")] = 1
+    size: Annotated[VectorSize | None, Field(description="size of each worker's float32 vector")] = None
+    training: Annotated[Training | None, Field(description="live: a training; replaces size")] = None
+    repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
-        int | None, Field(ge=1, le=SLOTS, description="packets in flight from one to another")
+        int | None,
+        Field(ge=1, le=SLOTS, description="packets that a worker, or a connection, may have in flight"),
     ] = None
     window_per: Annotated[
         WindowScope,
-        Field(description="between hosts over UDP, what has a window: each connection, or each host"),
+        Field(description="between hosts over UDP: a window for each connection or for each host"),
     ] = "connection"
     segments: Annotated[
         int | None,
-        Field(ge=1, le=62, description="datagrams in a frame, live, UDP; left out, what suits links"),
+        Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
-    values: Annotated[Literal[64, 256], Field(description="in a packet, in-network")] = 256
+    values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
     checksums: Annotated[
-        bool, Field(description="UDP's, in-network, live; without, each datagram is a frame of its own")
+        bool, Field(description="in-network, live: UDP checksums; false sends each datagram as one frame")
     ] = True
     recovery: Recovery = Recovery()
-    coalescing: Annotated[Seconds, Field(description="how late a host notices a packet, virtual")] = 4e-6
+    coalescing: Annotated[
+        Seconds, Field(description="virtual: time until a host notices a packet that has arrived")
+    ] = 4e-6
     queue_samples: Annotated[
         Annotated[Seconds, Field(gt=0)] | None,
-        Field(description="interval at which queue depths are sampled into queues.parquet, virtual"),
+        Field(description="virtual: interval at which queue depths are sampled into queues.parquet"),
     ] = None
     lateness: Annotated[
         Seconds,
         Field(
-            description="on average, of a worker's call after the barrier; exponential, drawn by seed, virtual"
+            description="virtual: mean delay of a worker's call after the barrier; exponential, drawn by seed"
         ),
     ] = 0.0
     traffic: Annotated[
         Traffic | None,
-        Field(description="of the hosts that do not take part, to one another or to workers, virtual"),
+        Field(description="virtual: traffic of hosts outside the job, to one another or to workers"),
     ] = None
     other_job: Annotated[
-        OtherJob | None, Field(description="of the hosts that do not take part, virtual")
+        OtherJob | None, Field(description="virtual: another job, on hosts outside this one")
     ] = None
     priority: Priority = 0
-    step: Annotated[Step | None, Field(description="computing around each all-reduce, virtual")] = None
+    step: Annotated[Step | None, Field(description="virtual: the computation of a training step")] = None
     parallelism: Annotated[
-        Parallelism | None, Field(description="a model cut among the workers, and its steps, virtual")
+        Parallelism | None, Field(description="virtual: a model cut among the workers, and its steps")
     ] = None
     faults: Annotated[
-        tuple[Fault, ...], Field(description="of links, switches, workers, the controller, virtual")
+        tuple[Fault, ...], Field(description="virtual: faults of links, switches, workers, the controller")
     ] = ()
     min_workers: Annotated[
-        int | None, Field(ge=2, description="the job goes on as long as so many are left, virtual")
+        int | None, Field(ge=2, description="virtual: the job continues while so many workers remain")
     ] = None
     switch: SwitchKind = "embedded"
     program: Annotated[
-        Path | None, Field(description="a P4 program in the place of p4src/fanin.p4, beside the scenario")
+        Path | None, Field(description="P4 program that replaces p4src/fanin.p4, relative to this file")
     ] = None
     compiler: Compiler = "embedded"
     controller: Annotated[
-        Path | None, Field(description="a Python file that plans what switches are told, beside the scenario")
+        Path | None, Field(description="Python file that plans the switches' tables, relative to this file")
     ] = None
     worker: Annotated[
-        Path | None, Field(description="a Python file with a worker, in-network, beside the scenario")
+        Path | None, Field(description="in-network: Python file with a worker, relative to this file")
     ] = None
     seed: Annotated[int, Field(ge=0)] = 1
 
     @cached_property
     def network(self) -> Topology:
-        """The whole network, the workers' part and the rest, with what `links` says of every link but those overridden.
+        """Return the whole network with the properties that `links` sets on every link without an override.
 
-        But for live loss, which is the program's own, so that it is to be had on every switch.
+        In a live network, loss is left out, since the P4 program emulates it, so that it works on every switch.
         """
         own, links, seed = self.topology.network, self.links, 0
         if self.world == "live":
             links, seed = links.model_copy(update={"loss": 0.0}), self.seed
         if not links.given:
             return own
-        if links.given.keys() == {"pause"}:  # which leaves the rest as the topology has it
+        if links.given.keys() == {"pause"}:  # other properties then keep the topology's values
             return own.with_properties(pause=links.pause)
-        # Once more, since what is said of one link stands above what is said of all.
+        # Overrides are applied again, since properties of single links take precedence over those of all links.
         changed = self.topology.unchanged.with_properties(**dict(links), seed=seed)
         return override(changed, self.topology.overrides)
 
     @cached_property
     def members(self) -> tuple[str, ...]:
-        """The workers' hosts, by rank."""
+        """Return the workers' hosts by rank."""
         count = self.workers or len(self.network.hosts)
         return self.hosts or place(self.network, self.placement, count, self.seed)
 
     @property
     def bystanders(self) -> tuple[str, ...]:
-        """The hosts of the network that are no workers, in their order."""
+        """Return the hosts without workers, in the network's order."""
         members = set(self.members)
         return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
 
     @property
     def between_hosts(self) -> bool:
-        """Whether anything is sent by the transport between hosts: by the job, or beside it."""
+        """Return whether the transport between hosts is used, by the job or by other traffic."""
         beside = self.other_job is not None and self.other_job.algorithm != "in-network"
         return self.algorithm != "in-network" or self.traffic is not None or beside or self._between_stages
 
     @property
     def _between_stages(self) -> bool:
-        """Whether parts of a model send each other something, which goes from host to host."""
+        """Return whether parts of a model send data to each other, which goes from host to host."""
         return self.parallelism is not None and self.parallelism.model > 1
 
     @property
     def sums(self) -> int:
-        """How many the switches of the network make at once: of groups of workers, along so many trees each."""
+        """Return how many sums the switches make at once: one for each group of workers and each tree."""
         return self.trees * (self.parallelism.model if self.parallelism else 1)
 
     @property
     def prioritized(self) -> bool:
-        """Whether links have a queue for each priority; without, all packets are alike."""
+        """Return whether links have a queue for each priority; if not, all packets are treated alike."""
         beside = (part for part in (self.traffic, self.other_job) if part is not None)
         return any(part.priority for part in (self, *beside))
 
     @property
     def host_link(self) -> Link:
-        """The first worker's; the others' are taken to be like it."""
+        """Return the link of the first worker's host; the other workers' links are assumed to be equal."""
         (link,) = self.network.links_of(self.members[0])
         return link
 
     @property
     def elements(self) -> int | None:
-        """float32 values in a vector; None: training's."""
+        """Return the number of float32 values in a vector; None for a training."""
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
     def key(self) -> str:
-        """A name that only equal settings have."""
+        """Return a name that only equal settings have."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @property
     def settled(self) -> Self:
-        """With what depends on other settings filled in, and without what has no effect beside them.
+        """Return these settings with derived values filled in, and without values that have no effect.
 
-        A product over algorithms and transports then has each of its points once.
+        A product over algorithms and transports then contains each point only once.
         """
         changes: dict[str, Any] = {}
         if self.algorithm == "in-network" and not self._between_stages:
@@ -262,23 +270,25 @@ class Settings(Table):
             yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
             return
         if self.hosts and (self.workers is not None or self.placement != "packed"):
-            yield "hosts: says who takes part; leave out workers and placement"
+            yield "hosts: replaces workers and placement; leave those out"
         if (self.size is None) == (self.training is None):
-            yield "size: give size, as '4 MB', or a table training"
+            yield "size: give size, such as '4 MB', or a table training"
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
         if self.paths != "ecmp" and self.controller:
-            yield "paths: the controller that is brought plans the routes; leave out one of them"
+            yield "paths: the user's own controller plans the routes; leave out one of them"
         if unknown := sorted(set(self.hosts) - set(names)):
             yield f"hosts: no host is called {', '.join(unknown)}; there are {', '.join(names)}"
-        elif (self.hosts or self.algorithm == "in-network") and not self.controller:  # which may place more
+        elif (
+            self.hosts or self.algorithm == "in-network"
+        ) and not self.controller:  # it may allow other trees
             try:
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
         if self.step and self.lateness:
-            yield "lateness: leave it out beside step, whose variation says how workers differ"
+            yield "lateness: cannot be combined with step; use step.variation to make workers differ"
         for table in ("step", "parallelism"):
             slow = [one.host for one in computing.stragglers] if (computing := getattr(self, table)) else []
             if strangers := sorted(set(slow) - set(self.members)):
@@ -288,7 +298,7 @@ class Settings(Table):
                 yield f"{table}.stragglers: names a host twice; give each one factor"
         ring = self.algorithm == "ring" and self.collective == "all-reduce"
         if self.compression.kind != "none" and self.algorithm != "in-network" and not ring:
-            yield "compression: is gathered round a ring; set algorithm = 'ring', and leave out collective"
+            yield "compression: works with a ring only; set algorithm = 'ring', and leave out collective"
         yield from fault_problems(self.faults, self.network, self.members)
         yield from self._not_virtual() if self.world == "virtual" else self._not_live()
 
@@ -296,7 +306,7 @@ class Settings(Table):
         if self.switch != "embedded":
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
-            yield "training: is live only; set world = 'live', or size in its place"
+            yield "training: is live only; set world = 'live', or give size instead"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -318,33 +328,33 @@ class Settings(Table):
                 yield f"{name}: needs {hosts}, and there are {len(beside)}; set workers"
         if self.min_workers is not None:
             if self.min_workers > len(self.members):
-                yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; make it less"
+                yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
             if self.collective != "all-reduce" or self.compression.kind != "none":
-                yield "min_workers: is of plain all-reduces; leave out collective and compression"
+                yield "min_workers: works with plain all-reduces only; leave out collective and compression"
         if self.traffic is not None and self.other_job is not None:
-            yield "other_job: has all hosts that traffic would need; leave out one of them"
+            yield "other_job: uses all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:
             window = self.window or VIRTUAL_WINDOW
             trees = self.trees if self.algorithm == "in-network" else 1
             if trees * window + (self.other_job.window or window) > SLOTS:
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
-                yield f"other_job.window: and {own} are more than the {SLOTS:,} slots of a switch; make one smaller"
+                yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
             if None in rates and self.traffic.load is not None:
-                yield "traffic.load: is a share of the hosts' links, which have no rate; set topology's rate"
+                yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
         yield from self._not_parallel()
         if self.collective != "all-reduce":
             if self.algorithm != "ring":
                 yield f"collective: {self.collective!r} goes from host to host; set algorithm = 'ring'"
             if self.step:
-                yield f"collective: {self.collective!r} has no place in a step, which sums gradients; leave out one"
+                yield f"collective: {self.collective!r} cannot be combined with step; leave out one of them"
         if self.collective == "all-to-all" and self.elements and self.elements % len(self.members):
             yield f"size: must be a multiple of {ELEMENT_BYTES * len(self.members)} bytes, a part for each worker"
         if self.congestion.control.startswith("dcqcn") and self.between_hosts:
             rates = {self.network.links_of(host.name)[0].rate_bits_per_second for host in self.network.hosts}
             if None in rates:
-                yield "congestion.control: DCQCN begins with the rate of a host's link; set topology's rate"
+                yield "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate"
         if self.transport == "tcp":
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
@@ -354,43 +364,43 @@ class Settings(Table):
             fields = type(self).model_fields
             for name in _NOT_PARALLEL:
                 if getattr(self, name) != fields[name].default:
-                    yield f"{name}: has no place beside parallelism; leave out one of them"
+                    yield f"{name}: cannot be combined with parallelism; leave out one of them"
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
             beside = self.other_job is not None and self.other_job.algorithm == "in-network"
             if self.trees + beside > jobs:
-                yield f"trees: is {self.trees}, and switches know {jobs} sums at once, with other_job; make it fewer"
+                yield f"trees: is {self.trees}, but switches make {jobs} sums at once, with other_job; reduce it"
             elif self.sums > jobs:
                 yield (
-                    f"parallelism: makes {self.sums} sums of gradients, and switches know {jobs} at once; "
+                    f"parallelism: needs {self.sums} sums of gradients, but switches make {jobs} at once; "
                     "set fewer trees, or algorithm = 'ring'"
                 )
             elif (self.window or 1) * self.sums > SLOTS:
                 yield (
                     f"window: is {self.window} for each of {self.sums} sums at once, more than the {SLOTS:,} slots "
-                    "of a switch; make it smaller"
+                    "of a switch; reduce it"
                 )
             if (self.elements or SLOTS) < self.sums:
-                yield f"trees: is {self.trees}, and vectors have {self.elements} values; make it fewer"
+                yield f"trees: is {self.trees}, but vectors have {self.elements} values; reduce it"
 
     def _not_live(self) -> Iterator[str]:
         for name in _VIRTUAL_ONLY:
             if getattr(self, name) != type(self).model_fields[name].default:
                 yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
-            yield "flows_per_pair: tcp has one; set transport = 'selective-repeat' or 'go-back-n'"
+            yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
         for name in VIRTUAL_ONLY:
             if name in self.links.given:
                 yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
         emulated = [name for name in self.links.given if name not in ("loss", *VIRTUAL_ONLY)]
         if self.links.corruption and not self.checksums and self.algorithm == "in-network":
-            yield "checksums: without them links that corrupt change sums; leave it out, or set links.corruption = 0"
+            yield "checksums: without them, corruption changes sums; leave it out, or set links.corruption = 0"
         if self.switch == "bmv2" and emulated:
             yield f"links.{emulated[0]}: BMv2 emulates no links; set switch = 'embedded', or leave it out"
 
 
 def table_in(annotation: Any) -> type[BaseModel] | None:
-    """The table that a field holds, one or several; None: it holds values."""
+    """Return the table that a field holds, once or several times; None if it holds values."""
     choices = (annotation, *get_args(annotation))
     return next((c for c in choices if isinstance(c, type) and issubclass(c, BaseModel)), None)
 
@@ -400,9 +410,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
         if get_origin(field.annotation) is tuple:
             continue
         inner = table_in(field.annotation)
-        if (
-            inner is LinkProperties
-        ):  # of a topology; keys of these names are those of `links`, for all of them
+        if inner is LinkProperties:  # a topology's link properties have no short names; those of `links` have
             continue
         if inner is None:
             yield (*above, name)
@@ -410,7 +418,7 @@ def _single_valued(table: type[BaseModel], above: KeyPath = ()) -> Iterator[KeyP
             yield from _single_valued(inner, (*above, name))
 
 
-# Tables whose names are a part of their keys' short names.
+# Tables whose names are part of their keys' short names.
 _IN_NAMES = {
     "burst",
     "compression",
@@ -429,14 +437,14 @@ def _short_name(path: KeyPath) -> str:
     return "_".join(path[-2:]) if _IN_NAMES.intersection(path) else path[-1]
 
 
-# Every key that holds a single value by a short name, which is its column in results, too: loss is links.loss.
+# Short names of all keys with single values; results have columns of the same names. For example, loss is links.loss.
 KEYS: Mapping[str, KeyPath] = {
     _short_name(path): path for path in _single_valued(Settings) if path != ("topology", "name")
 }
 
 
 def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
-    """Every key of KEYS, and what the network makes of the settings."""
+    """Return every key of KEYS, and columns that the network derives from the settings."""
     columns: dict[str, str | int | float | None] = {}
     for name, path in KEYS.items():
         value: Any = settings

@@ -1,4 +1,4 @@
-"""The figures to choose from, in the words of scenarios and of `fanin plot`: their kinds, shades and sizes."""
+"""The kinds, spreads and sizes of figures, by the names that scenarios and `fanin plot` use."""
 
 from typing import Literal
 

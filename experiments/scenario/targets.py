@@ -1,4 +1,4 @@
-"""The switches that an experiment can be run on, and what suits each of them."""
+"""The switches on which an experiment can run, and how workers send to each of them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ _FAST_LINK = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of switch: its process, and how workers send to it.
+    """A kind of switch.
 
-    rate: of links on which the packets' bytes, and not the switch, set the time; bits a second.
+    Attributes:
+        launcher: Starts its process.
+        rate: Rate of links in bits/s at which the packets' bytes determine the time, and not the switch.
+        on_slow_links: How workers send on links below 1 Gb/s.
+        on_fast_links: How workers send on links of 1 Gb/s or more.
+        on_unlimited_links: How workers send on links without a rate.
     """
 
     launcher: SwitchLauncher
@@ -27,13 +32,13 @@ class Target:
     on_unlimited_links: Pace
 
     def pace(self, rate: int | None) -> Pace:
-        """How workers send where the slowest link has `rate`: what is in flight fits into its queue."""
+        """Return how workers send if the slowest link has `rate`, so that packets in flight fit into its queue."""
         if rate is None:
             return self.on_unlimited_links
         return self.on_fast_links if rate >= _FAST_LINK else self.on_slow_links
 
     def pace_of(self, settings: Settings) -> Pace:
-        """How a point's workers send: what suits its links, but for what it says itself."""
+        """Return how a point's workers send: what suits its links, unless the point sets values itself."""
         given = settings.recovery.model_dump() | {
             "window": settings.window,
             "segments": settings.segments,
@@ -44,18 +49,18 @@ class Target:
 
 
 def target(engine: SwitchKind) -> Target:
-    """The target of this name.
+    """Return the target of this name.
 
     Raises:
-        ToolError: BMv2 is not here.
+        ToolError: If BMv2 is not installed.
     """
     match engine:
         case "embedded":
             return EMBEDDED
         case "bmv2":
-            # A packet of 256 values takes BMv2 1 to 2 ms, and one of its ports queues 64 packets: a small window
-            # fills both, a larger one only overflows them. It runs several switches on the cores of one machine,
-            # so that a round trip varies by tenths of a second.
+            # A packet of 256 values takes BMv2 1 to 2 ms, and each of its ports queues 64 packets. A small window keeps
+            # both full, a larger one only overflows them. Several switches share the cores of one machine, so that
+            # round-trip times vary by tenths of a second.
             pace = Pace(window=16, segments=1, offload=False, initial_rto=0.5, min_rto=0.1)
             return Target(
                 Bmv2(BMV2.find()),
@@ -70,12 +75,12 @@ def target(engine: SwitchKind) -> Target:
 EMBEDDED = Target(
     P4Switch(),
     rate=100_000_000,
-    # A frame of many segments saves time of the processor but waits at each hop until all of it has come: on slow
-    # links few are better.
+    # A frame of many segments saves processor time, but waits at each hop until all of it has arrived: on slow links
+    # frames should be small.
     on_slow_links=Pace(window=128, segments=32),
-    # Eight of the largest superframes, each of which is on a link of 1 Gb/s for half a millisecond.
+    # Eight of the largest superframes, each of which takes half a millisecond on a link of 1 Gb/s.
     on_fast_links=Pace(window=496, segments=62),
-    # Four, and some more for a quarter of a megabyte to be sent at once: they keep everybody busy, the switch's slots
-    # stay in its cache, and vectors have few exponents to announce ahead.
+    # Four superframes, and a bit more for a quarter of a megabyte to be sent at once. This keeps workers and switches
+    # busy and the switch's slots in its cache, and vectors have few exponents to announce ahead.
     on_unlimited_links=Pace(window=256, segments=62),
 )

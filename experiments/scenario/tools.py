@@ -1,4 +1,4 @@
-"""The switches and compilers to choose from, and where BMv2 and p4c are on this machine."""
+"""The switches and compilers to choose from, and the places of BMv2 and p4c on this machine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ Compiler = Literal["embedded", "p4c"]
 
 
 class ToolError(RuntimeError):
-    """A program is not installed, or fails: the message holds what it said."""
+    """A program that is not installed or fails; the message has its output."""
 
 
 class ToolMissingError(ToolError):
-    """A program is not installed; the message says how to get it."""
+    """A program that is not installed; the message says how to get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A program found on PATH, or by an environment variable that holds its command (a shell's words)."""
+    """A program found on PATH, or by an environment variable with its command line."""
 
     name: str
     command: str
@@ -32,10 +32,10 @@ class Tool:
     source: str
 
     def find(self) -> list[str]:
-        """The words of its command line.
+        """Return the words of its command line.
 
         Raises:
-            ToolMissingError: it is not installed.
+            ToolMissingError: If it is not installed.
         """
         words = shlex.split(os.environ.get(self.variable, "")) or [self.command]
         if shutil.which(words[0]) is not None:
@@ -43,12 +43,12 @@ class Tool:
         set_to = f" ({self.variable} is {os.environ[self.variable]!r})" if self.variable in os.environ else ""
         raise ToolMissingError(
             f"{self.name} is not installed: there is no command {words[0]}{set_to}. {packages()}; or build it from "
-            f"{self.source}. Installed elsewhere: {self.variable}=/path/to/{self.command}"
+            f"{self.source}. If it is installed elsewhere, set {self.variable}=/path/to/{self.command}"
         )
 
 
 def packages() -> str:
-    """Whether there are packages of BMv2 and p4c for this release (see p4lang-packages.sh)."""
+    """Describe where this release has packages of BMv2 and p4c (see p4lang-packages.sh)."""
     with contextlib.suppress(OSError):
         release = platform.freedesktop_os_release()
         if release["ID"] == "ubuntu" and release.get("VERSION_ID") == "22.04":

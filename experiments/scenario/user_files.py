@@ -1,4 +1,4 @@
-"""What a user brings in the place of ours, and whether the parts fit together: before anything is started."""
+"""The user's own programs, controllers and workers, and checks that they fit together before anything starts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ _compiled = cache(compile_program)
 
 
 def program_of(settings: Settings) -> CompiledProgram:
-    """The program that a point's switches run; compiled once in a process.
+    """Return the program that a point's switches run; it is compiled once in a process.
 
     Raises:
-        CompileError, ToolError: there is none. ProgramMismatchError: it lacks what the controller needs for this point.
-        ControllerError: the user's controller fails.
+        CompileError: If our compiler rejects it.
+        ToolError: If it cannot be read, or p4c is not installed or rejects it.
+        ProgramMismatchError: If it lacks what the controller needs for this point.
+        ControllerError: If the user's controller fails.
     """
     make_worker_of(settings.worker)
     program = _compiled(settings.program or PROGRAM, settings.compiler)
@@ -43,7 +45,7 @@ def program_of(settings: Settings) -> CompiledProgram:
         if live and settings.links.loss:
             plans.add_loss()
         ports = {port for switch in network.switches for port in network.interfaces(switch.name)}
-        # Links in virtual time count for themselves.
+        # In virtual time, links count packets themselves.
         plans.check(settings.program, program, cells_read(sorted(ports) if live else ()))
     return program
 
@@ -56,10 +58,20 @@ def program_of_network(
     *,
     counted: bool = False,
 ) -> CompiledProgram:
-    """The program of a network on which any of its hosts may form jobs; counted: what it does is counted.
+    """Return the program of a network on which any hosts may form jobs.
+
+    Args:
+        path: The program; None: ours.
+        compiler: The P4 compiler.
+        network: The network.
+        controller: A file with the user's controller; None: ours.
+        counted: Whether the program's counters are read.
 
     Raises:
-        CompileError, ToolError, ProgramMismatchError, ControllerError: see program_of.
+        CompileError: See program_of.
+        ToolError: See program_of.
+        ProgramMismatchError: See program_of.
+        ControllerError: See program_of.
     """
     program = _compiled(path or PROGRAM, compiler)
     if path or controller:
@@ -69,13 +81,13 @@ def program_of_network(
         except ControllerError as error:
             if isinstance(error.__cause__, PythonFileError):
                 raise
-            # Else it refuses such a job, as it would if one were formed.
+            # Otherwise the controller refuses such a job, as it would if hosts formed one.
         plans.check(path, program, cells_read(()) if counted else ())
     return program
 
 
 class _Plans:
-    """What a controller would tell the switches of a network, by what it is for; at first, its routes."""
+    """The entries that a controller would write to a network's switches, by purpose; initially its routes."""
 
     def __init__(self, controller: Path | None, network: Topology, paths: PathChoice = "ecmp") -> None:
         self._controller = controller
@@ -85,23 +97,23 @@ class _Plans:
         self._add("routes", "plan_forwarding", self._planner.plan_forwarding(network))
 
     def add_leases(self, hosts: Sequence[str]) -> None:
-        """Of one that all these take part in."""
+        """Add the entries for a job of all these hosts."""
         tree = self._planner.aggregation_tree(self._network, Job(1, tuple(hosts)))
         if not isinstance(tree, Tree):
             raise ControllerError(
-                f"{self._controller}: aggregation_tree() gives {tree!r}, must be a fanin.controller.tree.Tree"
+                f"{self._controller}: aggregation_tree() returns {tree!r}, must return a fanin.controller.tree.Tree"
             )
         self._add("leases", "plan_aggregation", self._planner.plan_aggregation(self._network, tree))
 
     def add_loss(self) -> None:
-        """On all links."""
+        """Add the entries for loss on all links."""
         self._add("loss on links", "plan_loss", self._planner.plan_loss(self._network, 0.5, 0))
 
     def _add(self, purpose: str, function: str, plan: Plan) -> None:
         there = [switch.name for switch in self._network.switches]
         if not isinstance(plan, Mapping) or not all(isinstance(part, SwitchPlan) for part in plan.values()):
             wanted = "a mapping from switches' names to fanin.controller.plan.SwitchPlan"
-            raise ControllerError(f"{self._controller}: {function}() gives {plan!r}, must be {wanted}")
+            raise ControllerError(f"{self._controller}: {function}() returns {plan!r}, must return {wanted}")
         if unknown := sorted(set(plan) - set(there)):
             raise ControllerError(
                 f"{self._controller}: {function}() plans for {', '.join(unknown)}; there are {', '.join(there)}"
@@ -109,10 +121,15 @@ class _Plans:
         self._plans[purpose] = plan
 
     def check(self, path: Path | None, program: CompiledProgram, cells: Iterable[tuple[str, int]]) -> None:
-        """Check that a program has what all these plans write, and these cells of counters, which are read.
+        """Check that a program has everything that these plans write.
+
+        Args:
+            path: The program's file; None: ours.
+            program: The compiled program.
+            cells: Counters and indices that are read.
 
         Raises:
-            ProgramMismatchError: with all that it lacks.
+            ProgramMismatchError: If something is missing; the message lists everything.
         """
         try:
             check_program(program.p4info, _compiled(PROGRAM, "embedded").p4info, self._plans, cells)
@@ -121,12 +138,12 @@ class _Plans:
             raise ProgramMismatchError(
                 f"{path or PROGRAM} lacks what the controller{f' {self._controller}' if self._controller else ''} "
                 f"writes and reads:{lines}\n"
-                f"Give it these ({PROGRAM} has all that ours writes), or bring a controller that writes others."
+                f"Add these to it ({PROGRAM} has all that our controller uses), or use a controller that needs others."
             ) from None
 
 
 def digests(settings: Settings) -> dict[str, Any]:
-    """Columns of results: of each file that was brought, by which a change of it is noticed; None: ours."""
+    """Return columns of results with a digest of each of the user's files, which show when one changes; None: ours."""
     found: dict[str, Any] = {}
     for name, column in zip(FILES, DIGESTS, strict=True):
         path: Path | None = getattr(settings, name)

@@ -1,4 +1,4 @@
-"""Workers of a user's own: what their file has to define."""
+"""The user's own workers: what their file has to define."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from fanin.workers.recovery import Recovery
 
 @cache
 def make_worker_of(file: Path | None) -> MakeWorker:
-    """What makes each in-network worker: `participant(lease, recovery)` of a file, or ours.
+    """Return the function that makes each in-network worker: `participant(lease, recovery)` of a file, or ours.
 
     Raises:
-        PythonFileError: the file cannot be loaded, or does not define it; what it makes is no Participant.
+        PythonFileError: If the file cannot be loaded or does not define the function. The function returned raises it
+            if the result of participant() is no Participant.
     """
     if file is None:
         return Worker
@@ -29,7 +30,7 @@ def make_worker_of(file: Path | None) -> MakeWorker:
         made = make(lease, recovery)
         if missing := [name for name in wanted if not hasattr(made, name)]:
             raise PythonFileError(
-                f"{file}: participant() gives {made!r}, which lacks {', '.join(missing)}: see "
+                f"{file}: participant() returns {made!r}, which lacks {', '.join(missing)}; see "
                 "fanin.workers.collective.Participant"
             )
         return cast(AnyWorker, made)

@@ -1,1 +1,1 @@
-"""Data-parallel training: the work that all-reduces are for."""
+"""Data-parallel training, the work that all-reduces serve."""

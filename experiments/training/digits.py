@@ -14,7 +14,14 @@ SPLIT_SEED = 2021
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Images as float32 [samples, 64] in 0..1 and their labels as int64 [samples]."""
+    """The data set.
+
+    Attributes:
+        train_images: float32 [samples, 64], from 0 to 1.
+        train_labels: int64 [samples].
+        test_images: float32 [samples, 64], from 0 to 1.
+        test_labels: int64 [samples].
+    """
 
     train_images: NDArray[np.float32]
     train_labels: NDArray[np.int64]
@@ -22,18 +29,18 @@ class Digits:
     test_labels: NDArray[np.int64]
 
     def save(self, path: Path) -> None:
-        """Write them where `load` finds them: workers then need not import scikit-learn (a second each)."""
+        """Write the arrays to a file for `load`, so that workers need not import scikit-learn, which takes a second."""
         np.savez(path, **{name: getattr(self, name) for name in self.__slots__})
 
     @classmethod
     def load(cls, path: Path) -> Digits:
-        """Read what `save` wrote."""
+        """Read a file that `save` has written."""
         with np.load(path) as arrays:
             return cls(**{name: arrays[name] for name in cls.__slots__})
 
 
 def load_digits() -> Digits:
-    """The data set, with the same shuffled split every time."""
+    """Return the data set, with the same shuffled split every time."""
     from sklearn.datasets import load_digits as sklearn_digits
 
     images, labels = sklearn_digits(return_X_y=True)

@@ -1,4 +1,4 @@
-"""A multilayer perceptron with one hidden layer in numpy; its parameters are one flat vector, as all-reduce wants."""
+"""A multilayer perceptron with one hidden layer in numpy; its parameters are one flat vector for all-reduce."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ Vector = NDArray[np.float32]
 
 
 class Perceptron:
-    """inputs → ReLU(hidden) → softmax over classes; `parameters` is float32 [size]."""
+    """A model: inputs → ReLU(hidden) → softmax over classes.
+
+    Attributes:
+        parameters: All weights and biases, float32 [size].
+    """
 
     def __init__(self, inputs: int, hidden: int, classes: int, seed: int) -> None:
         self._shapes = ((inputs, hidden), (hidden,), (hidden, classes), (classes,))
@@ -35,7 +39,12 @@ class Perceptron:
         return hidden, exponentials / exponentials.sum(axis=1, keepdims=True)
 
     def loss_and_gradient(self, images: Vector, labels: NDArray[np.int64]) -> tuple[float, Vector]:
-        """Cross-entropy summed over the samples, and its gradient, float32 [size]; `images` [samples, inputs]."""
+        """Return the cross-entropy summed over the samples, and its gradient, float32 [size].
+
+        Args:
+            images: float32 [samples, inputs].
+            labels: int64 [samples].
+        """
         hidden, probabilities = self._forward(images)
         rows = np.arange(len(labels))
         loss = -np.log(probabilities[rows, labels] + 1e-12).sum()
@@ -54,5 +63,10 @@ class Perceptron:
         return float(loss), gradient.astype(np.float32)
 
     def accuracy(self, images: Vector, labels: NDArray[np.int64]) -> float:
-        """The share of samples whose likeliest class is the label; `images` [samples, inputs], `labels` [samples]."""
+        """Return the share of samples whose most probable class is the label.
+
+        Args:
+            images: float32 [samples, inputs].
+            labels: int64 [samples].
+        """
         return float((self._forward(images)[1].argmax(axis=1) == labels).mean())

@@ -16,9 +16,10 @@ from fanin.workers.values.compression import Compressor
 
 @dataclass(frozen=True, slots=True)
 class TrainingConfig:
-    """What every worker must agree on; the same seed gives everybody the same model and the same batches.
+    """Settings on which all workers must agree; the same seed gives all of them the same model and the same batches.
 
-    compressor: of what the all-reduces add up.
+    Attributes:
+        compressor: How gradients are compressed for all-reduces; None: not at all.
     """
 
     epochs: int = 12
@@ -30,15 +31,21 @@ class TrainingConfig:
     compressor: Compressor | None = None
 
     def steps(self, samples: int) -> int:
-        """How many all-reduces the training takes."""
+        """Return how many all-reduces the training takes."""
         return self.epochs * (samples // self.batch)
 
     def elements(self, digits: Digits) -> int:
-        """float32 values in one all-reduce: a gradient, and a loss where it is not compressed with the rest."""
+        """Return the number of float32 values in one all-reduce.
+
+        This is the gradient and, if gradients are not compressed, the loss.
+        """
         return perceptron_for(self, digits).parameters.size + (self.compressor is None)
 
     def batches(self, samples: int) -> Iterator[NDArray[np.int64]]:
-        """The indices [batch] of each batch, the samples shuffled anew in each epoch; a short last one is left out."""
+        """Yield the indices [batch] of each batch.
+
+        Samples are shuffled in each epoch, and a short last batch is left out.
+        """
         rng = np.random.default_rng(self.seed)
         for _ in range(self.epochs):
             order = rng.permutation(samples)
@@ -48,16 +55,16 @@ class TrainingConfig:
 
 @dataclass(slots=True)
 class Curve:
-    """How the training went: one value a step."""
+    """The progress of a training, with one value for each step."""
 
     seconds: list[float] = field(default_factory=list)  # since the training began
-    # Cross-entropy of the whole batch, a sample; of the worker's own share where gradients are compressed.
+    # Cross-entropy per sample of the whole batch, or of the worker's own share if gradients are compressed.
     loss: list[float] = field(default_factory=list)
     accuracy: list[float] = field(default_factory=list)  # on the test images, after the step
 
 
 def perceptron_for(config: TrainingConfig, digits: Digits) -> Perceptron:
-    """The untrained model, the same for the same seed."""
+    """Return the untrained model, the same for the same seed."""
     return Perceptron(digits.train_images.shape[1], config.hidden, 10, config.seed)
 
 
@@ -68,7 +75,15 @@ def train(
     workers: int,
     all_reduce: Callable[[Vector], Vector],
 ) -> Curve:
-    """Train as worker `rank` of `workers`; `all_reduce` returns the sum of everybody's float32 vector [size]."""
+    """Train as worker `rank` of `workers` and return the progress.
+
+    Args:
+        config: Settings of the training.
+        digits: The data set.
+        rank: Number of this worker.
+        workers: Number of workers.
+        all_reduce: Returns the sum of all workers' vectors, float32 [size].
+    """
     model = perceptron_for(config, digits)
     velocity = np.zeros_like(model.parameters)
     curve = Curve()
@@ -80,14 +95,14 @@ def train(
             total = all_reduce(gradient / np.float32(config.batch))
             shown = loss / max(len(share), 1)
         else:
-            # The loss rides along as one more element: its sum is that of the whole batch.
+            # The loss is one more element of the vector, so that its sum is the loss of the whole batch.
             summed = all_reduce(np.append(gradient, np.float32(loss)) / np.float32(config.batch))
             total, shown = summed[:-1], float(summed[-1])
         velocity = np.float32(config.momentum) * velocity - np.float32(config.learning_rate) * total
         model.parameters = model.parameters + velocity
         curve.seconds.append(time.monotonic() - begin)
         curve.loss.append(shown)
-        # The rank whose curve is shown pays for the test; all-reduce times start with the last worker's call.
+        # Only rank 0 tests, as its curve is the one shown. All-reduce times do not grow: they start at the last call.
         if rank == 0:
             curve.accuracy.append(model.accuracy(digits.test_images, digits.test_labels))
     return curve

@@ -1,1 +1,1 @@
-"""Virtual points: a network of the simulator, the compiled program, and the same workers."""
+"""Virtual points: a network of the simulator, the compiled program, and the same workers as in a live network."""

@@ -1,8 +1,9 @@
-"""What fails in a run, and what is done about it: as of a live network (docs/how-to/faults.md, testbed/supervisor.py).
+"""Faults of a run and the reactions to them, as in a live network (docs/how-to/faults.md, testbed/supervisor.py).
 
-The controller finds things when the scenario says so, once it has been there for so long. What it then does takes no
-time, nor does what workers tell each other to agree (workers/job/ring_fallback.py, workers/job/elastic.py), the result
-that those behind are sent among it. Who has ended, or is stopped, workers learn from each other, without a controller.
+The controller detects a fault when the scenario says so, if it has lasted that long. What it then does takes no time.
+The same is true of the messages by which workers agree (workers/job/ring_fallback.py, workers/job/elastic.py),
+including the result that is sent to workers that lag behind. Workers notice by themselves, without a controller, when
+others have ended or are stopped.
 """
 
 from __future__ import annotations
@@ -22,17 +23,21 @@ from fanin.simulator.fault_recovery import GOES_ON, JobUnderFaults
 from fanin.topologies.model import Link
 
 _DIGITS = 12  # time is counted in picoseconds
-_MOMENT = 1e-9  # seconds: of any link a part of its delay
-_TOO_SHORT = "over before it was found; the job goes on"
+_MOMENT = 1e-9  # seconds, less than the delay of any link
+_TOO_SHORT = "over before it was detected; the job continues"
 
 
 @dataclass(slots=True)
 class _Happening:
-    """A fault. found: when, in seconds; None: it has not been. outcome: empty: nothing has been done about it.
+    """A fault and what became of it.
 
-    beside: what the other job does, if it does something.
-
-    waiting: of a controller that is gone, what was found, or something was done about, once it was back.
+    Attributes:
+        fault: The fault.
+        what: Its description.
+        found: When it was detected, in seconds; None if it has not been.
+        outcome: What was done about it; empty if nothing has been.
+        beside: What the other job did about it, if anything.
+        waiting: For a controller that is gone: faults that were only detected or handled once it was back.
     """
 
     fault: Fault
@@ -44,31 +49,42 @@ class _Happening:
 
     @property
     def end(self) -> float:
-        """In seconds, math.inf: never."""
+        """Return when the fault ends in seconds; math.inf means never."""
         return math.inf if self.fault.end is None else self.fault.end
 
 
 class Faults:
-    """Of `jobs` on `cluster`: the one whose workers may fail, and of which outcomes tell first, and another one."""
+    """The faults of jobs on a cluster.
+
+    Args:
+        faults: The faults.
+        jobs: The measured job, whose workers may fail and whose reactions come first in outcomes, and another job, if
+            any.
+        cluster: The cluster.
+    """
 
     def __init__(self, faults: Sequence[Fault], jobs: Sequence[JobUnderFaults], cluster: Cluster) -> None:
         self._cluster, self._jobs, self._job = cluster, jobs, jobs[0]
         self._due: list[tuple[float, int, Callable[[float], None]]] = []  # a heap: when, in which order, what
         self._numbers = itertools.count()
         self._down: set[Link] = set()
-        self._known: list[Link] = []  # of those that the controller has found
+        self._known: list[Link] = []  # links that the controller knows to be down
         self._happenings = [_Happening(fault, self._describe(fault)) for fault in faults]
         in_order = sorted(self._happenings, key=lambda one: one.fault.at)
         self._absences = [one for one in in_order if one.fault.controller]
-        free: dict[Link, float] = {}  # from when on its next period may be told
+        free: dict[Link, float] = {}  # when a link's next fault may be passed to the network
         for one in in_order:
             self._plan(one, free)
 
     def run(self, run: Callable[[float], bool], limit: float) -> bool:
-        """`run` until a time (seconds), with what happens meanwhile: whether it came to its end.
+        """Run until a time (seconds) with all faults in between, and return whether the run has ended.
+
+        Args:
+            run: Runs until a time and returns whether the run has ended.
+            limit: The time.
 
         Raises:
-            LeftError: a worker has ended, and the job with it.
+            LeftError: If a worker has ended, and the job with it.
         """
         while self._due and self._due[0][0] <= limit:
             if run(self._due[0][0]):
@@ -78,7 +94,11 @@ class Faults:
         return run(limit)
 
     def outcomes(self, ends: Sequence[float]) -> tuple[FaultOutcome, ...]:
-        """Of each fault, in the order of the scenario; ends: of all-reduces, in their order."""
+        """Return the outcome of each fault, in the order of the scenario.
+
+        Args:
+            ends: The ends of all-reduces, in order.
+        """
         found = []
         for one in self._happenings:
             after = [end for end in ends if end > one.fault.at]
@@ -86,7 +106,7 @@ class Faults:
                 one.outcome = (
                     f"waited for it: {'; '.join(one.waiting)}" if one.waiting else "nothing waited for it"
                 )
-            late = "the job ended before it was found" if after else "the job had ended before"
+            late = "the job ended before it was detected" if after else "the job had ended before"
             if one.fault.controller and after:
                 late = "the job ended before it was back"
             elif any(end > one.end for end in ends):
@@ -118,7 +138,7 @@ class Faults:
         fault, network = one.fault, self._cluster.network
         if fault.link:
             link = self._cluster.topology.link_between(*fault.link)
-            # Ahead of its time, for what will wait in queues then; once the one before has come up.
+            # Announce the cut ahead of time, for packets that will then wait in queues, but after an earlier cut ends.
             ahead = min(free[link] + _MOMENT, fault.at) if link in free else 0.0
             self._at(ahead, lambda _: network.cut(link.a.node, link.b.node, fault.at, one.end))
             free[link] = one.end
@@ -141,7 +161,7 @@ class Faults:
             self._at(fault.at + fault.delay, partial(self._find_stopped, one))
 
     def _at(self, time: float, happens: Callable[[float], None]) -> None:
-        """math.inf: never."""
+        """Plan something for a time; math.inf means never."""
         if time < math.inf:
             heapq.heappush(self._due, (round(time, _DIGITS), next(self._numbers), happens))
 
@@ -152,19 +172,19 @@ class Faults:
     # -- the controller --------------------------------------------------------------------------------------
 
     def _finds(self, since: float, delay: float) -> float:
-        """When the controller finds what is so since then: a new one has to look for as long as any other."""
+        """Return when the controller detects something that began at `since`; a new one needs the full delay again."""
         for absence in self._absences:
             if absence.fault.at <= since + delay and absence.end > since:
                 since = absence.end
         return since + delay
 
     def _next_there(self, now: float) -> float:
-        """When the controller is, from now on."""
+        """Return when the controller is running, from now on."""
         gone = [absence.end for absence in self._absences if absence.fault.at <= now < absence.end]
         return gone[0] if gone else now
 
     def _has_waited(self, one: _Happening, since: float, until: float) -> None:
-        """For the controller, should that have been gone meanwhile."""
+        """Record that a fault waited for the controller, if that was gone in the meantime."""
         for absence in self._absences:
             if absence.fault.at <= until and absence.end > since:
                 absence.waiting.append(one.what)
@@ -179,7 +199,7 @@ class Faults:
         if link not in self._down:
             one.outcome = _TOO_SHORT
             return
-        if link not in self._known:  # since it was down before
+        if link not in self._known:  # it may be known from an earlier fault
             self._known.append(link)
             self._reroute()
         self._find(one, now, lambda job: job.needs(link), for_good=_of_a_host(link))
@@ -187,7 +207,14 @@ class Faults:
     def _find(
         self, one: _Happening, now: float, ends: Callable[[JobUnderFaults], bool], *, for_good: bool
     ) -> None:
-        """ends: whether a job's lease does. for_good: see JobUnderFaults.end_lease."""
+        """Record that the controller has detected a fault, and let jobs react.
+
+        Args:
+            one: The fault.
+            now: The time.
+            ends: Returns whether a job loses its lease.
+            for_good: See JobUnderFaults.end_lease.
+        """
         one.found = now
         self._has_waited(one, one.fault.at, now)
         for job in self._jobs:

@@ -17,7 +17,7 @@ from fanin.simulator.job_spec import JobSpec
 
 
 class Beside:
-    """A job that has begun on `cluster`, with vectors drawn by the point's seed; made by beside()."""
+    """A running job on `cluster` with vectors drawn by the point's seed; beside() makes it."""
 
     def __init__(self, settings: Settings, other: OtherJob, cluster: Cluster) -> None:
         hosts = settings.bystanders
@@ -39,7 +39,7 @@ class Beside:
         self.job = cluster.start(spec, list(self._vectors()), in_place=True)
 
     def _vectors(self) -> Iterator[list[Vector]]:
-        """Of each all-reduce, a vector of each worker."""
+        """Yield a vector of each worker for each all-reduce."""
         first = len(self._settings.members)
         ranks = range(first, first + len(self._settings.bystanders))
         draws = [np.random.default_rng((self._settings.seed, rank)) for rank in ranks]
@@ -48,19 +48,19 @@ class Beside:
             yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
 
     def run(self, limit: float) -> bool:
-        """Until it has all its sums: True. False: not by `limit` (seconds)."""
+        """Run until the job has all its sums; return False if it does not by `limit` (seconds)."""
         return self._cluster.run_job(self.job, limit)
 
     @property
     def median_seconds(self) -> float:
-        """Of an all-reduce, from its last worker's call to its last worker's sum."""
+        """Return the median time of an all-reduce, from the last worker's call to the last worker's sum."""
         began = np.max([station.began for station in self.job.stations], axis=0)
         ended = np.max([station.ended for station in self.job.stations], axis=0)
         return float(np.median(ended - began))
 
     @property
     def errors(self) -> Errors:
-        """Of all its sums; sums have taken the places of the vectors, which are drawn once more."""
+        """Return the errors of all its sums; the vectors are drawn again, since sums have replaced them."""
         return Errors.of_all(map(self._held, range(self._other.repetitions), self._vectors()))
 
     def _held(self, index: int, vectors: list[Vector]) -> Errors:
@@ -70,6 +70,6 @@ class Beside:
 
 
 def beside(settings: Settings, cluster: Cluster) -> Beside | None:
-    """The other job that the point has, on its network; None: it has none."""
+    """Return the other job of the point; None if it has none."""
     other = settings.other_job
     return Beside(settings, other, cluster) if other and other.repetitions else None

@@ -1,4 +1,4 @@
-"""What a run in virtual time leaves behind in its network, as it is measured; and when it has failed."""
+"""The measurements that a run in virtual time leaves in its network, and the error of a run that does not end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.simulator.fabric import Fabric
 
 LIMIT = 600.0  # seconds of virtual time for all all-reduces of a run
 
-# What links do to packets, as columns, by what fanin.simulator calls it.
+# Names of columns for events on links, by their names in fanin.simulator.
 _LINK_EVENTS = {
     "loss": "lost",
     "burst loss": "lost_in_bursts",
@@ -26,7 +26,7 @@ _LINK_EVENTS = {
 
 
 class UnfinishedError(RuntimeError):
-    """A run in virtual time that does not come to an end."""
+    """A run in virtual time that does not end."""
 
 
 def worker_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def worker_figures(settings: Settings, fabric: Fabric) -> dict[str, Any]:
 
 
 def network_figures(fabric: Fabric) -> dict[str, Any]:
-    """Return columns of Measured: what the network has carried, dropped and marked, once all is sent."""
+    """Return columns of Measured: what the network has carried, dropped and marked, once everything is sent."""
     drops = fabric.drops()
     return {
         "drops": {reason.name.lower(): drops[reason] for reason in Reason if reason is not Reason.NONE},

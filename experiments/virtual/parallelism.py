@@ -1,9 +1,9 @@
 """Training steps of a model that is cut among workers, in virtual time.
 
-The model is cut into layers' parts and stages. Each worker computes micro-batches in the order
-of its stage (models/pipeline.py), sends what comes out to its neighbours in the pipeline, sums each part of a layer
-with its tensor group, and its gradients with those that have the same part of the model: bucket by bucket, as soon as
-the last micro-batch has come back through the layers of one.
+The model is cut into parts of layers and stages. Each worker computes micro-batches in the order of its stage
+(models/pipeline.py) and sends the results to its neighbours in the pipeline. It sums each part of a layer with its
+tensor group, and its gradients with the workers that have the same part of the model: bucket by bucket, each as soon
+as the last micro-batch has come back through the layers of the bucket.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fanin.workers.host_based.algorithm import Group, HostBasedWorker
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 from fanin.workers.protocol import InNetworkStatistics
 
-_ACTIVATIONS = 3  # keeps their draws apart from those of gradients
+_ACTIVATIONS = 3  # separates their random numbers from those of gradients
 
 _Kind = Literal["tensor", "forward", "backward"]
 
 
 class _Member(NamedTuple):
-    """A rank in a group of one of these kinds, and its place: of a send, 0 sends and 1 receives; else 0."""
+    """A rank in a group of one of these kinds, and its place in it: a sender has 0 and a receiver 1, others have 0."""
 
     kind: _Kind
     place: int
@@ -55,10 +55,19 @@ class _Member(NamedTuple):
 
 
 def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -> Measured:
-    """Run what has this table on switches like `switch`; check all sums and sent vectors.
+    """Run a point with a table parallelism and check all sums and all vectors that are sent.
+
+    Args:
+        settings: The point.
+        parallelism: Its table.
+        switch: The program of its switches.
 
     Raises:
-        CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
+        CollectiveError: If a worker gives up.
+        UnfinishedError: If the run does not end.
+        DeadlockError: If links pause one another in a circle.
+        ControllerError: If the controller fails.
+        PythonFileError: If the user's worker or controller fails.
     """
     assert settings.elements is not None
     with telling(settings.worker):
@@ -114,7 +123,9 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
 class _Model:
     """A model cut among the workers of a fabric: its groups, and a station on each host.
 
-    stations: by rank. computing: seconds of each in each step, [workers, steps].
+    Attributes:
+        stations: The stations by rank.
+        computing: Seconds of computing, [workers, steps].
     """
 
     def __init__(self, settings: Settings, parallelism: Parallelism, fabric: Fabric) -> None:
@@ -124,7 +135,7 @@ class _Model:
         self._elements = settings.elements // parallelism.model  # whose gradients a worker has
         self._jobs: list[tuple[Job, list[Promise]]] = []
         copies = parallelism.copies(self._workers)
-        # Of UDP, where packets come from the first of a group; gradients, between hosts, have the first ports of all.
+        # UDP ports for packets from the first rank of a group. Gradients between hosts have the lowest ports.
         begin, flows = FIRST_PEER_PORT + copies * settings.flows_per_pair, settings.flows_per_pair
         self._first_ports: dict[_Kind, int] = {
             "forward": begin,
@@ -167,26 +178,26 @@ class _Model:
             fabric.network.replace_station(member, station, 0.0)
 
     def all_finished(self) -> bool:
-        """Whether every worker has done all its steps."""
+        """Return whether every worker has done all its steps."""
         while self._unfinished and self._unfinished[-1].finished:
             self._unfinished.pop()
         return not self._unfinished
 
     def errors_of_gradients(self) -> Iterator[Errors]:
-        """Of their sums, by step and bucket."""
+        """Yield the errors of gradients' sums, by step and bucket."""
         for job, promises in self._jobs:
             for call, promise in enumerate(promises):
                 yield promise.hold(station.outputs[call] for station in job.stations)
 
     def congestion_windows(self) -> list[float | None]:
-        """Of each worker that sums gradients in the network."""
+        """Return the congestion window of each worker that sums gradients in the network."""
         found = [station.worker.statistics for job, _ in self._jobs for station in job.stations]
         return [one.congestion_window for one in found if isinstance(one, InNetworkStatistics)]
 
     # -- gradients -------------------------------------------------------------------------------------------
 
     def _gradients(self) -> dict[int, Channel]:
-        """Jobs for all that have the same part of the model; the channel of each rank that others have it with."""
+        """Start a job for each group with the same part of the model, and return each rank's channel to its group."""
         settings, found = self._settings, {}
         for ranks in self._parallelism.data_groups(self._workers):
             if len(ranks) == 1:
@@ -229,7 +240,7 @@ class _Model:
         self._jobs.append((job, promises))
         return job
 
-    # -- what is sent during passes --------------------------------------------------------------------------
+    # -- channels that passes use ----------------------------------------------------------------------------
 
     def _channels(self) -> dict[_Member, Channel]:
         found = {}
@@ -251,12 +262,12 @@ class _Model:
                 yield "tensor", list(range(rank, rank + parallelism.tensor))
 
     def _open(self, kind: _Kind, ranks: Sequence[int], session: int) -> list[Channel]:
-        """A channel of each; a send is a broadcast to the other one."""
+        """Return a channel for each rank of a group; a send is a broadcast to one other rank."""
         settings, parallelism = self._settings, self._parallelism
         assert parallelism.activations is not None
         operation: Operation = "all-reduce" if kind == "tensor" else "broadcast"
         calls = settings.repetitions * parallelism.micro_batches_each(self._workers)
-        calls *= parallelism.chunks  # at most: from the last stage to the first goes one less
+        calls *= parallelism.chunks  # an upper bound: the last stage sends to the first once less
         if kind == "tensor":
             calls *= 2 * parallelism.tensor_calls
         elements = parallelism.activations // ELEMENT_BYTES
@@ -311,7 +322,7 @@ class _Model:
 
 
 def _ports(first: int, workers: int, own: int, flows: int) -> list[int]:
-    """UDP's, where packets come from the others of a group."""
+    """Return the UDP ports to which the other ranks of a group send."""
     return [first + rank * flows + flow for rank in range(workers) if rank != own for flow in range(flows)]
 
 

@@ -37,12 +37,21 @@ from fanin.workers.protocol import InNetworkStatistics
 def run_virtual(
     settings: Settings, switch: Engine, prepare: Callable[[Cluster], None] = lambda _: None
 ) -> Measured:
-    """Run it on switches like `switch`, and check every sum. Before each vector one element, as a barrier, as live.
+    """Run a point and check every sum.
 
-    prepare: what else is to happen in the network, other jobs, say; it is called before the run.
+    As in a live network, an all-reduce of one element precedes each vector as a barrier.
+
+    Args:
+        settings: The point.
+        switch: The program of its switches.
+        prepare: Called before the run to add more to the network, such as other jobs.
 
     Raises:
-        CollectiveError, UnfinishedError, DeadlockError, ControllerError, PythonFileError: it did not come to its end.
+        CollectiveError: If a worker gives up.
+        UnfinishedError: If the run does not end.
+        DeadlockError: If links pause one another in a circle.
+        ControllerError: If the controller fails.
+        PythonFileError: If the user's worker or controller fails.
     """
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
@@ -128,7 +137,7 @@ def run_virtual(
 
 
 def _times_of(settings: Settings, wanted: Sequence[Request], flows: Flows) -> FlowTimes:
-    """Return the completion times of all traffic beside the job."""
+    """Return the completion times of all traffic of hosts outside the job."""
     found = completed(wanted, flows.completed)
     alone = Alone(settings)
     slowdowns = [
@@ -139,7 +148,7 @@ def _times_of(settings: Settings, wanted: Sequence[Request], flows: Flows) -> Fl
 
 
 def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> Flows | None:
-    """The traffic beside the job; None: there is none."""
+    """Return the traffic of hosts outside the job; None if there is none."""
     if settings.traffic is None or not wanted:
         return None
     return Flows(
@@ -155,7 +164,7 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
 
 
 def cluster_spec(settings: Settings) -> ClusterSpec:
-    """The job and its network."""
+    """Return the description of the job and its network for the simulator."""
     transport: Transport = "go-back-n" if settings.transport == "go-back-n" else "selective-repeat"
     call = settings.compression.compressor or settings.collective
     return ClusterSpec(
@@ -185,9 +194,9 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
 
 
 def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
-    """Those of the workers that have done each all-reduce, by how they did it.
+    """Return the promises for the workers that took part in each all-reduce, and for how they did it.
 
-    The vectors are drawn once more, as sums have taken their places.
+    The vectors are drawn again, since sums have replaced them.
     """
     parts = buckets(settings)
     assert settings.elements is not None
@@ -202,7 +211,7 @@ def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
 
 
 def _bound(settings: Settings, algorithm: Algorithm) -> ErrorBound:
-    """What the job promises that is done by this algorithm."""
+    """Return the error bound of the job if this algorithm does it."""
     window, compressor = virtual_window(settings), settings.compression.compressor
     return error_bound(algorithm, settings.values, window, compressor, settings.trees)
 
@@ -212,7 +221,7 @@ def _congestion_window(statistics: Statistics) -> float | None:
 
 
 def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:
-    """Of each all-reduce, a vector of each worker: those of live workers (worker.py)."""
+    """Yield a vector of each worker for each all-reduce, the same as live workers draw (worker.py)."""
     draws = [np.random.default_rng((seed, rank)) for rank in range(workers)]
     for _ in range(repetitions):
         yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]

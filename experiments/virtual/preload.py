@@ -1,4 +1,4 @@
-"""What a process for a point in virtual time has when it begins: the code, and our program, read and compiled."""
+"""The modules that a process for a virtual point has imported when it starts, and our program, already compiled."""
 
 from contextlib import suppress
 
@@ -7,5 +7,5 @@ from fanin.native.toolchain import ToolchainError
 from fanin.p4compiler import CompileError
 from fanin.simulator.fabric import load_switch
 
-with suppress(CompileError, ToolchainError):  # what is wrong is said where it is run
+with suppress(CompileError, ToolchainError):  # the run itself will report the error
     load_switch()

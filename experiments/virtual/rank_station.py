@@ -1,4 +1,4 @@
-"""A worker of a model that is cut, in virtual time: what it computes, and its ends of the groups that it is in."""
+"""A worker of a model that is cut, in virtual time: what it computes, and its channels to the groups it belongs to."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fanin.experiments.scenario.tables.parallelism import Direction
 from fanin.simulator.hosts.stations import Frames, Vector, WorkerStation
 from fanin.workers.wire import HEADERS
 
-_SCALES = 16  # calls in a row have different vectors, by powers of two, with which all sums grow exactly
+_SCALES = 16  # successive calls scale their vectors by different powers of two, which scale sums exactly
 _NOTHING = np.zeros(0, np.float32)
 
 
 class Scaled(Sequence[Vector]):
-    """What a worker puts into each of `count` calls: `base` [elements] times a power of two."""
+    """The vectors that a worker puts into each of `count` calls: `base` [elements] times a power of two."""
 
     def __init__(self, base: Vector, count: int) -> None:
         self._base, self._count = base, count
@@ -33,9 +33,12 @@ class Scaled(Sequence[Vector]):
 
 
 class Channel:
-    """One worker's end of a group: its calls, one after the other, of which each result is compared as it comes.
+    """One worker's end of a group: its calls, one after another, whose results are compared as they arrive.
 
-    promise: of the first call; None: somebody else compares.
+    Args:
+        station: The worker's station.
+        ports: The UDP ports at which it receives.
+        promise: The expected result of the first call; None: the results are compared elsewhere.
     """
 
     def __init__(
@@ -48,17 +51,17 @@ class Channel:
         self._compared = 0
 
     def call(self, count: int = 1) -> None:
-        """Let the next ones begin, once those before have ended."""
+        """Let the next calls begin once the previous ones have ended."""
         assert self.station.called is not None
         self.station.called += count
 
     @property
     def idle(self) -> bool:
-        """Whether all that were called have ended."""
+        """Return whether all calls have ended."""
         return len(self.station.outputs) == self.station.called
 
     def compare(self) -> None:
-        """What has come, and forget it."""
+        """Compare the results that have arrived, and drop them."""
         outputs, promise = self.station.outputs, self._promise
         while promise is not None and self._compared < len(outputs):
             scale = 2.0 ** (self._compared % _SCALES)
@@ -70,9 +73,13 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """A worker's channels; None: it has no such neighbour, or is alone in the group.
+    """A worker's channels; None means that it has no such neighbour, or is alone in the group.
 
-    data: of its gradients. sends, receives: by direction; forward to the next stage, and backward to the one before.
+    Attributes:
+        tensor: To its tensor group.
+        data: To the workers that sum the same gradients.
+        sends: By direction: forward to the next stage, backward to the previous one.
+        receives: By direction: forward from the previous stage, backward from the next one.
     """
 
     tensor: Channel | None
@@ -82,17 +89,25 @@ class Ends:
 
     @property
     def there(self) -> list[Channel]:
-        """All that it has."""
+        """Return all channels that exist."""
         every = (self.tensor, *self.sends.values(), *self.receives.values(), self.data)
         return [channel for channel in every if channel is not None]
 
 
 class RankStation:
-    """A Station: a worker that computes `passes` in their order in each of `repetitions` steps, and meanwhile sends.
+    """A Station whose worker computes passes in their order in each step, and sends and receives in between.
 
-    seconds: of a pass, by direction, in which its tensor group sums `tensor_calls` times, after equal parts of it.
-    filled: how many buckets of gradients each of its layers fills, in the order of the backward pass, [chunks][layers];
-    these are summed while it goes on. ended: when it had done each step.
+    Args:
+        passes: The passes of a step.
+        seconds: Seconds of a pass, by direction.
+        tensor_calls: Number of sums of its tensor group in a pass, after equal parts of it.
+        filled: How many buckets of gradients each of its layers fills, in the order of the backward pass,
+            [chunks][layers]. They are summed while the pass continues.
+        ends: Its channels.
+        repetitions: Number of steps.
+
+    Attributes:
+        ended: When it finished each step, in seconds.
     """
 
     def __init__(
@@ -106,19 +121,19 @@ class RankStation:
     ) -> None:
         self.ended: list[float] = []
         self._channels = ends.there
-        self._owner = np.full(1 << 16, -1, np.int8)  # of UDP ports
+        self._owner = np.full(1 << 16, -1, np.int8)  # the channel of each UDP port
         for number, channel in enumerate(self._channels):
             self._owner[channel.ports] = number
         self._passes, self._seconds, self._tensor_calls = passes, seconds, tensor_calls
         self._filled = filled
         self._ends = ends
         self._now = 0.0
-        self._until: float | None = None  # computing
+        self._until: float | None = None  # when it has finished computing
         self._awaited: Channel | None = None
         self._program: Iterator[float | Channel] | None = self._steps(repetitions)
 
     def _steps(self, repetitions: int) -> Iterator[float | Channel]:
-        """What it does, as far as it must wait: seconds of computing, or a channel whose calls are to end."""
+        """Yield everything for which the worker must wait: seconds of computing, or a channel whose calls must end."""
         ends = self._ends
         micro_batches = 1 + max(one.micro_batch for one in self._passes)
         for _ in range(repetitions):
@@ -135,7 +150,12 @@ class RankStation:
             self.ended.append(self._now)
 
     def _compute(self, direction: Direction, filled: Sequence[int]) -> Iterator[float | Channel]:
-        """A pass. filled: by each equal part of it."""
+        """Do a pass.
+
+        Args:
+            direction: Its direction.
+            filled: How many buckets each equal part of it fills.
+        """
         parts = self._tensor_calls or len(filled)
         for part in range(1, parts + 1):
             yield self._seconds[direction] / parts
@@ -152,21 +172,21 @@ class RankStation:
 
     @property
     def finished(self) -> bool:
-        """Whether it has done all, and has been told that others have what it sent."""
+        """Return whether the worker has done everything, and others have acknowledged what it sent."""
         return self._program is None and all(channel.idle for channel in self._channels)
 
     @property
     def retransmissions(self) -> int:
-        """Packets sent again."""
+        """Return the packets that it retransmitted."""
         return sum(channel.station.retransmissions for channel in self._channels)
 
     @property
     def errors(self) -> Errors:
-        """Of all results that came, but for sums of gradients."""
+        """Return the errors of all results that arrived, except sums of gradients."""
         return Errors.of_all(channel.errors for channel in self._channels)
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
-        """See Station."""
+        """Take frames that have arrived; see Station."""
         owners = self._owner[frames[:, 36].astype(np.int64) << 8 | frames[:, 37]]
         owners[lengths < HEADERS] = -1
         for number, channel in enumerate(self._channels):
@@ -175,7 +195,7 @@ class RankStation:
                 channel.station.receive(frames[which], lengths[which], now)
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """See Station."""
+        """Return the frames to send now; see Station."""
         self._now = now
         frames: list[Frames] = []
         while True:
@@ -183,7 +203,7 @@ class RankStation:
             for channel in self._channels:
                 frames += channel.station.frames_to_send(now)
                 channel.compare()
-            if not (self._awaited and self._awaited.idle):  # which may have ended by what had come before
+            if not (self._awaited and self._awaited.idle):  # packets that came earlier may have ended it
                 return frames
 
     def _go_on(self) -> None:
@@ -202,6 +222,6 @@ class RankStation:
                 self._until = self._now + step
 
     def deadline(self) -> float | None:
-        """See Station."""
+        """Return when to act next; see Station."""
         deadlines = [channel.station.deadline() for channel in self._channels]
         return min((one for one in (self._until, *deadlines) if one is not None), default=None)

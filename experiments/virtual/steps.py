@@ -1,4 +1,4 @@
-"""What workers do between the all-reduces of a run in virtual time: they are late, or compute a training step."""
+"""The work of workers between the all-reduces of a run in virtual time: they are late, or compute a training step."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import slowness
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 
-_LATENESS, _COMPUTING = 1, 2  # keep their draws apart from those of vectors
+_LATENESS, _COMPUTING = 1, 2  # separate their random numbers from those of vectors
 
 Floats = NDArray[np.float64]
 
 
 def buckets(settings: Settings) -> list[slice]:
-    """The parts of a vector that are summed one after the other, without a step all of it."""
+    """Return the parts of a vector that are summed one after another; without a step, this is the whole vector."""
     assert settings.elements is not None
     return bucket_slices(settings.elements, _bucket(settings))
 
@@ -32,7 +32,7 @@ def _bucket(settings: Settings) -> int:
 
 
 def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
-    """Of each worker, before each all-reduce, barriers among them; see JobSpec."""
+    """Return each worker's pauses before each all-reduce, including barriers; see JobSpec."""
     if settings.step:
         assert settings.elements is not None
         shares = np.array(ready_shares(settings.elements, _bucket(settings)))
@@ -48,7 +48,7 @@ def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
 
 
 def _factors(settings: Settings) -> Floats:
-    """How much longer than given a worker computes, [workers, steps]."""
+    """Return the factor by which a worker computes longer than the scenario says, [workers, steps]."""
     assert settings.step
     rows = [
         slow
@@ -61,7 +61,14 @@ def _factors(settings: Settings) -> Floats:
 
 
 def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequence[int]) -> dict[str, Any]:
-    """Columns of Measured, for steps of `ranks` from `began` to `ended`, [steps]; none without computing."""
+    """Return columns of Measured for training steps; empty if workers do not compute.
+
+    Args:
+        settings: The point.
+        began: When each step began, [steps].
+        ended: When each step ended, [steps].
+        ranks: The ranks that took part.
+    """
     if settings.step is None:
         return {}
     computing = _factors(settings)[list(ranks)] * (settings.step.forward + settings.step.backward)
@@ -69,7 +76,12 @@ def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequen
 
 
 def computing_figures(seconds: Floats, computing: Floats) -> dict[str, Any]:
-    """Columns of Measured, of steps of `seconds` [steps] in which workers compute for `computing` [workers, steps]."""
+    """Return columns of Measured for steps in which workers compute.
+
+    Args:
+        seconds: Time of each step, [steps].
+        computing: Time of computing, [workers, steps].
+    """
     return {
         "step_seconds": float(seconds.mean()),
         "exposed_seconds": float((seconds - computing.max(axis=0)).mean()),

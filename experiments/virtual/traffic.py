@@ -12,8 +12,8 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.traffic import Sizes, Traffic
 from fanin.simulator.flows import FinishedFlow, FlowSpec
 
-# Flow sizes in bytes by the share of flows that are no larger, straight lines between: web search is that of DCTCP's
-# paper (Alizadeh et al., SIGCOMM 2010), hadoop Facebook's (Roy et al., SIGCOMM 2015), both as tabulated with HPCC
+# Cumulative distributions of flow sizes in bytes, with straight lines between the points. Web search is from DCTCP's
+# paper (Alizadeh et al., SIGCOMM 2010), hadoop is Facebook's (Roy et al., SIGCOMM 2015); both as tabulated with HPCC
 # (Li et al., SIGCOMM 2019; alibaba-edu/High-Precision-Congestion-Control, traffic_gen).
 _DISTRIBUTIONS: dict[Sizes, tuple[tuple[float, float], ...]] = {
     "web-search": (
@@ -26,13 +26,13 @@ _DISTRIBUTIONS: dict[Sizes, tuple[tuple[float, float], ...]] = {
         (0.95, 3e5), (0.975, 1e6), (0.99, 2e6), (1, 1e7),
     ),
 }  # fmt: skip
-_DRAW = 3  # keeps these draws apart from others of a seed
+_DRAW = 3  # separates these random numbers from others of the same seed
 
-Request = tuple[FlowSpec, ...]  # flows that begin at once, of which the last one counts
+Request = tuple[FlowSpec, ...]  # flows that begin together; the request ends with the last of them
 
 
 def mean_size(traffic: Traffic) -> float:
-    """Bytes of a flow."""
+    """Return the mean size of a flow in bytes."""
     if traffic.sizes is None:
         assert traffic.size is not None
         return float(traffic.size)
@@ -41,7 +41,7 @@ def mean_size(traffic: Traffic) -> float:
 
 
 def requests(settings: Settings) -> list[Request]:
-    """What a point's traffic sends, ordered by time within each host; none without traffic."""
+    """Return what a point's traffic sends, ordered by time for each host; empty without traffic."""
     if settings.traffic is None or settings.traffic.load == 0:
         return []
     members = set(settings.members)
@@ -50,7 +50,7 @@ def requests(settings: Settings) -> list[Request]:
 
 
 def completed(wanted: Sequence[Request], flows: Sequence[FinishedFlow]) -> list[FinishedFlow]:
-    """Each request as one flow of all its bytes, which took as long as its slowest."""
+    """Return each request as one flow with all its bytes, which took as long as its slowest flow."""
     found, place = [], 0
     for request in wanted:
         parts = flows[place : place + len(request)]
@@ -64,7 +64,7 @@ def completed(wanted: Sequence[Request], flows: Sequence[FinishedFlow]) -> list[
 
 
 def _poisson(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Each host sends to others, drawn anew for each flow."""
+    """Let each host send flows to hosts that are drawn for each flow."""
     found: list[Request] = []
     for number, host in enumerate(hosts):
         draw = _generator(settings, number)
@@ -76,7 +76,7 @@ def _poisson(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list
 
 
 def _on_off(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Each host sends to one other; pauses between are drawn so that links are busy for `load` of the time."""
+    """Let each host send to one other host, with pauses drawn so that links are busy for `load` of the time."""
     assert traffic.load is not None
     assert traffic.duration is not None
     found: list[Request] = []
@@ -92,7 +92,7 @@ def _on_off(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[
 
 
 def _incast(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Hosts send to the first of all at once, as where workers write a checkpoint or a reader reads from many."""
+    """Let hosts send to the first host at the same time, like workers that write a checkpoint."""
     draw, (to, *others) = _generator(settings, 0), hosts
     found: list[Request] = []
     for start in _times(traffic):
@@ -103,7 +103,7 @@ def _incast(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[
 
 
 def _checkpoint(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Every worker writes its part to one of `hosts`, which are storage and have as many workers each as can be."""
+    """Let every worker write its part to one of `hosts`, the storage, which share the workers evenly."""
     draw = _generator(settings, 0)
     return [
         (FlowSpec(source=worker, destination=storage, size=_size(traffic, draw), start=start),)
@@ -113,7 +113,7 @@ def _checkpoint(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> l
 
 
 def _read(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Every worker reads from one of `hosts`: checkpoints the other way."""
+    """Let every worker read from one of `hosts`, the reverse of a checkpoint."""
     return [
         tuple(replace(flow, source=flow.destination, destination=flow.source) for flow in request)
         for request in _checkpoint(settings, traffic, hosts)
@@ -121,7 +121,7 @@ def _read(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Re
 
 
 def _permutation(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Each host sends one flow, and one is sent to each."""
+    """Let each host send one flow and receive one."""
     draw = _generator(settings, len(hosts))
     return [
         (FlowSpec(source=host, destination=to, size=_size(traffic, draw), start=traffic.begin),)
@@ -130,7 +130,7 @@ def _permutation(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> 
 
 
 def _fan_out(settings: Settings, traffic: Traffic, hosts: Sequence[str]) -> list[Request]:
-    """Requests for inference: `fan` hosts answer each at once. Of a request only its answers are sent."""
+    """Let `fan` hosts answer each request for inference at the same time; only the answers are sent."""
     assert traffic.fan is not None
     found: list[Request] = []
     for number, host in enumerate(hosts):
@@ -158,7 +158,7 @@ _PATTERNS: dict[str, Callable[[Settings, Traffic, Sequence[str]], list[Request]]
 
 
 def _times(traffic: Traffic) -> list[float]:
-    """One for each period."""
+    """Return the start of each period."""
     assert traffic.period is not None
     assert traffic.duration is not None
     return [
@@ -170,7 +170,7 @@ def _times(traffic: Traffic) -> list[float]:
 def _arrivals(
     settings: Settings, traffic: Traffic, host: str, draw: np.random.Generator, flows: int
 ) -> list[float]:
-    """Times of a Poisson process, each of so many flows, that load the link of `host` as is wanted."""
+    """Return the times of a Poisson process, with `flows` flows each, that loads the link of `host` as wanted."""
     assert traffic.load is not None
     assert traffic.duration is not None
     between = 8 * flows * mean_size(traffic) / (traffic.load * _rate(settings, host))
@@ -182,7 +182,7 @@ def _arrivals(
 
 
 def _paired(settings: Settings, hosts: Sequence[str]) -> list[tuple[str, str]]:
-    """Each host with another, which nobody else has: a circle through all of them, drawn."""
+    """Return each host with a different one to send to: a random circle through all hosts."""
     circle = np.array(hosts)[_generator(settings, -1).permutation(len(hosts))].tolist()
     to = dict(zip(circle, circle[1:] + circle[:1], strict=True))
     return [(host, to[host]) for host in hosts]

@@ -1,4 +1,4 @@
-"""What links and workers have counted in virtual time."""
+"""Counts of links and workers in virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNTS = (
 
 
 def workers_of(cluster: Cluster) -> list[WorkerUse]:
-    """Of a run in which every other all-reduce, the first among them, is a barrier (point.py)."""
+    """Return the counts of workers in a run where each all-reduce follows one that is a barrier (point.py)."""
     return [
         WorkerUse(
             rank=rank,
@@ -34,17 +34,17 @@ def workers_of(cluster: Cluster) -> list[WorkerUse]:
     ]
 
 
-MOST_SAMPLES = 200_000  # of one run
+MOST_SAMPLES = 200_000  # in one run
 
 
 class QueueSampler:
-    """Samples the queues of a network's links while it runs, at multiples of an interval.
+    """A sampler of the queues of a network's links, at multiples of an interval.
 
     A sample that is due within a window is taken at the window's end, where depths are known.
     """
 
     def __init__(self, network: VirtualNetwork, interval: float | None) -> None:
-        """Begin to sample every `interval` seconds. None: never."""
+        """Begin to sample every `interval` seconds; None: never."""
         self._network = network
         self._found: list[QueueSample] = []
         self._filled: set[int] = set()
@@ -55,7 +55,7 @@ class QueueSampler:
 
     @property
     def samples(self) -> tuple[QueueSample, ...]:
-        """Return the samples in the order of time: of queues that were not empty, or had become so since the last."""
+        """Return the samples in the order of time, for queues that are not empty or have just become so."""
         return tuple(self._found)
 
     def _sample(self, until: int) -> None:
@@ -76,24 +76,25 @@ class QueueSampler:
                     f"queue_samples: more than {MOST_SAMPLES:,} samples after {time / SECOND:g} s of virtual time; "
                     "set a longer interval"
                 )
-            # Queues that are empty now stay so until the window begins.
+            # Empty queues stay empty until the window begins.
             self._due = ((time if filled else until) // self._interval + 1) * self._interval
 
 
 class LinkMeter:
-    """Reads what the links of a fabric count, phase by phase."""
+    """A reader of the counts of a fabric's links, phase by phase."""
 
     def __init__(self, fabric: Fabric, priority: int) -> None:
         """Begin the first phase, before the run.
 
         Args:
-            priority: Of the job's packets.
+            fabric: The network.
+            priority: Priority of the job's packets.
         """
         self._fabric, self._priority = fabric, priority
         self._before = _Reading.of(fabric, priority)
 
     def end_phase(self, phase: Phase) -> tuple[LinkUse, ...]:
-        """Return what each link did since the phase before, without links that did nothing."""
+        """Return what each link did since the previous phase, without links that did nothing."""
         before, now = self._before, _Reading.of(self._fabric, self._priority)
         self._before = now
         network = self._fabric.network
@@ -127,7 +128,7 @@ class LinkMeter:
                     **own,
                 )
             )
-        longest[:] = network.links.queue_depths(network.now)  # the next phase begins with what is there
+        longest[:] = network.links.queue_depths(network.now)  # the next phase begins with the present depths
         return tuple(found)
 
 
@@ -145,7 +146,7 @@ class _Reading:
     def of(cls, fabric: Fabric, priority: int) -> Self:
         network = fabric.network
         counts = {name: getattr(network.links.counts, name).copy() for name in _COUNTS}
-        # Links count when they begin to send for how long they will.
+        # Links count the whole time of a packet when they begin to send it.
         counts["busy"] -= np.maximum(network.links.free_at - network.now, 0)
         return cls(
             network.now,

@@ -14,9 +14,9 @@ from fanin.p4compiler.source import CompileError, Span, error
 
 
 class BlockChecker:
-    """Checks parsers and controls with everything they declare.
+    """Type checker for parsers and controls and everything they declare.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class BlockChecker:
         self.tables = TableChecker(scopes, expressions, instances)
 
     def block(self, node: nodes.Control | nodes.Parser) -> ir.Block:
-        """A parser or control."""
+        """Check a parser or control and return it with its declarations and its body or states."""
         annotations = self.constants.annotations(node.annotations)
         declared: list[ir.Declared] = []
         value_sets: list[ir.ValueSet] = []
@@ -82,7 +82,7 @@ class BlockChecker:
         value_sets: list[ir.ValueSet],
         prologue: list[ir.Stmt],
     ) -> None:
-        """Check one declaration and put it where it belongs."""
+        """Check one declaration and add it to the list it belongs to."""
         match node:
             case nodes.Variable():
                 prologue.append(self.statements.variable(node))
@@ -106,7 +106,7 @@ class BlockChecker:
                 raise error(node.span, "this cannot be declared here")
 
     def value_set(self, node: nodes.ValueSet) -> ir.ValueSet:
-        """A value set."""
+        """Check the declaration of a value set."""
         of = self.types.resolve(node.type)
         if not isinstance(types.scalar(of), types.Bits | types.Struct):
             raise error(node.type.span, f"a value set of {of} is not supported")
@@ -116,7 +116,7 @@ class BlockChecker:
     # Parsers
 
     def states(self, node: nodes.Parser) -> tuple[ir.State, ...]:
-        """The states of a parser."""
+        """Check the states of a parser."""
         names = [s.name for s in node.states]
         if "start" not in names:
             raise error(node.name_span, f"parser '{node.name}' has no state 'start'")
@@ -136,7 +136,12 @@ class BlockChecker:
         return tuple(states)
 
     def state(self, node: nodes.State, names: list[str]) -> ir.State:
-        """One state; `names` are those of all states."""
+        """Check one state.
+
+        Args:
+            node: The state's syntax tree.
+            names: The names of all states of the parser.
+        """
         body: list[ir.Stmt] = []
         for statement in node.statements:
             body += self.statements.statement(statement)
@@ -158,7 +163,7 @@ class BlockChecker:
         return ir.State(node.name, tuple(body), tuple(subjects), cases, node.name_span)
 
     def subject(self, node: nodes.Expr) -> ir.Expr:
-        """What a select looks at."""
+        """Check an expression that a select matches on."""
         value = self.expressions.expr(node)
         if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.span, f"a select over {value.type} is not supported", "select over its fields")
@@ -167,11 +172,11 @@ class BlockChecker:
     def select_case(
         self, node: nodes.SelectCase, subjects: list[ir.Expr], targets: list[str]
     ) -> ir.SelectCase:
-        """One case of a select."""
+        """Check one case of a select."""
         if node.state not in targets:
             raise no_such("state", node.state, node.state_span, targets)
         sets = [self._value_set_named(key) for key in node.keys]
-        if len(sets) == 1 and sets[0] is not None:  # it stands for all subjects
+        if len(sets) == 1 and sets[0] is not None:  # the value set matches all subjects at once
             _check_matches(sets[0], subjects, node.keys[0].span)
             return ir.SelectCase((ir.KeyValue(value_set=sets[0]),), node.state, node.span)
         others = tuple(
@@ -186,7 +191,7 @@ class BlockChecker:
         return ir.SelectCase(tuple(keys), node.state, node.span)
 
     def _value_set_named(self, node: nodes.Expr) -> ir.ValueSet | None:
-        """The value set, if a key is the name of one."""
+        """Return the value set that a key names, or None if the key is something else."""
         if isinstance(node, nodes.Name):
             symbol = self.scopes.lookup(node.name, node.span, node.rooted)
             return symbol if isinstance(symbol, ir.ValueSet) else None
@@ -194,7 +199,7 @@ class BlockChecker:
 
 
 def _may_end(states: list[ir.State]) -> bool:
-    """Whether some way from `start` leads out of the parser; where no case of a select matches, it is left."""
+    """Return whether a path leads from `start` out of the parser. A parser also ends if no case of a select matches."""
     by_name = {state.name: state for state in states}
     seen: set[str] = set()
     todo = ["start"]
@@ -210,14 +215,14 @@ def _may_end(states: list[ir.State]) -> bool:
 
 
 def _check_matches(value_set: ir.ValueSet, subjects: list[ir.Expr], span: Span) -> None:
-    """Check that a value set has the widths of what it is compared with."""
+    """Check that the widths of a value set are those of the expressions it is matched with."""
     if _widths(value_set.type) != [types.width(subject.type) for subject in subjects]:
         wanted = ", ".join(str(subject.type) for subject in subjects)
         raise error(span, f"a value set of {value_set.type} cannot match {wanted}", other=value_set.span)
 
 
 def _widths(of: types.Type) -> list[int | None]:
-    """The widths of a type's numbers, those of structs inside included."""
+    """Return the widths of the numbers in a type, including those in nested structs."""
     if isinstance(of, types.Struct):
         return [width for field in of.fields for width in _widths(field.type)]
     return [types.width(of)]

@@ -14,9 +14,9 @@ from fanin.p4compiler.source import error
 
 
 class CallableChecker:
-    """Checks what has parameters and a body of statements.
+    """Type checker for functions and actions: their parameters and their bodies.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, statements: StatementChecker) -> None:
@@ -30,7 +30,12 @@ class CallableChecker:
     def parameters(
         self, parameters: tuple[nodes.Parameter, ...], constructor: bool = False
     ) -> tuple[ir.Variable, ...]:
-        """Parameters as variables, declared in the current scope."""
+        """Declare parameters in the current scope and return them as variables.
+
+        Args:
+            parameters: The parameters' syntax trees.
+            constructor: True for the parameters of a constructor, whose values are known after instantiation.
+        """
         result = []
         for p in parameters:
             of, annotations = (
@@ -52,7 +57,7 @@ class CallableChecker:
         return tuple(result)
 
     def function(self, node: nodes.Function) -> ir.Function:
-        """A function."""
+        """Check a function."""
         if node.head.type_parameters:
             raise error(node.name_span, "generic functions are not supported")
         assert node.head.result is not None
@@ -61,14 +66,20 @@ class CallableChecker:
             parameters = self.parameters(node.head.parameters)
             result = self.types.resolve(node.head.result)
             body = self.statements.function_body(node.body.statements, result)
-        sound = len(self.scopes.reporter.errors) == errors  # else a return may be what is missing in the body
+        # After an error in the body, the missing return may be a consequence of it.
+        sound = len(self.scopes.reporter.errors) == errors
         if sound and not isinstance(result, types.Void) and not _returns(body):
             hint = "every way through the function needs a return"
             raise error(node.name_span, f"function '{node.name}' may end without a value", hint)
         return ir.Function(node.name, parameters, result, body, node.name_span)
 
     def action(self, node: nodes.Action, top_level: bool) -> ir.Action:
-        """An action; `top_level` if no control declares it."""
+        """Check an action.
+
+        Args:
+            node: The action's syntax tree.
+            top_level: True if the action is declared outside of all controls.
+        """
         with self.scopes.nested():
             parameters = self.parameters(node.parameters)
             for before, after in pairwise(parameters):
@@ -88,7 +99,7 @@ class CallableChecker:
 
 
 def _check_data_names(parameters: tuple[ir.Variable, ...]) -> None:
-    """Check that the control plane can tell an action's data apart."""
+    """Check that an action's parameters have different names in the control plane."""
     seen: dict[str, ir.Variable] = {}
     for parameter in (p for p in parameters if not p.direction):
         name = annotation_text(parameter.annotations, "name") or parameter.name
@@ -99,7 +110,7 @@ def _check_data_names(parameters: tuple[ir.Variable, ...]) -> None:
 
 
 def _returns(body: tuple[ir.Stmt, ...]) -> bool:
-    """Whether every way through the statements ends with a return."""
+    """Return whether every path through the statements ends with a return."""
     match body[-1] if body else None:
         case ir.Return():
             return True

@@ -14,7 +14,7 @@ from fanin.p4compiler.source import Span, error
 _HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")
 _LISTS = "and mark each metadata field that is to be kept with @field_list(1)"
-# Functions that v1model had once, and what stands for them now.
+# Functions of earlier versions of v1model, with a hint at what replaces them.
 _FORMER = {
     "clone3": f"write clone_preserving_field_list(CloneType.I2E, session, 1), {_LISTS}",
     "resubmit": f"write resubmit_preserving_field_list(1), {_LISTS}",
@@ -23,9 +23,9 @@ _FORMER = {
 
 
 class CallChecker:
-    """Resolves calls and their arguments; `evaluate` gives expressions their types.
+    """Resolver of calls and their arguments.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError. `evaluate`, given to the constructor, checks an expression.
     """
 
     def __init__(
@@ -39,13 +39,14 @@ class CallChecker:
         self.types = types_
         self.conversions = conversions
         self.evaluate = evaluate
-        self.names = Names(first=1)  # of the variables that `_` stands for
-        self.inside = ""  # "an action" or "a loop" of a control, if what is checked is one's body
+        self.names = Names(first=1)  # for the variables that `_` stands for
+        # "an action" or "a loop" while the body of one is being checked in a control; else empty
+        self.inside = ""
 
     # Calls for a value
 
     def call(self, node: nodes.Call) -> ir.Expr:
-        """A call for its value."""
+        """Check a call whose result is used as a value."""
         function = node.function
         if isinstance(function, nodes.Member):
             if self.applied_table(node) is not None:
@@ -75,7 +76,7 @@ class CallChecker:
         raise error(function.span, "this cannot be called for a value")
 
     def static_assert(self, call: ir.CallExtern) -> ir.Expr:
-        """The condition, if it holds; else an error."""
+        """Return the condition of a static_assert, or raise an error if it is not true."""
         condition = call.arguments[0]
         if not isinstance(condition, ir.Constant):
             raise error(condition.span, "the condition of static_assert must be known when compiling")
@@ -86,7 +87,7 @@ class CallChecker:
         return condition
 
     def called(self, function: nodes.Expr) -> object:
-        """What a call calls, if it is called by its name."""
+        """Return the function or action that a call names."""
         if isinstance(function, nodes.Name):
             if function.name in _FORMER and self.scopes.current.find(function.name) is None:
                 message = f"v1model has no {function.name}() any more"
@@ -97,7 +98,7 @@ class CallChecker:
         raise error(function.span, "this cannot be called")
 
     def applied_table(self, call: nodes.Call) -> ir.Table | None:
-        """The table, if this call is `table.apply()`."""
+        """Return the table if the call is `table.apply()`, else None."""
         function = call.function
         if (
             isinstance(function, nodes.Member)
@@ -116,7 +117,7 @@ class CallChecker:
         """Check that a table or control may be applied here.
 
         Raises:
-            CompileError: it may not.
+            CompileError: If the call is inside an action or a loop.
         """
         if self.inside:
             hint = f"apply it in a control's apply block, before or after the {self.inside.split()[-1]}"
@@ -125,7 +126,7 @@ class CallChecker:
     # Methods
 
     def header_method(self, node: nodes.Call, function: nodes.Member) -> ir.Expr | None:
-        """The header (or stack) whose built-in method this calls; None if it is another method."""
+        """Check a call of a built-in method of a header or stack; return None for any other method."""
         if function.name not in (*_HEADER_METHODS, *_STACK_METHODS):
             return None
         base = self.evaluate(function.base)
@@ -142,7 +143,11 @@ class CallChecker:
         return base
 
     def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
-        """A method of an extern object, or of a parameter of extern type; and what it gives."""
+        """Check a call of a method of an extern object, or of a parameter of extern type.
+
+        Returns:
+            The call and the type of its result.
+        """
         instance: ir.Instance | ir.Variable | None = None
         of: types.Type | None = None
         if isinstance(function.base, nodes.Name):
@@ -171,7 +176,11 @@ class CallChecker:
         signatures: list[types.Signature],
         bindings: dict[str, types.Type],
     ) -> tuple[ir.CallExtern, types.Type]:
-        """A call of one of the signatures that fits by its number of arguments; and the type of its result."""
+        """Check a call against the signatures that have the right number of parameters.
+
+        Returns:
+            The call and the type of its result.
+        """
         fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
         if not fitting:
             counts = [len(s.parameters) for s in signatures]
@@ -199,7 +208,7 @@ class CallChecker:
         return call, types.substitute(signature.result, bindings)
 
     def _likely(self, parameter: types.Parameter) -> str:
-        """Return what is most likely meant for a parameter: the only variable of its declared type, or its name."""
+        """Return the likely argument for a parameter: the only variable of its declared type, or its name."""
         if not isinstance(parameter.type, types.Named):
             return parameter.name
         scope = self.scopes.current
@@ -218,13 +227,14 @@ class CallChecker:
         parameters: tuple[types.Parameter, ...],
         bindings: dict[str, types.Type],
     ) -> tuple[ir.Expr, ...]:
-        """The arguments in the parameters' order, converted; type variables they decide are put into `bindings`."""
+        """Return the arguments in the parameters' order, converted; add the inferred type variables to `bindings`."""
         given = ordered(node, name, [p.name for p in parameters])
         found = [self.evaluate(a.value) if a is not None and a.value is not None else None for a in given]
         for parameter, value in zip(parameters, found, strict=True):
             if value is not None and isinstance(parameter.type, types.TypeVariable) and _is_open(value.type):
                 raise error(value.span, "this does not say of which type it is", "cast it: (T){ ... }")
-        for literals in (False, True):  # a literal without a width decides only what nothing else decides
+        # a literal without a width decides a type variable only if no other argument does
+        for literals in (False, True):
             for parameter, value in zip(parameters, found, strict=True):
                 if value is not None and isinstance(value.type, types.Int) == literals:
                     _unify(parameter.type, value.type, bindings)
@@ -238,7 +248,7 @@ class CallChecker:
         )
 
     def argument(self, parameter: types.Parameter, value: ir.Expr, wanted: types.Type) -> ir.Expr:
-        """One argument, converted to what its parameter wants."""
+        """Convert an argument to the type of its parameter, and check that an out or inout argument can be written."""
         if parameter.direction in ("out", "inout"):
             check_assignable(value)
             if value.type != wanted:
@@ -255,7 +265,7 @@ class CallChecker:
     def block_arguments(
         self, node: nodes.Call | nodes.ActionRef, name: str, parameters: Sequence[ir.Variable]
     ) -> tuple[ir.Expr, ...]:
-        """Arguments of what has a body: a function, action, parser or control."""
+        """Return the converted arguments for a function, action, parser or control."""
         values: list[ir.Expr] = []
         optional = {p.name for p in parameters if p.default is not None}
         for argument, parameter in zip(
@@ -285,7 +295,7 @@ class CallChecker:
         return tuple(values)
 
     def object(self, node: nodes.Expr, wanted: types.Type) -> ir.Expr:
-        """An extern object, parser or control as an argument."""
+        """Return the extern object, parser or control that an argument names."""
         symbol = (
             self.scopes.lookup(node.name, node.span, node.rooted) if isinstance(node, nodes.Name) else None
         )
@@ -302,29 +312,29 @@ class CallChecker:
         raise error(node.span, f"a {wanted} is needed, not {given}")
 
     def _unused(self, span: Span, of: types.Type, direction: str) -> ir.Expr:
-        """The variable that `_` stands for: what is written to it is not used."""
+        """Return a new variable for the argument `_`, which discards what is written to it."""
         if direction != "out" or isinstance(of, types.TypeVariable):
             raise error(span, "'_' stands only for an out argument whose type is known", "give a variable")
         return ir.Ref(of, span, ir.Variable(self.names.serial("unused"), of, span))
 
 
 def _is_open(of: types.Type) -> bool:
-    """Whether only what it initializes gives a value of this type its type."""
+    """Return whether a value has no type of its own, and takes the type of what it initializes."""
     return isinstance(of, types.InvalidHeader) or (isinstance(of, types.Tuple | types.Record) and of.rest)
 
 
 def is_packet(of: types.Type) -> bool:
-    """Whether this is packet_in or packet_out: parameters of the architecture, which no instance stands for."""
+    """Return whether a type is packet_in or packet_out: parameters of the architecture, without an instance."""
     return isinstance(of, types.ExternInstance) and of.extern.name in ("packet_in", "packet_out")
 
 
 def ordered(
     node: nodes.Call | nodes.ActionRef, name: str, parameters: list[str], optional: Collection[str] = ()
 ) -> list[nodes.Argument | None]:
-    """The arguments in the order of the parameters (they may be given by name), each once; None: an optional one.
+    """Return the arguments in the order of the parameters. None stands for an optional one that was left out.
 
     Raises:
-        CompileError: one is missing, given twice, or has no parameter.
+        CompileError: If an argument is missing, is given twice, or matches no parameter.
     """
     given: dict[str, nodes.Argument] = {}
     arguments = node.arguments or ()
@@ -348,7 +358,7 @@ def ordered(
 
 
 def _unify(wanted: types.Type, given: types.Type, bindings: dict[str, types.Type]) -> None:
-    """Bind type variables of `wanted` so that it becomes `given`; what does not fit, the conversion finds later."""
+    """Bind the type variables in `wanted` to the types in `given`. The later conversion reports what does not fit."""
     match wanted:
         case types.TypeVariable(name=name):
             bindings.setdefault(name, given)

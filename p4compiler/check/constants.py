@@ -1,4 +1,4 @@
-"""What must be known when compiling: widths, sizes, values of constants, arguments of annotations."""
+"""Evaluation of compile-time constants: widths, sizes, values of constants, arguments of annotations."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fanin.p4compiler.source import CompileError, error
 
 
 class ConstantChecker:
-    """Evaluates what must be known when compiling; `evaluate` gives expressions their types.
+    """Evaluator of compile-time constants.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError. `evaluate`, given to the constructor, checks an expression.
     """
 
     def __init__(self, conversions: Conversions, evaluate: Callable[[nodes.Expr], ir.Expr]) -> None:
@@ -21,14 +21,14 @@ class ConstantChecker:
         self.evaluate = evaluate
 
     def constant(self, node: nodes.Expr, expected: types.Type, what: str) -> ir.Constant:
-        """An expression that must be known when compiling, converted to the type expected."""
+        """Evaluate an expression that must be a compile-time constant, and convert it to the expected type."""
         value = self.conversions.coerce(self.evaluate(node), expected)
         if not isinstance(value, ir.Constant):
             raise error(node.span, f"{what} must be known when compiling", "use a literal or a const")
         return value
 
     def compile_time(self, node: nodes.Expr, what: str) -> int:
-        """The value of an expression that must be known when compiling."""
+        """Return the number that an expression has at compile time."""
         value = self.evaluate(node)
         if not isinstance(value, ir.Constant) or not isinstance(
             types.scalar(value.type), types.Int | types.Bits
@@ -39,11 +39,11 @@ class ConstantChecker:
         return value.value
 
     def member_value(self, node: nodes.Expr, underlying: types.Bits | None) -> int:
-        """The value of a member of a serializable enum."""
+        """Return the value of a member of a serializable enum."""
         return self.constant(node, underlying or types.Bits(32), "an enum member's value").value
 
     def annotations(self, annotations: nodes.Annotations) -> nodes.Annotations:
-        """Annotations with what is known when compiling computed; what means nothing to us stays as it is."""
+        """Evaluate the constants in the arguments of annotations; leave unknown arguments unchanged."""
         return tuple(
             replace(a, arguments=tuple(map(self._annotation_argument, a.arguments))) for a in annotations
         )

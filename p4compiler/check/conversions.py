@@ -1,4 +1,4 @@
-"""Conversions between types (P4_16 specification, 8.9), and what expressions can be: written, known."""
+"""Conversions between types (P4_16 specification, 8.9), and checks if an expression is assignable or constant."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from fanin.p4compiler.source import Reporter, Span, error
 
 
 class Conversions:
-    """Converts values; numbers that do not fit are reported as warnings.
+    """Converter of values between types. Numbers that do not fit are reported as warnings.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
 
     def cast(self, span: Span, target: types.Type, operand: ir.Expr) -> ir.Expr:
-        """`(target)operand` (specification, 8.9.1)."""
+        """Return `(target)operand` (specification, 8.9.1)."""
         source = operand.type
         if isinstance(operand, ir.Aggregate | ir.Invalid) or (
             isinstance(source, types.Int) and isinstance(target, types.Bits)
@@ -38,14 +38,15 @@ class Conversions:
         return fold.cast(span, target, operand)
 
     def coerce(self, value: ir.Expr, target: types.Type) -> ir.Expr:
-        """The value converted to `target` without a cast, where P4 allows it (8.9.2); else an error."""
+        """Convert a value to `target` without a cast, where P4 allows it (8.9.2); else raise an error."""
         source = value.type
         if source == target:
             return value
         match source, target:
             case types.Int(), types.Bits():
                 return self._fit(value, target)
-            case types.Int(), types.NewType(base=base):  # not in the specification; p4c does it
+            # p4c accepts this, although the specification does not mention it
+            case types.Int(), types.NewType(base=base):
                 return fold.cast(value.span, target, self.coerce(value, base))
             case types.Enum(underlying=types.Bits() as bits), types.Bits() if bits == target:
                 return fold.cast(value.span, target, value)
@@ -64,7 +65,7 @@ class Conversions:
         if isinstance(value, ir.Mux):
             chosen, other = self._fit(value.chosen, target), self._fit(value.other, target)
             return fold.mux(value.span, value.condition, chosen, other)
-        if not isinstance(value, ir.Constant):  # a constructor parameter: a constant once it is instantiated
+        if not isinstance(value, ir.Constant):  # a constructor parameter: constant after instantiation
             return ir.Cast(target, value.span, value)
         low, high = fold.limits(target)
         if not low <= value.value <= high:
@@ -75,7 +76,7 @@ class Conversions:
         return ir.Constant(target, value.span, fold.wrap(value.value, target), value.base)
 
     def default(self, span: Span, of: types.Type) -> ir.Expr:
-        """What stands where `...` leaves a value out (specification, "Default values"): zeros, invalid headers."""
+        """Return the default that `...` stands for (specification, "Default values"): zeros, invalid headers."""
         match of:
             case types.Header():
                 return ir.Invalid(of, span)
@@ -90,7 +91,8 @@ class Conversions:
     def _initializer(self, value: ir.Aggregate, target: types.Type) -> ir.Expr:
         assert isinstance(value.type, types.Tuple | types.Record)
         rest = value.type.rest
-        if rest and not value.elements and not isinstance(target, types.Header):  # a header becomes valid
+        # initializing a header makes it valid
+        if rest and not value.elements and not isinstance(target, types.Header):
             return self.default(value.span, target)
         match target:
             case types.Tuple(elements=wanted):
@@ -129,17 +131,17 @@ class Conversions:
 
 
 def arithmetic_operand(operand: ir.Expr) -> ir.Expr:
-    """A serializable enum counts as its bits in arithmetic."""
+    """Return the operand as bits if it is a serializable enum, else unchanged."""
     if isinstance(operand.type, types.Enum) and operand.type.underlying is not None:
         return fold.cast(operand.span, operand.type.underlying, operand)
     return operand
 
 
 def check_assignable(target: ir.Expr) -> None:
-    """Check that the expression can be written.
+    """Check that an expression can be written.
 
     Raises:
-        CompileError: it cannot.
+        CompileError: If it cannot be written.
     """
     match target:
         case ir.Ref(variable=variable):
@@ -158,7 +160,7 @@ def check_assignable(target: ir.Expr) -> None:
 
 
 def known(value: ir.Expr) -> bool:
-    """Whether a value is known once everything is instantiated: made of constants and constructor parameters."""
+    """Return whether a value is known after instantiation: it consists of constants and constructor parameters only."""
     match value:
         case ir.Constant() | ir.Text() | ir.Object():
             return True
@@ -172,7 +174,7 @@ def known(value: ir.Expr) -> bool:
 
 
 def is_constant(value: ir.Expr) -> TypeGuard[ir.Constant | ir.Text | ir.Aggregate]:
-    """Whether a value is known, in all its parts."""
+    """Return whether a value, with all its parts, is a compile-time constant."""
     if isinstance(value, ir.Aggregate):
         return all(map(is_constant, value.elements))
     return isinstance(value, ir.Constant | ir.Text)

@@ -13,13 +13,13 @@ from fanin.p4compiler.source import Span, error
 _SATURATING = ("|+|", "|-|")
 _ARITHMETIC = ("+", "-", "*", "/", "%", "&", "|", "^", *_SATURATING)
 _ORDER = ("<", "<=", ">", ">=")
-_LITERALS = (ir.Aggregate, ir.Invalid)  # they take the type of what they are compared with
+_LITERALS = (ir.Aggregate, ir.Invalid)  # they take the type of the value they are compared with
 
 
 class ExpressionChecker:
-    """Gives every expression its type, resolves names, folds constants.
+    """Type checker for expressions, which also resolves names and folds constants.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, scopes: Scopes) -> None:
@@ -30,7 +30,7 @@ class ExpressionChecker:
         self.calls = CallChecker(scopes, self.types, self.conversions, self.expr)
 
     def expr(self, node: nodes.Expr) -> ir.Expr:
-        """The typed expression."""
+        """Check an expression and return it with its type."""
         match node:
             case nodes.Name():
                 return self.name(node)
@@ -78,7 +78,7 @@ class ExpressionChecker:
                 raise error(span, "a type stands where a value is needed")
 
     def name(self, node: nodes.Name) -> ir.Expr:
-        """A name as a value."""
+        """Return the value that a name refers to."""
         symbol = self.scopes.lookup(node.name, node.span, node.rooted)
         match symbol:
             case ir.Variable():
@@ -179,7 +179,7 @@ class ExpressionChecker:
         return fold.cast(node.span, types.Bits(width), moved)
 
     def plus_slice_parts(self, node: nodes.PlusSlice) -> tuple[ir.Expr, ir.Expr, int]:
-        """The base of a slice `[low +: width]`, its lowest bit, and its width."""
+        """Return the base of a slice `[low +: width]`, its lowest bit, and its width."""
         base, low = self.expr(node.base), self.expr(node.low)
         width = self.constants.compile_time(node.width, "the width of a slice")
         of = types.scalar(base.type)
@@ -197,7 +197,7 @@ class ExpressionChecker:
         return base, arithmetic_operand(low), width
 
     def unary(self, node: nodes.Unary) -> ir.Expr:
-        """An operator before an operand."""
+        """Check a unary operator and its operand."""
         operand = self.expr(node.operand)
         if node.op == "!":
             if not isinstance(operand.type, types.Bool):
@@ -211,11 +211,11 @@ class ExpressionChecker:
         return operand if node.op == "+" else fold.unary(node.span, node.op, operand)
 
     def binary(self, node: nodes.Binary) -> ir.Expr:
-        """An operator between two operands."""
+        """Check a binary operator and its operands."""
         return self.operation(node.span, node.op, self.expr(node.left), self.expr(node.right))
 
     def operation(self, span: Span, op: str, left: ir.Expr, right: ir.Expr) -> ir.Expr:
-        """The same of operands whose types are known."""
+        """Check a binary operator between operands whose types are known."""
         if op in ("&&", "||"):
             for operand in (left, right):
                 if not isinstance(operand.type, types.Bool):
@@ -291,7 +291,7 @@ class ExpressionChecker:
         return fold.binary(span, types.Bool(), op, left, right)
 
     def ternary(self, node: nodes.Ternary) -> ir.Expr:
-        """`condition ? chosen : other`."""
+        """Check `condition ? chosen : other`."""
         condition = self.expr(node.condition)
         if not isinstance(condition.type, types.Bool):
             raise error(node.condition.span, f"the condition of ?: is a bool, not {condition.type}")

@@ -11,9 +11,10 @@ from fanin.p4compiler.source import error
 
 
 class InstanceChecker:
-    """Makes instances; `declared` is what the block around declares so far, None at the top level.
+    """Type checker for instances.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError. `declared` lists the declarations of the enclosing block so far;
+    None at the top level.
     """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker) -> None:
@@ -25,13 +26,13 @@ class InstanceChecker:
         self.declared: list[ir.Declared] | None = None
 
     def instance(self, node: nodes.Instance) -> ir.Instance:
-        """An extern object, parser or control; it is put into the block around it."""
+        """Check an instance of an extern, parser or control, and add it to the enclosing block."""
         made = self.construct(node)
         (self.top if self.declared is None else self.declared).append(made)
         return made
 
     def construct(self, node: nodes.Instance) -> ir.Instance:
-        """The instance alone."""
+        """Return the instance without adding it to the enclosing block."""
         if not isinstance(node.type, nodes.NamedType):
             raise error(node.type.span, "this type has no constructor")
         call = nodes.Call(node.span, nodes.Name(node.span, node.name), (), node.arguments)
@@ -65,7 +66,7 @@ class InstanceChecker:
         )
 
     def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
-        """A new instance of a control that is applied without one."""
+        """Add a new instance of a control that the program applies without declaring one."""
         assert self.declared is not None
         name = Names(d.name for d in self.declared if isinstance(d, ir.Instance)).unique(block.name)
         instance = ir.Instance(name, self.types.resolve(named), (), named.span, (), block)

@@ -1,4 +1,4 @@
-"""Keys: what entries and select cases match, and what the control plane calls the elements of a key."""
+"""Keys: the values that entries and select cases match, and the control plane's names of key elements."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from fanin.p4compiler.source import Span, error
 def key_values(
     constants: ConstantChecker, written: tuple[nodes.Expr, ...], subjects: list[ir.Expr], span: Span
 ) -> tuple[ir.KeyValue, ...]:
-    """The keys of an entry or a select case; one `_` stands for all of them.
+    """Return the keys of an entry or a select case. A single `_` stands for all of them.
 
     Raises:
-        CompileError: there are too many or too few, or one cannot be matched.
+        CompileError: If there are too many or too few keys, or one cannot be matched.
     """
     if len(written) == 1 and isinstance(written[0], nodes.Tuple):
         written = written[0].elements
@@ -45,12 +45,12 @@ def _key_value(constants: ConstantChecker, node: nodes.Expr, of: types.Type) -> 
 
 
 def spread(written: tuple[nodes.Expr, ...], count: int) -> tuple[nodes.Expr, ...]:
-    """The keys as written, one `_` for all of them repeated."""
+    """Return the keys as written, with a single `_` repeated `count` times."""
     return written * count if len(written) == 1 and isinstance(written[0], nodes.Anything) else written
 
 
 def key_name(e: ir.Expr) -> str | None:
-    """The control plane's name of a key: the expression as written, where it is simple enough."""
+    """Return the control plane's name of a key: the expression as written if it is simple enough, else None."""
     match e:
         case ir.Ref(variable=variable):
             return variable.name

@@ -19,10 +19,10 @@ _ARCHITECTURE_FILES = ("core.p4", "v1model.p4")
 
 
 def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
-    """The typed program.
+    """Check a program and return it with types.
 
     Raises:
-        CompileError: with every error found.
+        CompileError: If the program has errors; it holds all of them.
     """
     checker = _ProgramChecker(reporter)
     with checker.scopes.declaring(program.declarations):
@@ -144,7 +144,7 @@ class _ProgramChecker:
 def _fit(
     span: Span, instance: ir.Instance, wanted: types.BlockInstance, bindings: dict[str, types.Type]
 ) -> None:
-    """Check that a parser or control has the parameters that the architecture gives it."""
+    """Check that a parser or control has the parameters that the architecture requires."""
     block, of = instance.block, wanted.block
     assert block is not None
     own = dict(zip(of.type_parameters, wanted.arguments, strict=True))

@@ -12,9 +12,9 @@ from fanin.p4compiler.source import CompileError, Span, error
 
 
 class StatementChecker:
-    """Checks statements. One error does not hide those in other statements.
+    """Type checker for statements. An error in one statement does not hide errors in others.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
@@ -25,11 +25,12 @@ class StatementChecker:
         self.constants = expressions.constants
         self.calls = expressions.calls
         self.instances = instances
-        self.result: types.Type | None = None  # what the function around returns; None outside of functions
-        self.loops = 0  # how many are around
+        # the result type of the enclosing function; None outside of functions
+        self.result: types.Type | None = None
+        self.loops = 0  # the number of enclosing loops
 
     def function_body(self, nodes_: tuple[nodes.Statement, ...], result: types.Type) -> tuple[ir.Stmt, ...]:
-        """The statements of a function that returns `result`."""
+        """Check the statements of a function that returns `result`."""
         self.result = result
         try:
             return self.statements(nodes_)
@@ -37,7 +38,7 @@ class StatementChecker:
             self.result = None
 
     def action_body(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
-        """The statements of an action."""
+        """Check the statements of an action."""
         self.calls.inside = "an action"
         try:
             return self.statements(nodes_)
@@ -45,7 +46,7 @@ class StatementChecker:
             self.calls.inside = ""
 
     def statements(self, nodes_: tuple[nodes.Statement, ...]) -> tuple[ir.Stmt, ...]:
-        """Statements in a scope of their own."""
+        """Check statements in a new scope."""
         result: list[ir.Stmt] = []
         with self.scopes.nested():
             for node in nodes_:
@@ -57,7 +58,7 @@ class StatementChecker:
         return tuple(result)
 
     def define_for_recovery(self, node: nodes.Node) -> None:
-        """After an error in a declaration: what it declares exists, so that its uses are no errors too."""
+        """Declare what a broken declaration would have declared, so that its uses are not reported too."""
         if isinstance(node, nodes.Declaration) and node.name not in self.scopes.current.names:
             self.scopes.broken.add(node.name)
         if isinstance(node, nodes.Variable) and node.name not in self.scopes.current.names:
@@ -68,13 +69,13 @@ class StatementChecker:
             self.scopes.current.names[node.name] = ir.Variable(node.name, of, node.name_span)
 
     def body(self, node: nodes.Statement | None) -> tuple[ir.Stmt, ...]:
-        """A branch or block, in a scope of its own."""
+        """Check a branch or block in a new scope."""
         if node is None:
             return ()
         return self.statements(node.statements if isinstance(node, nodes.Block) else (node,))
 
     def statement(self, node: nodes.Statement) -> list[ir.Stmt]:
-        """One statement; a block becomes its statements."""
+        """Check one statement. A block becomes its statements."""
         match node:
             case nodes.Assignment():
                 return self.assignment(node)
@@ -111,7 +112,7 @@ class StatementChecker:
                 raise error(node.span, "instances are declared outside of statements", "move it before apply")
 
     def assignment(self, node: nodes.Assignment) -> list[ir.Stmt]:
-        """An assignment; the place that one with an operator reads and writes is found once."""
+        """Check an assignment. `target op= value` evaluates the indices of its target once."""
         if isinstance(node.target, nodes.PlusSlice):
             base, low, width = self.expressions.plus_slice_parts(node.target)
             if not isinstance(low, ir.Constant):
@@ -128,7 +129,7 @@ class StatementChecker:
     def _assign_computed_slice(
         self, node: nodes.Assignment, base: ir.Expr, low: ir.Expr, width: int
     ) -> list[ir.Stmt]:
-        """`x[n +: w] = v` as `x = x & ~(mask << n) | v << n`; bits above the highest of x are lost."""
+        """Write `x[n +: w] = v` as `x = x & ~(mask << n) | v << n`; bits beyond the highest of x are lost."""
         check_assignable(base)
         span, before = node.span, list[ir.Stmt]()
         right = self.expressions.expr(node.value)
@@ -151,7 +152,7 @@ class StatementChecker:
         return [*before, ir.Assign(span, base, fold.cast(span, base.type, joined))]
 
     def _found_once(self, place: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The place with indices that call something put into variables."""
+        """Return the same place with indices that have side effects saved in variables."""
         if isinstance(place, ir.Element) and has_effects(place.index):
             index = self._new_variable("index", place.index.type, place.index.span)
             base = self._found_once(place.base, before)
@@ -163,7 +164,7 @@ class StatementChecker:
         return ir.Ref(of, span, ir.Variable(self.calls.names.serial(name), of, span))
 
     def condition(self, node: nodes.Expr) -> ir.Expr:
-        """A condition."""
+        """Check a condition."""
         test = self.expressions.expr(node)
         if not isinstance(test.type, types.Bool):
             hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
@@ -173,7 +174,7 @@ class StatementChecker:
     # Loops
 
     def for_statement(self, node: nodes.For) -> list[ir.Stmt]:
-        """`for (...; ...; ...)`."""
+        """Check `for (...; ...; ...)`."""
         with self.scopes.nested():
             first = [s for n in node.first for s in self.statement(n)]
             test = self.condition(node.condition)
@@ -181,9 +182,9 @@ class StatementChecker:
             return [*first, self._loop(node.span, test, node.body, update)]
 
     def for_in(self, node: nodes.ForIn) -> list[ir.Stmt]:
-        """`for (... in values)`: the values are computed once, and each round sets the variable to the next.
+        """Check `for (... in values)`: the values are computed once, and each round sets the variable to the next one.
 
-        A counter that no program can name keeps the rounds apart from what the body does to the variable.
+        The rounds are counted in a hidden variable, so that assignments to the loop variable do not disturb them.
         """
         span, values = node.variable.name_span, node.values
         with self.scopes.nested():
@@ -218,7 +219,7 @@ class StatementChecker:
             return [*before, self._loop(node.span, test, node.body, update, begin)]
 
     def _kept(self, name: str, value: ir.Expr, before: list[ir.Stmt], *, always: bool = False) -> ir.Expr:
-        """The value in a variable of its own, so that it is computed once; a constant stays one unless `always`."""
+        """Save a value in a new variable, so that it is computed once. A constant is saved only if `always`."""
         if isinstance(value, ir.Constant) and not always:
             return value
         kept = self._new_variable(name, value.type, value.span)
@@ -233,7 +234,15 @@ class StatementChecker:
         update: tuple[ir.Stmt, ...],
         begin: tuple[ir.Stmt, ...] = (),
     ) -> ir.Loop:
-        """A loop that ends when `test` fails; `begin` is what each round does before its body."""
+        """Build a loop that ends when `test` fails.
+
+        Args:
+            span: The place of the loop.
+            test: The condition, checked at the beginning of each round.
+            body: The loop's body, not yet checked.
+            update: Statements after the body.
+            begin: Statements before the body.
+        """
         inside = self.calls.inside
         if self.result is None:
             self.calls.inside = inside or "a loop"
@@ -246,7 +255,7 @@ class StatementChecker:
             self.calls.inside = inside
 
     def variable(self, node: nodes.Variable) -> ir.Declare:
-        """The declaration of a variable."""
+        """Check the declaration of a variable."""
         of = self.types.resolve(node.type)
         if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
             hint = "use const int, or a width" if isinstance(of, types.Int) else None
@@ -261,7 +270,7 @@ class StatementChecker:
         return ir.Declare(node.span, variable, initial)
 
     def declare_constant(self, node: nodes.Constant) -> None:
-        """Declare a constant."""
+        """Check and declare a constant."""
         of = self.types.resolve(node.type)
         value = self.conversions.coerce(self.expressions.expr(node.value), of)
         if not is_constant(value):
@@ -305,7 +314,7 @@ class StatementChecker:
                 )
                 return [ir.CallHeader(node.span, function.name, header, count)]
             call, result = self.calls.extern_method(node, function)
-            if call.name == "packet_in.lookahead":  # for its check of the packet's length alone
+            if call.name == "packet_in.lookahead":  # only for its check of the packet's length
                 variable = ir.Variable("ahead", result, node.span)
                 return [ir.Declare(node.span, variable, self.expressions.expr(node))]
             return [call]
@@ -330,7 +339,7 @@ class StatementChecker:
         raise error(function.span, "this cannot be called")
 
     def _block_parameters(self, instance: ir.Instance | ir.Variable) -> tuple[ir.Variable, ...]:
-        """What a parser or control is applied to; of one that is a parameter itself, as its type says."""
+        """Return the parameters of a parser or control, taken from its type if it is itself a parameter."""
         if isinstance(instance, ir.Instance) and instance.block is not None:
             return instance.block.parameters
         assert isinstance(instance.type, types.BlockInstance)
@@ -338,7 +347,7 @@ class StatementChecker:
         return tuple(ir.Variable(p.name, p.type, instance.span, p.direction) for p in parameters)
 
     def applied_block(self, function: nodes.Member) -> ir.Instance | ir.Variable | None:
-        """The instance of a parser or control, if the function is its apply; `C.apply` makes an instance of its own."""
+        """Return the parser or control whose apply is called, or None. `C.apply` creates an instance."""
         if function.name != "apply":
             return None
         if isinstance(function.base, nodes.TypeExpr) and isinstance(function.base.type, nodes.NamedType):
@@ -360,7 +369,7 @@ class StatementChecker:
     # Switches
 
     def switch(self, node: nodes.Switch) -> ir.Stmt:
-        """A switch over the action that ran or over a value."""
+        """Check a switch over the action that ran, or over a value."""
         subject = node.subject
         if (
             isinstance(subject, nodes.Member)
@@ -409,7 +418,7 @@ class StatementChecker:
         return ir.ApplyTable(node.span, table, tuple(cases))
 
     def cases(self, node: nodes.Switch) -> list[tuple[list[nodes.Expr], nodes.Block]]:
-        """Cases with all labels that fall through to them."""
+        """Return the cases, each with all labels that fall through to it."""
         result: list[tuple[list[nodes.Expr], nodes.Block]] = []
         labels: list[nodes.Expr] = []
         for case in node.cases:

@@ -24,9 +24,9 @@ _ATTACHED = {
 
 
 class TableChecker:
-    """Checks tables.
+    """Type checker for tables.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, scopes: Scopes, expressions: ExpressionChecker, instances: InstanceChecker) -> None:
@@ -38,7 +38,7 @@ class TableChecker:
         self.instances = instances
 
     def table(self, node: nodes.Table) -> ir.Table:
-        """A table with its key, actions, entries and properties."""
+        """Check a table with its key, actions, entries and properties."""
         key = tuple(self._key_element(k) for k in node.key)
         _check_key_names(key)
         calls = [self._listed_action(ref) for ref in node.actions]
@@ -106,7 +106,7 @@ class TableChecker:
         return ir.ActionCall(action, values, ref.span, self.constants.annotations(ref.annotations))
 
     def default_action(self, node: nodes.Table, calls: list[ir.ActionCall]) -> ir.ActionCall:
-        """The default action: as written, else NoAction."""
+        """Return the default action: the one written, else NoAction."""
         if node.default is None:
             symbol = self.scopes.top.find("NoAction")
             if not isinstance(symbol, ir.Action):
@@ -125,9 +125,14 @@ class TableChecker:
         calls: list[ir.ActionCall] | tuple[ir.ActionCall, ...],
         excluded: str,
     ) -> ir.ActionCall:
-        """An action with the values of its parameters without direction (those of the others are the list's).
+        """Check an action and the arguments for its parameters without direction.
 
-        `excluded` is the annotation in the list that keeps an action from this use.
+        The arguments for parameters with a direction are those in the table's list.
+
+        Args:
+            ref: The action as written.
+            calls: The table's list of actions.
+            excluded: The annotation in the list that forbids this use, such as `defaultonly`.
         """
         action = self._find_action(ref)
         listed = next((c for c in calls if c.action is action), None)
@@ -177,7 +182,7 @@ class TableChecker:
             case "implementation":
                 return replace(table, implementation=self.attached(node, table.name))
             case "largest_priority_wins" | "priority_delta":
-                pass  # of its entries, see there
+                pass  # read together with the entries
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
                 self.scopes.reporter.warn(
@@ -186,7 +191,7 @@ class TableChecker:
         return table
 
     def attached(self, node: nodes.Property, table: str) -> ir.Instance:
-        """The extern object that a property names, or makes in place, named after the table if nothing names it."""
+        """Return the extern object that a property names or creates. The table's name is its default prefix."""
         wanted = " or ".join(_ATTACHED[node.name])
         value = node.value
         if isinstance(value, nodes.Call) and isinstance(value.function, nodes.TypeExpr):
@@ -197,7 +202,7 @@ class TableChecker:
                 hint = f'name it: @name("...") {node.name} = ...;'
                 message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
                 self.scopes.reporter.warn(value.span, message, hint)
-            else:  # such a name has no control before it
+            else:  # an absolute name: not prefixed with the control's
                 rooted = (nodes.String(value.span, f".{name}"),)
                 annotations = (nodes.Annotation(value.span, "name", rooted, ""), *annotations)
             made = nodes.Instance(
@@ -221,7 +226,7 @@ class TableChecker:
     # Entries and keys
 
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
-        """The entries with their priorities (P4_16 specification, 14.2.1.4), turned so that the smallest wins."""
+        """Return the entries with priorities (P4_16 specification, 14.2.1.4), converted so that the smallest wins."""
         written = node.entries or ()
         _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
@@ -263,7 +268,7 @@ class TableChecker:
         return tuple(self.entry(e, table, p) for e, p in zip(written, priorities, strict=True))
 
     def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
-        """One of the entries."""
+        """Check one entry. Its position `place` is its priority unless @priority gives one."""
         keys = key_values(self.constants, node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
@@ -275,7 +280,7 @@ class TableChecker:
 
 
 def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
-    """Check that the control plane can tell the elements of a key apart; it does not see those of selectors."""
+    """Check that key elements have different names in the control plane, except those of match kind selector."""
     seen: dict[str, ir.KeyElement] = {}
     for element in key:
         first = seen.setdefault(element.name, element) if element.match_kind != "selector" else element
@@ -286,7 +291,7 @@ def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
 
 
 def _check_priorities_allowed(node: nodes.Table, table: ir.Table) -> None:
-    """Check that entries have priorities only where the specification allows them, and then the first one has."""
+    """Check that priorities are given only where the specification allows them, and then for the first entry, too."""
     written = node.entries or ()
     first = next((e for e in written if e.priority is not None), None)
     if first is None or first.priority is None:

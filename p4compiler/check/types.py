@@ -1,4 +1,4 @@
-"""What the types and type declarations of a program mean."""
+"""Resolution of types and type declarations."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ MAX_WIDTH = 1 << 16
 
 
 class TypeChecker:
-    """Resolves types and declares them; keeps the errors, match kinds, enums and headers that were declared.
+    """Resolver of types, which collects the declared errors, match kinds, enums and headers.
 
-    What is wrong in the program is a CompileError.
+    Errors in the program are raised as CompileError.
     """
 
     def __init__(self, scopes: Scopes, constants: ConstantChecker) -> None:
@@ -35,7 +35,7 @@ class TypeChecker:
         self.headers: list[types.Header] = []
 
     def resolve(self, node: nodes.TypeNode) -> types.Type:
-        """The type that a syntactic type means."""
+        """Return the type that a syntax tree denotes."""
         match node:
             case nodes.BitsType(span, kind, width):
                 bits = self.constants.compile_time(width, "a width")
@@ -83,7 +83,7 @@ class TypeChecker:
         """Check that the number of type arguments is right.
 
         Raises:
-            CompileError: it is not.
+            CompileError: If it is wrong.
         """
         if wanted != given:
             plural = "s" * (wanted != 1)
@@ -92,7 +92,7 @@ class TypeChecker:
     # Declarations of types
 
     def declare(self, node: nodes.Declaration) -> bool:
-        """Declare what a declaration declares, if it is one of a type; False if it is another declaration."""
+        """Declare a type. Return False if the declaration is not one of a type."""
         match node:
             case nodes.Typedef():
                 base = self.resolve(node.type)
@@ -126,7 +126,7 @@ class TypeChecker:
         return True
 
     def composite(self, node: nodes.Composite) -> types.Fields:
-        """A header, struct or header union."""
+        """Check a header, struct or header union."""
         fields: dict[str, types.Field] = {}
         for field in node.fields:
             if field.name in fields:
@@ -190,20 +190,20 @@ class TypeChecker:
 
     @contextmanager
     def _generic(self, type_parameters: tuple[str, ...]) -> Iterator[None]:
-        """A scope in which these names are type variables."""
+        """Open a scope in which these names are type variables."""
         with self.scopes.nested() as scope:
             scope.names |= {name: types.TypeVariable(name) for name in type_parameters}
             yield
 
     def signature(self, node: nodes.Method) -> types.Signature:
-        """What a function's head says."""
+        """Return the signature of a function or method."""
         with self._generic(node.type_parameters):
             result = self.resolve(node.result) if node.result is not None else types.Void()
             parameters = self.signature_parameters(node.parameters)
         return types.Signature(node.name, node.type_parameters, parameters, result)
 
     def signature_parameters(self, parameters: tuple[nodes.Parameter, ...]) -> tuple[types.Parameter, ...]:
-        """Parameters as a signature has them."""
+        """Resolve the types of a signature's parameters."""
         return tuple(
             types.Parameter(
                 p.name, self.resolve(p.type), p.direction, any(a.name == "optional" for a in p.annotations)
@@ -218,7 +218,7 @@ def _block_type(block: ir.Block) -> types.Block:
 
 
 def _check_translation(annotations: nodes.Annotations) -> None:
-    """Check what @p4runtime_translation says of the control plane's values."""
+    """Check the arguments of @p4runtime_translation."""
     for annotation in annotations:
         if annotation.name == "p4runtime_translation":
             match annotation.arguments:
@@ -234,14 +234,14 @@ def _check_translation(annotations: nodes.Annotations) -> None:
 
 
 def _is_storable(of: types.Type) -> bool:
-    """Whether a struct can have a field of this type."""
+    """Return whether a struct can have a field of this type."""
     if isinstance(of, types.Tuple):
         return all(map(_is_storable, of.elements))
     return types.width(of) is not None or isinstance(of, types.Fields | types.Stack | types.Varbit)
 
 
 def _is_flat(of: types.Type) -> bool:
-    """Whether a struct has only bits in it, so that it can be a part of a header."""
+    """Return whether a type consists of bits only, so that it can be part of a header."""
     if isinstance(of, types.Struct):
         return all(_is_flat(f.type) for f in of.fields)
     bits = types.scalar(of)

@@ -1,1 +1,1 @@
-"""Programs as text, after each phase of the compiler: to be read, and compared with what is expected."""
+"""Text dumps of a program after each phase of the compiler, to read and to compare in tests."""

@@ -8,22 +8,22 @@ from fanin.p4compiler import ir, nodes, types
 
 
 def of_annotations(annotations: nodes.Annotations) -> str:
-    """Annotations, each with a space behind it."""
+    """Format annotations, each followed by a space."""
     return "".join(f"@{a.name}{f'({a.text})' if a.text else ''} " for a in annotations)
 
 
 def of_arguments(arguments: Iterable[ir.Expr]) -> str:
-    """Expressions between commas."""
+    """Format expressions, separated by commas."""
     return ", ".join(map(of_expression, arguments))
 
 
 def of_call(call: ir.ActionCall) -> str:
-    """An action with its arguments."""
+    """Format an action with its arguments."""
     return f"{call.action.name}({of_arguments(call.arguments)})"
 
 
 def of_expression(e: ir.Expr) -> str:
-    """An expression; operators inside others are in parentheses."""
+    """Format an expression, with nested operators in parentheses."""
     match e:
         case ir.Constant():
             return _constant(e)

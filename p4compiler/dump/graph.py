@@ -1,4 +1,4 @@
-"""Pipelines as text: their nodes with what follows each of them, and the actions that the compiler made."""
+"""Pipelines as text: nodes with their successors, and the actions that the compiler created."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fanin.p4compiler.graph import Graph, GraphProgram, IfNode, Node, TableNode
 
 
 def dump_graphs(program: GraphProgram) -> str:
-    """The graphs of a program; its other blocks are as they were before."""
+    """Format the graphs of a program. Its other blocks are unchanged since the phase before."""
     parts = [_graph(role, graph) for role, graph in program.graphs.items()]
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 

@@ -1,4 +1,4 @@
-"""The syntax tree as text: a node a line where it fits, else its parts below it. Places are `@line:column`."""
+"""The syntax tree as text: one line for each node where it fits, else its parts below it. Places are `@line:column`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = "  "
 
 
 def dump_syntax(program: nodes.Program) -> str:
-    """The declarations of a program; of those that it includes only their number."""
+    """Format the declarations of a program. Declarations from included files are only counted."""
     if not program.declarations:
         return ""
     own = program.declarations[-1].span.file
@@ -57,7 +57,7 @@ def _flat(value: object) -> str:
 
 
 def _parts(node: nodes.Node) -> list[tuple[str, object]]:
-    """A node's fields but for places and what is not there; a flag that is set has its name as its value."""
+    """Return the non-empty fields of a node, without places. A flag that is set has its name as its value."""
     found = [(f.name, getattr(node, f.name)) for f in fields(node)]
     present = [(name, value) for name, value in found if not isinstance(value, Span)]
     return [

@@ -1,4 +1,4 @@
-"""Typed programs as text that looks like P4; comments say where things stand in the source."""
+"""Typed programs as text that looks like P4, with places in the source as comments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _INDENT = "    "
 
 
 def dump_checked(program: ir.Program) -> str:
-    """A checked program: what its six blocks use, each before what uses it."""
+    """Format a checked program: everything that its six blocks use, each before its first use."""
     instances = [line for i in program.instances for line in _instance(i)]
     parts = [instances, *map(_declared, reachable(program))]
     arguments = (f"{role.value} = {of_instance(i)}" for role, i in program.blocks.items())
@@ -24,25 +24,25 @@ def dump_checked(program: ir.Program) -> str:
 
 
 def dump_flat(program: ir.FlatProgram) -> str:
-    """A program of flat blocks."""
+    """Format a program of flat blocks."""
     parts = [[line for i in program.instances for line in _instance(i)]]
     parts += [[f"// {role.value}", *_block(block)] for role, block in program.blocks.items()]
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
 def of_action(action: ir.Action) -> list[str]:
-    """An action."""
+    """Format an action."""
     head = f"{of_annotations(action.annotations)}action {action.name}({_parameters(action.parameters)})"
     return _braces(head, action.span, _statements(action.body))
 
 
 def of_instance(instance: ir.Instance) -> str:
-    """What an instance is an instance of."""
+    """Format the type of an instance with its constructor's arguments."""
     return f"{instance.type}({of_arguments(instance.arguments)})"
 
 
 def place(span: Span) -> str:
-    """Where something stands, as a comment."""
+    """Format a place in the source as a comment."""
     return f"  // {PurePath(span.file.path).name}:{span.line}"
 
 

@@ -1,1 +1,1 @@
-"""The back: flat blocks -> BMv2's JSON, and the program's P4Info."""
+"""The back end: flat blocks -> BMv2's JSON, and the program's P4Info."""

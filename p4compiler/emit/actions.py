@@ -1,4 +1,4 @@
-"""Actions as BMv2's JSON has them: statements -> primitives."""
+"""Actions in BMv2's JSON: statements -> primitives."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _CLONES = {0: "clone_ingress_pkt_to_egress", 1: "clone_egress_pkt_to_egress"}  #
 
 
 class ActionWriter:
-    """Writes the bodies of a block's actions; `field_lists` are the numbers of the lists that calls preserve.
+    """Writer of the bodies of a block's actions.
 
-    What the target cannot do is a CompileError.
+    `field_lists` maps each call to the number of the field list that it preserves. What the target does not support is
+    raised as CompileError.
     """
 
     def __init__(
@@ -36,11 +37,11 @@ class ActionWriter:
         self.expressions = expressions
         self.numbers = numbers
         self.field_lists = field_lists
-        # Of the loops around: the jumps out of it, and the jumps to its update.
+        # For each enclosing loop: the jumps out of it, and the jumps to its update.
         self.loops: list[tuple[list[Json], list[Json]]] = []
 
     def action(self, action: ir.Action) -> Json:
-        """An action."""
+        """Return the JSON of an action."""
         for parameter in action.parameters:
             if not isinstance(types.scalar(parameter.type), types.Bits) or not types.width(parameter.type):
                 hint = "use bit<1>"
@@ -57,7 +58,7 @@ class ActionWriter:
         }
 
     def body(self, statements: tuple[ir.Stmt, ...]) -> list[Json]:
-        """Primitives, jumps resolved to numbers of primitives."""
+        """Return the primitives of statements, with jump targets as numbers of primitives."""
         primitives: list[Json] = []
         exits: list[Json] = []
         self.statements(statements, primitives, [exits])
@@ -66,7 +67,13 @@ class ActionWriter:
         return primitives
 
     def statements(self, statements: tuple[ir.Stmt, ...], out: list[Json], returns: list[list[Json]]) -> None:
-        """Append the primitives of statements; `returns` are the jumps out of the scopes around them."""
+        """Append the primitives of statements to `out`.
+
+        Args:
+            statements: The statements.
+            out: The primitives so far.
+            returns: For each enclosing scope, the jumps that leave it.
+        """
         for s in statements:
             match s:
                 case ir.Assign():
@@ -97,7 +104,7 @@ class ActionWriter:
                     raise error(s.span, "this statement is not supported in an action")
 
     def if_statement(self, s: ir.If, out: list[Json], returns: list[list[Json]]) -> None:
-        """A conditional jump over what is not to be done."""
+        """Append an if: conditional jumps over the branches that are not taken."""
         where = source_info(s.span)
         test = self.expressions.argument(s.condition)
         skip: Json = {"op": "_jump_if_zero", "parameters": [test], "source_info": where}
@@ -113,7 +120,7 @@ class ActionWriter:
         end["parameters"].append(literal(len(out)))
 
     def loop(self, s: ir.Loop, out: list[Json], returns: list[list[Json]]) -> None:
-        """A jump back to where the loop begins."""
+        """Append a loop: its body, its update, and a jump back to the beginning."""
         begin = len(out)
         leaving: list[Json] = []
         continuing: list[Json] = []
@@ -128,7 +135,7 @@ class ActionWriter:
             jump["parameters"] = [literal(len(out))]
 
     def assign(self, s: ir.Assign) -> Json:
-        """An assignment."""
+        """Return the primitive of an assignment."""
         writer = self.expressions
         left = writer.left(s.target)
         if left["type"] == "expression":
@@ -140,7 +147,7 @@ class ActionWriter:
         }
 
     def header(self, s: ir.CallHeader) -> Json:
-        """A built-in method of a header or stack."""
+        """Return the primitive of a built-in method of a header or stack."""
         parameters = [self.expressions.left(s.header)]
         if s.method in ("push_front", "pop_front"):
             parameters.append(literal(s.count))
@@ -153,7 +160,7 @@ class ActionWriter:
     # Externs
 
     def extern(self, s: ir.CallExtern) -> list[Json]:
-        """An extern's primitives; none if the target does it implicitly."""
+        """Return the primitives of an extern call; an empty list if the target does its work implicitly."""
         arguments = s.arguments
         instance = s.instance.name if s.instance is not None else ""
         value = self.expressions.argument
@@ -240,7 +247,7 @@ class ActionWriter:
         return _CLONES[kind.value], [session, self.field_list(s, s.arguments[2], self.role)]
 
     def field_list(self, s: ir.CallExtern, index: ir.Expr, role: ir.Role) -> Json:
-        """The list of the metadata fields that @field_list(index) marks."""
+        """Return the number of the list of metadata fields that @field_list(index) marks."""
         if self.role != role:
             raise error(s.span, f"{s.name}() is only possible in {role.name.lower()}")
         if not isinstance(index, ir.Constant):
@@ -248,7 +255,7 @@ class ActionWriter:
         return literal(self.field_lists[s], 32)
 
     def _log(self, s: ir.CallExtern) -> list[Json]:
-        """The text, each `{}` spelled out as its value needs it, and the values."""
+        """Return the arguments of log_msg: the text with each `{}` expanded for its value, and the values."""
         text, *data = s.arguments
         assert isinstance(text, ir.Text)
         first, *pieces = text.value.split("{}")
@@ -272,7 +279,7 @@ def _elements(data: ir.Expr) -> list[ir.Expr]:
 
 
 def _shown(e: ir.Expr) -> tuple[str, list[ir.Expr]]:
-    """How a value stands in a message, and the numbers in it: a struct or header with its fields' names."""
+    """Return the format of a value in a message, and the numbers in it. Structs and headers show field names."""
     if not isinstance(e.type, types.Struct | types.Header):
         return "{}", [e]
     fields = e.type.fields
@@ -282,7 +289,7 @@ def _shown(e: ir.Expr) -> tuple[str, list[ir.Expr]]:
 
 
 def assignment(of: types.Type) -> str:
-    """The primitive that assigns a value of this type."""
+    """Return the primitive that assigns values of this type."""
     match of:
         case types.Varbit():
             return "assign_VL"
@@ -298,7 +305,7 @@ def assignment(of: types.Type) -> str:
 
 
 def _jump(span: Span, out: list[Json], jumps: list[Json]) -> None:
-    """A jump whose target is not yet known, which is kept in `jumps`."""
+    """Append a jump whose target is not yet known, and remember it in `jumps`."""
     jump: Json = {"op": "_jump", "parameters": [], "source_info": source_info(span)}
     jumps.append(jump)
     out.append(jump)

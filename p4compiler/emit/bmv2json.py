@@ -23,7 +23,7 @@ _METER_KINDS = ("packets", "bytes")
 
 
 def emit_json(program: GraphProgram, path: str, reporter: Reporter) -> Json:
-    """The JSON of a program; `path` is what it calls itself."""
+    """Return the JSON of a program. `path` is its name for itself."""
     return _Writer(program, path, reporter).program()
 
 
@@ -314,7 +314,7 @@ def _of(instances: list[ir.Instance], *names: str) -> list[ir.Instance]:
 
 
 def type_name(header: types.Type) -> str:
-    """A header type's name, as @name gives it or as declared."""
+    """Return a header type's name: the one @name gives, else the declared one."""
     assert isinstance(header, types.Header)
     return annotation_text(header.annotations, "name") or header.name
 

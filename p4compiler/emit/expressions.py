@@ -1,7 +1,7 @@
-"""Expressions as BMv2's JSON has them.
+"""Expressions in BMv2's JSON.
 
-BMv2 computes with unbounded integers: after every operation that can leave the type's range the result is brought back,
-by a mask if the type is unsigned, by `two_comp_mod` if it is signed.
+BMv2 computes with unbounded integers. After every operation that can exceed the range of its type, the result is
+reduced to that range: with a mask for unsigned types, with `two_comp_mod` for signed ones.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fanin.p4compiler.rewrite import is_fixed, path
 from fanin.p4compiler.source import TOO_DEEP, Span, error
 
 Json = dict[str, Any]
-MAX_SHIFT_WIDTH = 8  # bits of a computed shift's amount
-DEEPEST = 200  # operators inside each other: those who write and read the JSON recurse too
+MAX_SHIFT_WIDTH = 8  # the largest width in bits of a computed shift amount
+DEEPEST = 200  # the deepest nesting of operators: writers and readers of the JSON recurse, too
 
 _COMPUTED_UNION = (
     "BMv2 cannot find a header union in a stack by a computed index",
@@ -26,13 +26,13 @@ _PLAIN = ("==", "!=", "<", "<=", ">", ">=", "&", "|", "^")
 
 
 def hexadecimal(value: int, width: int = 0) -> str:
-    """A number as BMv2 reads it, padded to the bytes that `width` bits take."""
+    """Format a number for BMv2, padded to the number of bytes that `width` bits need."""
     digits = f"{abs(value):0{(width + 7) // 8 * 2}x}"
     return f"{'-' if value < 0 else ''}0x{digits}"
 
 
 def source_info(span: Span) -> Json:
-    """Where something stands in the source."""
+    """Return a place in the source, as the JSON describes it."""
     return {
         "filename": span.file.path,
         "line": span.line,
@@ -42,19 +42,20 @@ def source_info(span: Span) -> Json:
 
 
 def operation(op: str, left: Json | None, right: Json | None, **more: Json) -> Json:
-    """An operator applied."""
+    """Return the JSON of an operator with its operands."""
     return {"type": "expression", "value": {"op": op, "left": left, "right": right, **more}}
 
 
 def literal(value: int, width: int = 0) -> Json:
-    """A number."""
+    """Return the JSON of a number."""
     return {"type": "hexstr", "value": hexadecimal(value, width)}
 
 
 class ExpressionWriter:
-    """Writes expressions; `data` are the places of actions' parameters in their data.
+    """Writer of expressions.
 
-    What the target cannot do is a CompileError.
+    `data` maps the parameters of actions to their positions in the action's data. What the target does not support is
+    raised as CompileError.
     """
 
     def __init__(self, layout: Layout, standard_metadata: ir.Variable, data: dict[ir.Variable, int]) -> None:
@@ -66,20 +67,20 @@ class ExpressionWriter:
     # Values
 
     def argument(self, e: ir.Expr) -> Json:
-        """A value as a primitive's argument: a bool as 0 or 1, what is computed wrapped once more."""
+        """Return a value as a primitive's argument: a bool as 0 or 1, a computed value wrapped once more."""
         if isinstance(e.type, types.Bool):
             found = self.left(e) if _is_left(e) else operation("b2d", None, self.value(e))
         else:
             found = self.value(e)
         match found["type"]:
-            case "local":  # BMv2's name for action data inside expressions only
+            case "local":  # BMv2 has this name for action data only inside expressions
                 return {"type": "runtime_data", "value": found["value"]}
             case "expression" | "stack_field":
                 return {"type": "expression", "value": found}
         return found
 
     def value(self, e: ir.Expr) -> Json:
-        """A value inside an expression."""
+        """Return a value inside an expression."""
         if self._depth == DEEPEST:
             raise error(e.span, *TOO_DEEP)
         self._depth += 1
@@ -130,7 +131,7 @@ class ExpressionWriter:
         raise error(e.span, "this expression is not supported here")
 
     def bring_back(self, value: Json, of: types.Type) -> Json:
-        """A computed value brought into the range of its type."""
+        """Reduce a computed value to the range of its type."""
         bits = types.scalar(of)
         if not isinstance(bits, types.Bits):
             return value
@@ -139,7 +140,7 @@ class ExpressionWriter:
         return operation("&", value, literal((1 << bits.width) - 1, bits.width))
 
     def binary(self, e: ir.Binary) -> Json:
-        """Two operands around an operator."""
+        """Return a binary operator with its operands."""
         op, of = e.op, e.type
         if is_zero(e):
             return self.value(e.left)
@@ -174,7 +175,7 @@ class ExpressionWriter:
         return self.bring_back(joined, e.type) if _signed(e.type) else joined
 
     def cast(self, e: ir.Cast) -> Json:
-        """A conversion."""
+        """Return a cast."""
         source, target = types.scalar(e.operand.type), types.scalar(e.type)
         inner = self.value(e.operand)
         match source, target:
@@ -204,7 +205,7 @@ class ExpressionWriter:
         return operation("d2b", None, {"type": "field", "value": [inner["value"], "$valid$"]})
 
     def _header_field(self, header: ir.Expr, names: tuple[str, ...]) -> Json:
-        """A field of a header."""
+        """Return a field of a header."""
         assert isinstance(header.type, types.Header)
         fields = flat_fields(header.type)
         position = [f.path for f in fields].index(names)
@@ -219,7 +220,7 @@ class ExpressionWriter:
     # Left values
 
     def left(self, e: ir.Expr) -> Json:
-        """A place: of a scalar its field, else the header, stack or union."""
+        """Return a left value: the field that holds a scalar, or else the header, stack or union."""
         of = e.type
         match e:
             case ir.Ref(variable=variable) if variable is self.standard_metadata:

@@ -1,4 +1,4 @@
-"""Where values live in BMv2: names of headers, of their stacks and unions, and of the fields of `scalars`."""
+"""The layout of variables in BMv2: names of headers, of their stacks and unions, and of the fields of `scalars`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,16 @@ STANDARD_METADATA = "standard_metadata"
 
 @dataclass(slots=True)
 class Layout:
-    """Names by place; what is never used has none.
+    """Names of all places that the program uses.
 
-    `scalars` is name -> (width, signed); `headers`, `stacks`, `unions` are name -> type, in the order of their making.
+    Attributes:
+        places: The names, by place.
+        scalars: Width in bits and signedness, by name. All dictionaries are in the order in which names were added.
+        headers: The types of headers, by name.
+        stacks: The types of header stacks, by name.
+        unions: The types of header unions, by name.
+        varbits: The types of varbit variables, by name.
+        metadata: The type of the program's metadata.
     """
 
     places: dict[Path, str] = field(default_factory=dict)
@@ -33,7 +40,7 @@ class Layout:
     metadata: types.Struct | None = None
 
     def add(self, where: Path, name: str, of: types.Type) -> None:
-        """Give a place its name, and the places inside it theirs."""
+        """Give a place its name, and name the places inside it."""
         self.places[where] = name
         match of:
             case types.Header():
@@ -55,10 +62,10 @@ class Layout:
 
 
 def lay_out(program: GraphProgram) -> Layout:
-    """The layout of the architecture's headers and metadata, then of local variables in the order of their use.
+    """Lay out the architecture's headers and metadata, then the local variables in the order of their use.
 
     Raises:
-        CompileError: headers or metadata are not such structs as the target has.
+        CompileError: If the target does not support the program's headers or metadata.
     """
     layout = Layout()
     headers, metadata, standard = program.flat.roots
@@ -95,7 +102,7 @@ def _name(variable: str, rest: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FlatField:
-    """A field after nested structs are flattened: the path to it, and the one name it has in BMv2."""
+    """Field of a flattened struct: the path to it, and its single name in BMv2."""
 
     path: tuple[str, ...]
     name: str
@@ -105,10 +112,10 @@ class FlatField:
 
 @lru_cache(maxsize=256)
 def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
-    """The fields of a struct or header, those of structs in it included; nested ones are named as p4c names them.
+    """Return the fields of a struct or header, including those of nested structs, with p4c's names.
 
     Raises:
-        CompileError: @name gives two the same name.
+        CompileError: If @name gives two fields the same name.
     """
     nested = any(isinstance(f.type, types.Struct | types.Tuple) for f in of.fields)
     result = []
@@ -120,7 +127,7 @@ def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
 
 
 def _check_names(of: types.Fields, fields: list[FlatField]) -> None:
-    """Check that no @name gives a field the name of another."""
+    """Check that no @name gives a field the name of another one."""
     seen: dict[str, FlatField] = {}
     for field_ in fields:
         first = seen.setdefault(field_.name, field_)

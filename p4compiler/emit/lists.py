@@ -1,4 +1,4 @@
-"""Lists of fields that primitives refer to: those that calculations and digests read, those that clones preserve."""
+"""Field lists that primitives refer to: inputs of calculations, contents of digests, fields that clones preserve."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _HASHES = (
     "identity",
     "csum16",
     "xor16",
-)  # HashAlgorithm
+)  # by the number of the HashAlgorithm constant
 
 
 def algorithm(e: ir.Expr) -> str:
-    """The name of a constant of type HashAlgorithm."""
+    """Return BMv2's name of a constant of type HashAlgorithm."""
     assert isinstance(e, ir.Constant)
     return _HASHES[e.value]
 
 
 def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
-    """What hash() and the checksums' externs calculate, in the order of their numbers."""
+    """Return the calculations of hash() and of the checksum externs, in the order of their numbers."""
     result = []
     for number, (call, name) in enumerate(numbers.calculations.items()):
         hash_, data = (
@@ -50,7 +50,7 @@ def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
 
 
 def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
-    """What digests send, in the order of their numbers."""
+    """Return the contents of digests, in the order of their numbers."""
     result = []
     for call, number in numbers.learn_lists.items():
         data = call.arguments[1]
@@ -84,9 +84,12 @@ def _input(e: ir.Expr, expressions: ExpressionWriter) -> Json:
 def field_lists(
     program: GraphProgram, layout: Layout, reporter: Reporter
 ) -> tuple[list[Json], dict[ir.CallExtern, int]]:
-    """The lists that calls preserve: those that @field_list marks, then an empty one for each call that names none.
+    """Return the lists of fields that calls preserve.
 
-    With them the number of each call's list.
+    The lists that @field_list marks come first, then an empty one for each call that names none.
+
+    Returns:
+        The lists, and the number of the list for each call.
     """
     lists = _annotated_lists(program, layout)
     by_name = {made["name"]: made["id"] for made in lists}
@@ -110,7 +113,7 @@ def field_lists(
 
 
 def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
-    """The lists of metadata fields that @field_list marks, by their numbers."""
+    """Return the lists of metadata fields that @field_list marks, in the order of their numbers."""
     metadata = program.flat.roots.meta
     made: dict[int, Json] = {}
     assert isinstance(metadata.type, types.Struct)
@@ -131,10 +134,10 @@ def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
 def _marked(
     of: types.Fields | types.Tuple, where: Path, around: nodes.Annotations
 ) -> Iterator[tuple[Path, nodes.Annotation]]:
-    """The scalar fields that @field_list marks, each with its mark or that of a struct around it.
+    """Yield the scalar fields that @field_list marks, each with its own mark or that of an enclosing struct.
 
     Raises:
-        CompileError: a header, or a field of one, is marked.
+        CompileError: If a header, or a field of one, is marked.
     """
     for f in of.fields:
         inner = (*where, f.name)

@@ -13,9 +13,16 @@ from fanin.p4compiler.names import Names
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Identifiers, which are unique in the whole program; `data` are the places of parameters in their action's data.
+    """Identifiers of everything in a program.
 
-    A profile has one for each pipeline that uses it.
+    Attributes:
+        actions: The number of each action.
+        data: The position of each action parameter in the action's data.
+        tables: The number of each table.
+        conditionals: The number of each condition.
+        profiles: The number of each action profile, by pipeline and name.
+        calculations: The name of the calculation of each call.
+        learn_lists: The number of the learn list of each digest.
     """
 
     actions: dict[ir.Action, int]
@@ -28,7 +35,7 @@ class Numbers:
 
 
 def number_all(program: GraphProgram) -> Numbers:
-    """The numbers of everything in the program."""
+    """Number everything in the program."""
     graphs = program.graphs
     actions = [action for graph in graphs.values() for action in graph.actions]
     tables = [table for graph in graphs.values() for table in graph.tables]

@@ -41,7 +41,7 @@ _DEDICATED_FIELDS = ("name", "id", "brief", "description")  # annotations that h
 
 
 def emit_p4info(program: GraphProgram) -> P4Info:
-    """The P4Info of a program; hidden objects are left out."""
+    """Return the P4Info of a program, without hidden objects."""
     return _Writer(program).info
 
 
@@ -61,7 +61,7 @@ class _Writer:
                 self.actions.setdefault(action.name, action)
         statements = [block.body for role, block in flat.blocks.items() if role not in graphs]
         statements += [action.body for graph in graphs.values() for action in graph.actions]
-        # Of extern functions; those of extern objects' methods are left out.
+        # Calls of extern functions; those of extern objects' methods are left out.
         self.calls = [
             call
             for body in statements
@@ -117,7 +117,7 @@ class _Writer:
             self.controller_header(header)
 
     def package(self) -> None:
-        """What @pkginfo(name="...", version="...") and the like say of the whole program."""
+        """Write what @pkginfo(name="...", version="...") and similar annotations say about the program."""
         package = self.info.pkg_info
         package.arch = "v1model"
         for annotation in self.annotations:
@@ -159,7 +159,7 @@ class _Writer:
             self.typed(field, parameter.type)
 
     def typed(self, field: Any, of: types.Type) -> None:
-        """The width of a field or parameter, and the name of its type where the control plane should know it."""
+        """Write the width of a field or parameter, and the name of its type if the control plane should know it."""
         field.bitwidth = _runtime_width(of)
         self.type_spec(of)
         if isinstance(of, types.NewType):
@@ -294,7 +294,7 @@ class _Writer:
     # Types
 
     def type_spec(self, of: types.Type) -> p4t.P4DataTypeSpec:
-        """A type as P4Info describes it; named types are entered in type_info."""
+        """Return P4Info's description of a type, and enter named types in type_info."""
         spec = p4t.P4DataTypeSpec()
         match of:
             case types.Bits(width=width, signed=True):
@@ -365,7 +365,7 @@ class _Writer:
 
 
 def _translation(of: types.NewType) -> tuple[str, int] | None:
-    """What @p4runtime_translation says: a URI and the width of the control plane's values (0: strings)."""
+    """Return the URI and width in bits that @p4runtime_translation gives, or None. Width 0 means a string."""
     for annotation in of.annotations:
         if annotation.name == "p4runtime_translation" and len(annotation.arguments) == 2:
             match annotation.arguments:
@@ -381,7 +381,7 @@ def _translation(of: types.NewType) -> tuple[str, int] | None:
 
 
 def _runtime_width(of: types.Type) -> int:
-    """Bits of a value at the control plane; 0: a string."""
+    """Return the width in bits of a value in the control plane; 0 means a string."""
     if isinstance(of, types.NewType):
         translation = _translation(of)
         return types.width(of.base) or 0 if translation is None else translation[1]
@@ -393,7 +393,7 @@ def _bytes(value: int, width: int) -> bytes:
 
 
 def _selector_size(made: p4i.ActionProfile, annotations: nodes.Annotations) -> None:
-    """How a selector's groups are limited (P4Runtime specification, 6.4.2)."""
+    """Write the limit on the size of a selector's groups (P4Runtime specification, 6.4.2)."""
     made.max_group_size = annotation_number(annotations, "max_group_size") or 0
     match (annotation_text(annotations, "selector_size_semantics") or "").lower():
         case "sum_of_weights":
@@ -445,7 +445,7 @@ def _document(made: Any, annotations: nodes.Annotations) -> None:
 
 
 def _digests(calls: list[ir.CallExtern]) -> dict[str, types.Type]:
-    """The types of the digests that actions send, by name, each once; an unnamed type goes by its number."""
+    """Return the types of the digests that actions send, by name. An unnamed type is numbered."""
     found: dict[str, types.Type] = {}
     for call in calls:
         if call.name == "digest":

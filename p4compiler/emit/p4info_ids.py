@@ -1,8 +1,8 @@
 """Identifiers and aliases of P4Info objects, as p4c assigns them.
 
-An identifier is the object's kind (8 bits, p4.config.v1.P4Ids.Prefix) and a hash of its name (24 bits); a collision
-takes the next free hash, names in alphabetical order. An alias is the shortest end of the name that no other object's
-name has.
+An identifier consists of the object's kind (8 bits, p4.config.v1.P4Ids.Prefix) and a hash of its name (24 bits). After
+a collision the next free hash is taken, with names in alphabetical order. An alias is the shortest suffix of the name
+that no other object's name shares.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _MASK = 0xFFFFFFFF
 
 
 def one_at_a_time(name: str) -> int:
-    """Bob Jenkins's one-at-a-time hash, 32 bits."""
+    """Return Bob Jenkins's one-at-a-time hash, 32 bits."""
     value = 0
     for byte in name.encode():
         value = (value + byte) & _MASK
@@ -29,16 +29,16 @@ def one_at_a_time(name: str) -> int:
 
 
 class Symbols:
-    """All objects of a program by kind and name; identifiers and aliases are asked for after the last was added."""
+    """Registry of a program's objects by kind and name. Call `assign` after adding all of them."""
 
     def __init__(self) -> None:
         self.given: dict[tuple[int, str], int | None] = {}
-        self.places: dict[int, Span] = {}  # of @id, by the identifier it gives
+        self.places: dict[int, Span] = {}  # of @id annotations, by identifier
         self.ids: dict[tuple[int, str], int] = {}
         self.endings: Counter[str] = Counter()
 
     def add(self, kind: int, name: str, annotations: nodes.Annotations = ()) -> None:
-        """Add an object; @id among its annotations decides its identifier."""
+        """Add an object. An @id among its annotations determines its identifier."""
         if (kind, name) in self.given:
             return
         number = self.given[kind, name] = _given_id(kind, annotations)
@@ -47,7 +47,7 @@ class Symbols:
             _check_new(self.places, number, place)
 
     def assign(self) -> None:
-        """Decide all identifiers."""
+        """Assign all identifiers."""
         self.ids = {key: number for key, number in self.given.items() if number is not None}
         taken = set(self.ids.values())
         for kind, name in sorted(key for key, number in self.given.items() if number is None):
@@ -61,11 +61,11 @@ class Symbols:
         )
 
     def id(self, kind: int, name: str) -> int:
-        """An object's identifier."""
+        """Return an object's identifier."""
         return self.ids[kind, name]
 
     def alias(self, name: str) -> str:
-        """An object's alias."""
+        """Return an object's alias."""
         return next((ending for ending in _endings(name) if self.endings[ending] == 1), name)
 
 
@@ -87,10 +87,10 @@ def _given_id(kind: int, annotations: nodes.Annotations) -> int | None:
 
 
 def annotation_number(annotations: nodes.Annotations, name: str) -> int | None:
-    """The number that an annotation like @id(1) has, or None.
+    """Return the number in an annotation such as @id(1), or None if there is no such annotation.
 
     Raises:
-        CompileError: what it has is no number.
+        CompileError: If the annotation's argument is not a number.
     """
     for annotation in annotations:
         if annotation.name == name and annotation.arguments:
@@ -102,17 +102,17 @@ def annotation_number(annotations: nodes.Annotations, name: str) -> int | None:
 
 
 def _check_new(places: dict[int, Span], number: int, place: Span) -> None:
-    """Check that no other @id has given this identifier, and keep where this one does."""
+    """Check that no other @id has given this identifier, and remember the place of this one."""
     first = places.setdefault(number, place)
     if first is not place:
         raise error(place, f"@id 0x{number:x} is taken", "give one of them another number", other=first)
 
 
 def field_ids(annotated: list[nodes.Annotations]) -> list[int]:
-    """Numbers of match fields, action parameters or metadata: those given by @id, else their places from 1 on.
+    """Return the numbers of match fields, action parameters or metadata: from @id, else counted from 1.
 
     Raises:
-        CompileError: Two have the same.
+        CompileError: If two have the same number.
     """
     given = [annotation_number(a, "id") for a in annotated]
     places: dict[int, Span] = {}

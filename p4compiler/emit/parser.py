@@ -1,4 +1,4 @@
-"""Parsers as BMv2's JSON has them."""
+"""Parsers in BMv2's JSON."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from fanin.p4compiler.emit.expressions import Json, hexadecimal
 from fanin.p4compiler.emit.layout import flat_fields
 from fanin.p4compiler.source import Reporter, error
 
-MAX_RANGE_CASES = 1024  # cases of a select that ranges may become
+MAX_RANGE_CASES = 1024  # the most cases of a select that ranges are expanded to
 
 
 class ParserWriter:
-    """Writes the parser's states.
+    """Writer of the parser's states.
 
-    What the target cannot do is a CompileError.
+    What the target does not support is raised as CompileError.
     """
 
     def __init__(self, actions: ActionWriter, reporter: Reporter) -> None:
@@ -23,7 +23,7 @@ class ParserWriter:
         self.reporter = reporter
 
     def parser(self, block: ir.Block) -> Json:
-        """The parser."""
+        """Return the JSON of the parser."""
         return {
             "name": "parser",
             "id": 0,
@@ -32,7 +32,7 @@ class ParserWriter:
         }
 
     def value_set(self, value_set: ir.ValueSet, number: int) -> Json:
-        """A value set."""
+        """Return the JSON of a value set."""
         of = value_set.type
         widths = (
             [types.width(f.type) or 0 for f in flat_fields(of)]
@@ -47,13 +47,13 @@ class ParserWriter:
         }
 
     def state(self, state: ir.State, number: int) -> Json:
-        """One state."""
+        """Return the JSON of a state."""
         operations = [self.operation(s) for s in state.body]
         transitions = []
         for case in state.cases:
             transitions += self._transitions(case, state)
             if not case.keys or all(k.anything for k in case.keys):
-                break  # what follows can never match
+                break  # no later case can match
         key = [self.expressions.left(e) for e in state.subjects]
         return {
             "name": state.name,
@@ -66,7 +66,7 @@ class ParserWriter:
     # Statements
 
     def operation(self, s: ir.Stmt) -> Json:
-        """A statement as a parser operation."""
+        """Return a statement as a parser operation."""
         match s:
             case ir.Assign(target=target):
                 made = self.actions.assign(s)
@@ -127,7 +127,7 @@ class ParserWriter:
 
     def _transitions(self, case: ir.SelectCase, state: ir.State) -> list[Json]:
         target = None if case.target in ("accept", "reject") else case.target
-        if case.target == "reject" and case.span != state.span:  # one that is left out has been warned of
+        if case.target == "reject" and case.span != state.span:  # already warned about
             hint = "the packet is not dropped: ingress runs, with standard_metadata.parser_error as it is"
             message = "a transition to reject behaves like accept on this target"
             self.reporter.warn(case.span, message, hint, option="unsupported")
@@ -152,7 +152,7 @@ class ParserWriter:
         return [self.transition(choice, state, target) for choice in choices]
 
     def transition(self, keys: list[tuple[int, int | None]], state: ir.State, target: str | None) -> Json:
-        """One transition: keys side by side, each padded to whole bytes."""
+        """Return a transition: the keys concatenated, each padded to whole bytes."""
         value = mask = size = 0
         for (key, key_mask), subject in zip(keys, state.subjects, strict=True):
             width = types.width(subject.type) or 1
@@ -171,7 +171,7 @@ class ParserWriter:
 
 
 def _range_masks(low: int, high: int, width: int) -> list[tuple[int, int | None]]:
-    """The range as values under masks, as few as there can be."""
+    """Return the smallest set of values with masks that covers a range."""
     result: list[tuple[int, int | None]] = []
     full = (1 << width) - 1
     while low <= high:

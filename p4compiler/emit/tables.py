@@ -1,4 +1,4 @@
-"""Pipelines as BMv2's JSON has them: tables, conditions, action profiles and what is attached to tables."""
+"""Pipelines in BMv2's JSON: tables, conditions, action profiles and the objects attached to tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MATCH_ORDER = ("exact", "lpm", "ternary", "range")  # a table has the match typ
 
 
 class PipelineWriter:
-    """Writes ingress and egress."""
+    """Writer of ingress and egress."""
 
     def __init__(self, expressions: ExpressionWriter, numbers: Numbers, reporter: Reporter) -> None:
         self.expressions = expressions
@@ -22,7 +22,7 @@ class PipelineWriter:
         self.reporter = reporter
 
     def pipeline(self, role: ir.Role, block: ir.Block, graph: Graph) -> Json:
-        """A pipeline with its tables and conditions."""
+        """Return a pipeline with its tables and conditions."""
         profiles = self._profiles(role, graph)
         nodes: dict[ir.Table, TableNode] = {}
         for node in graph.nodes:
@@ -53,7 +53,7 @@ class PipelineWriter:
     # Tables
 
     def table(self, node: TableNode) -> Json:
-        """A table."""
+        """Return the JSON of a table."""
         table = node.table
         made: Json = {
             "name": table.name,
@@ -88,7 +88,7 @@ class PipelineWriter:
         return made
 
     def key(self, element: ir.KeyElement) -> Json:
-        """One element of a key."""
+        """Return one element of a key."""
         expr, mask = element.expr, None
         width = types.width(expr.type) or 1
         match expr:
@@ -111,7 +111,7 @@ class PipelineWriter:
         made["action_profile"] = table.implementation.name
 
     def _profiles(self, role: ir.Role, graph: Graph) -> list[Json]:
-        """The action profiles and selectors of a pipeline's tables."""
+        """Return the action profiles and selectors of a pipeline's tables."""
         profiles: dict[str, Json] = {}
         for table in graph.tables:
             instance = table.implementation
@@ -150,7 +150,7 @@ class PipelineWriter:
         }
 
     def entry(self, entry: ir.Entry, table: ir.Table) -> Json:
-        """One of the const entries."""
+        """Return one of the const entries."""
         keys = []
         for value, element in zip(entry.keys, table.key, strict=True):
             keys.append(_match_key(value, element))
@@ -163,7 +163,7 @@ class PipelineWriter:
         }
 
     def data(self, call: ir.ActionCall) -> list[str]:
-        """Values of an action's data; a negative number as the bits that stand for it."""
+        """Return the values of an action's data, with negative numbers in two's complement."""
         values = []
         for argument, parameter in zip(call.arguments, call.action.parameters, strict=True):
             assert isinstance(argument, ir.Constant)
@@ -173,10 +173,10 @@ class PipelineWriter:
 
 
 def attached_tables(program: GraphProgram) -> dict[ir.Instance, ir.Table]:
-    """The tables of direct counters and meters.
+    """Return the table that each direct counter and meter belongs to.
 
     Raises:
-        CompileError: one belongs to two tables.
+        CompileError: If one belongs to two tables.
     """
     result: dict[ir.Instance, ir.Table] = {}
     for graph in program.graphs.values():
@@ -189,15 +189,15 @@ def attached_tables(program: GraphProgram) -> dict[ir.Instance, ir.Table]:
 
 
 def extern_name(instance: ir.Instance) -> str:
-    """The name of the extern that an object is an instance of."""
+    """Return the name of an object's extern type; empty for parsers and controls."""
     return instance.type.extern.name if isinstance(instance.type, types.ExternInstance) else ""
 
 
 def constant(e: ir.Expr) -> int:
-    """The value of an expression that instantiation has made a constant.
+    """Return the value of an expression that instantiation has made a constant.
 
     Raises:
-        CompileError: it is none.
+        CompileError: If it is not a constant.
     """
     if not isinstance(e, ir.Constant):
         raise error(e.span, "this must be known when compiling")
@@ -205,7 +205,7 @@ def constant(e: ir.Expr) -> int:
 
 
 def table_size(table: ir.Table) -> int:
-    """How many entries a table can hold."""
+    """Return the number of entries that a table can hold."""
     return (constant(table.size) if table.size is not None else 0) or DEFAULT_TABLE_SIZE
 
 

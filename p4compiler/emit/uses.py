@@ -1,4 +1,4 @@
-"""What a program uses, in the order in which BMv2's JSON has it: expressions, places and calls of externs."""
+"""The expressions, places and extern calls of a program, in the order in which BMv2's JSON lists them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fanin.p4compiler.lower import leaves
 from fanin.p4compiler.rewrite import Path, bodies, children, expressions, is_fixed, path
 
 CHECKSUMS = (ir.Role.COMPUTE_CHECKSUM, ir.Role.VERIFY_CHECKSUM)
-# Arguments are written in another order than they have in the program, and those left out are numbers.
+# The JSON lists their arguments in another order than the program, and omitted ones are numbers.
 _ORDER = {"hash": (3, 0, 2, 4), "verify_checksum": (1, 2, 0), "update_checksum": (1, 2, 0)}
 
 
 def extern_calls(program: GraphProgram) -> Iterator[ir.CallExtern]:
-    """Calls of externs in actions, then those that compute and verify checksums."""
+    """Yield the extern calls in actions, then those that compute and verify checksums."""
     for graph in program.graphs.values():
         for action in graph.actions:
             yield from calls_in(action.body)
@@ -24,7 +24,7 @@ def extern_calls(program: GraphProgram) -> Iterator[ir.CallExtern]:
 
 
 def calls_in(statements: Iterable[ir.Stmt]) -> Iterator[ir.CallExtern]:
-    """Calls of externs in statements, in the order of the program."""
+    """Yield the extern calls in statements, in the order of the program."""
     for s in statements:
         if isinstance(s, ir.CallExtern):
             yield s
@@ -33,7 +33,7 @@ def calls_in(statements: Iterable[ir.Stmt]) -> Iterator[ir.CallExtern]:
 
 
 def used_places(program: GraphProgram) -> Iterator[tuple[Path, types.Type]]:
-    """Where values live that the program reads or writes, with their types; of structs their fields."""
+    """Yield the places that the program reads or writes, with their types. Structs yield their fields."""
     standard_metadata = program.flat.roots.standard_metadata
     for e in _expressions(program):
         for place in _places(e):
@@ -43,7 +43,7 @@ def used_places(program: GraphProgram) -> Iterator[tuple[Path, types.Type]]:
 
 
 def header_of(e: ir.Expr) -> tuple[ir.Expr | None, tuple[str, ...]]:
-    """The header that a field belongs to and the path to it inside; None if it belongs to none."""
+    """Return the header that a field belongs to and the path inside it; (None, ()) if it belongs to none."""
     names: tuple[str, ...] = ()
     while isinstance(e, ir.Field):
         names = (e.name, *names)
@@ -54,7 +54,7 @@ def header_of(e: ir.Expr) -> tuple[ir.Expr | None, tuple[str, ...]]:
 
 
 def is_zero(e: ir.Expr) -> bool:
-    """Whether this is zero shifted, by what need not be computed."""
+    """Return whether the expression is a shift of zero, which need not be computed."""
     return (
         isinstance(e, ir.Binary)
         and e.op in ("<<", ">>")
@@ -103,5 +103,5 @@ def _places(e: ir.Expr) -> Iterator[ir.Expr]:
     elif isinstance(e.type, types.Struct | types.Tuple):
         for leaf in leaves(e):
             yield from _places(leaf)
-    elif not (isinstance(e, ir.Ref) and e.variable.parameter):  # those of actions are not stored
+    elif not (isinstance(e, ir.Ref) and e.variable.parameter):  # action data needs no storage
         yield e

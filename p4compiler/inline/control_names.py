@@ -1,4 +1,4 @@
-"""The control plane's names of a flat program: no two objects of one kind may have the same."""
+"""Names in the control plane: no two objects of one kind may have the same name."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _KINDS = {
 
 
 def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
-    """Check that the control plane can tell all objects of a kind apart.
+    """Check that all objects of a kind have different names in the control plane.
 
-    Actions that do the same are one action to it, wherever they are written: P4_14 programs that p4c translates have
-    such copies in ingress and egress.
+    Identical actions count as one, wherever they are written: P4_14 programs that p4c translates have such copies in
+    ingress and egress.
 
     Raises:
-        CompileError: Two have the same name; every such pair is reported, with both places.
+        CompileError: If two have the same name. It reports all such pairs, with both places.
     """
     found: dict[tuple[str, str], ir.Declared | ir.ValueSet] = {}
     for kind, declared in _named(program):
@@ -45,13 +45,13 @@ def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
 
 
 def _alike(one: ir.Action, other: ir.Action) -> bool:
-    """Whether both are written out from one declaration, or take and do the same."""
+    """Return whether two actions come from one declaration, or have the same parameters and body."""
     texts = ([line.partition("  // ")[0] for line in of_action(action)] for action in (one, other))
     return one.span == other.span or next(texts) == next(texts)
 
 
 def _named(program: ir.FlatProgram) -> Iterator[tuple[str, ir.Declared | ir.ValueSet]]:
-    """All objects that the control plane sees, with their kinds."""
+    """Yield all objects that the control plane sees, with their kinds."""
     declared = [*program.instances, *(d for block in program.blocks.values() for d in block.declared)]
     for d in declared:
         match d:

@@ -1,4 +1,4 @@
-"""Inlining of parsers: parsers inside others and `if` become states."""
+"""Inlining of parsers: nested parsers and `if` become states."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from fanin.p4compiler.source import error
 _ENDS = ("accept", "reject")
 Enter = Callable[
     [ir.Instance, str, dict[ir.Variable, ir.Expr], dict[str, str]], tuple[ir.Stmt, ...]
-]  # instance, prefix of names, what parameters mean, new names of states
+]  # instance, prefix of names, values of parameters, new names of states
 
 
 class ParserInliner:
-    """Writes parsers out as states; `enter` writes a block out, one inside a parser too.
+    """Inliner that turns parsers into flat lists of states.
 
-    What the target cannot do is a CompileError.
+    What the target does not support is raised as CompileError. `enter` inlines a block, including a nested parser.
     """
 
     def __init__(self, values: ValueInliner, enter: Enter) -> None:
@@ -30,7 +30,7 @@ class ParserInliner:
         self.subparsers: dict[ir.Stmt, tuple[ir.Instance, Context]] = {}
 
     def parser_states(self, block: ir.Block, prologue: tuple[ir.Stmt, ...], context: Context) -> None:
-        """The states of a parser; `context.states` has the names that they, accept and reject get (none: their own)."""
+        """Add the states of a parser, renamed as `context.states` says; states missing there keep their names."""
         names = {name: name for name in (*_ENDS, *(s.name for s in block.states))} | context.states
         self.names.take(names.values())
         for state in block.states:
@@ -52,7 +52,7 @@ class ParserInliner:
     def apply_parser(
         self, s: ir.ApplyBlock, instance: ir.Instance, out: list[ir.Stmt], context: Context
     ) -> None:
-        """Leave a mark where a parser inside another one is applied; `split` puts its states there."""
+        """Leave a marker where a nested parser is applied. `split` replaces it with the parser's states."""
         block = instance.block
         assert block is not None
         arguments = self.values.arguments(directions(block.parameters), s.arguments, out, context)
@@ -64,7 +64,7 @@ class ParserInliner:
         out += after
 
     def split(self, statements: tuple[ir.Stmt, ...], end: ir.State) -> None:
-        """A state with these statements and the transition of `end`, or several where they need it."""
+        """Add a state with these statements and the transition of `end`, split at each if and nested parser."""
         for position, s in enumerate(statements):
             if isinstance(s, ir.If | ir.ApplyBlock):
                 before, rest = statements[:position], statements[position + 1 :]
@@ -85,7 +85,7 @@ class ParserInliner:
         self._select(replace(end, body=statements))
 
     def _select(self, state: ir.State) -> None:
-        """A state, or several where a case has a value set beside other keys: BMv2 matches such a set alone."""
+        """Add a state, split where a case has a value set among other keys: BMv2 matches value sets only alone."""
         place = next((i for i, c in enumerate(state.cases) if len(c.keys) > 1 and _sets(c)), None)
         if place is None:
             self.states.append(state)
@@ -113,7 +113,7 @@ class ParserInliner:
             self._select(ir.State(rest, (), state.subjects, later, state.span))
 
     def branch(self, s: ir.If, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
-        """`if` as a select over its condition."""
+        """Add an `if` as a select on its condition."""
         names = []
         for kind, body in (("true", s.chosen), ("false", s.other)):
             if body:
@@ -131,7 +131,7 @@ class ParserInliner:
         self.states.append(ir.State(end.name, (*before, assign), (test,), cases, end.span))
 
     def enter_parser(self, s: ir.ApplyBlock, before: tuple[ir.Stmt, ...], end: ir.State, target: str) -> None:
-        """The states of a parser inside this one, between what stands before it and what follows."""
+        """Add the states of a nested parser between the statements before it and what follows."""
         instance, inner = self.subparsers[s]
         block = instance.block
         assert block is not None
@@ -143,7 +143,7 @@ class ParserInliner:
 
 
 def _sets(case: ir.SelectCase) -> bool:
-    """Whether a case has a value set among its keys."""
+    """Return whether a case has a value set among its keys."""
     return any(key.value_set is not None for key in case.keys)
 
 
@@ -152,7 +152,7 @@ def _key(key: ir.KeyValue, context: Context) -> ir.KeyValue:
 
 
 def tidy(states: list[ir.State]) -> list[ir.State]:
-    """The states that can be reached; one that is reached from one other only, and always, becomes a part of it."""
+    """Return the reachable states, with each state merged into its only predecessor where that always leads to it."""
     by_name = {state.name: state for state in states}
     seen: dict[str, int] = {}
     todo = ["start"]

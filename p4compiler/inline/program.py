@@ -1,7 +1,7 @@
 """Inlining: the six blocks with everything they instantiate and call -> flat blocks with the control plane's names.
 
-Parsers and controls inside others, actions called from statements and functions are written out where they are applied.
-What is left are the architecture's headers and metadata, local variables, extern objects, actions and tables.
+Nested parsers and controls, actions called from statements, and functions are expanded where they are applied. The
+architecture's headers and metadata, local variables, extern objects, actions and tables remain.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from fanin.p4compiler.source import Span, error
 
 
 def inline(program: ir.Program) -> ir.FlatProgram:
-    """The program with everything inlined.
+    """Inline everything in a program.
 
     Raises:
-        CompileError: that is not possible on this target.
+        CompileError: If the target does not support the result.
     """
     parser = program.blocks[ir.Role.PARSER].block
     assert parser is not None
@@ -47,8 +47,8 @@ class _Inliner:
         self.applied: set[ir.Instance] = set()
         self.made: dict[tuple[str, ir.Instance], ir.Instance] = {}
         self.specialized: dict[tuple[object, ...], ir.Action] = {}
-        # By what is declared, as written (with the path to its block) and as made: its place among all declarations.
-        # Those of an inlined block count from the place of its instance.
+        # Position among all declarations. Keys are objects as declared (with the path to their block), and as created.
+        # Positions in an inlined block start at the position of its instance.
         self.places: dict[object, tuple[int, ...]] = {}
         self.declared: list[ir.Declared] = []
 
@@ -85,9 +85,16 @@ class _Inliner:
         bindings: dict[ir.Variable, ir.Expr],
         states: dict[str, str],
     ) -> tuple[ir.Stmt, ...]:
-        """Write a block out: its objects go to the flat block, and so do a parser's states, renamed as `states` says.
+        """Inline a block: add its objects to the flat block, and its states if it is a parser.
 
-        Returns a control's statements.
+        Args:
+            instance: The parser or control.
+            prefix: The prefix of the control plane's names.
+            bindings: The values of parameters.
+            states: New names of a parser's states.
+
+        Returns:
+            The statements of a control.
         """
         block = instance.block
         assert block is not None
@@ -117,7 +124,7 @@ class _Inliner:
         return (*prologue, *self.statements(block.body, context))
 
     def make(self, inner: ir.Instance, context: Context) -> ir.Instance:
-        """An object that a block declares; one block applied at two places has it once."""
+        """Create an object that a block declares. A block applied in two places has it only once."""
         arguments = tuple(self.values.substitute(a, context) for a in inner.arguments)
         for argument in arguments:
             if not isinstance(argument, ir.Constant | ir.Text | ir.Object):
@@ -184,7 +191,7 @@ class _Inliner:
             case ir.Loop(span=span, body=body, update=update):
                 if context.in_parser:
                     raise error(span, "a loop in a parser is not supported", "write it with states")
-                # It becomes a part of an action, and so do actions that it calls.
+                # It becomes part of an action, and so do the actions that it calls.
                 inner = replace(context, in_action=True)
                 out.append(ir.Loop(span, self.statements(body, inner), self.statements(update, inner)))
             case ir.Break() | ir.Continue():
@@ -310,7 +317,7 @@ class _Inliner:
         return replace(call, action=actions[call.action])
 
     def table_action(self, call: ir.ActionCall, setup: list[ir.Stmt], context: Context) -> ir.ActionCall:
-        """The action that a table calls: parameters with a direction are bound, the others are the entries' data."""
+        """Return the action that a table calls, with bound parameters removed. Entries set the others."""
         action = call.action
         directed = tuple(p.direction for p in action.parameters if p.direction)
         arguments = self.values.arguments(directed, call.arguments, setup, context)
@@ -332,7 +339,7 @@ class _Inliner:
 
 
 def full_name(prefix: str, name: str, annotations: Annotations) -> str:
-    """The control plane's name of an object: the path to it, or what @name says (after a dot: exactly that)."""
+    """Return the control plane's name of an object: prefix and name. @name replaces the name, or all after a dot."""
     given = annotation_text(annotations, "name")
     if given is not None and given.startswith("."):
         return given[1:]

@@ -1,4 +1,4 @@
-"""Inlining of expressions: what they mean where they are written out, calls moved out of them, parameters bound."""
+"""Inlining of expressions: names resolved in the flat program, calls moved out, parameters bound."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fanin.p4compiler.source import Span
 
 @dataclass(slots=True)
 class Context:
-    """Where statements come from: what their names mean here."""
+    """Context of the statements being inlined, which maps names to their meaning."""
 
     prefix: str
     bindings: dict[ir.Variable, ir.Expr]
@@ -34,31 +34,31 @@ class Context:
     states: dict[str, str] = field(default_factory=dict)
     in_action: bool = False
     in_parser: bool = False
-    result: ir.Variable | None = None  # of the function being written out
+    result: ir.Variable | None = None  # of the function being inlined
 
 
 StatementWriter = Callable[[tuple[ir.Stmt, ...], Context], tuple[ir.Stmt, ...]]
 
 
 class ValueInliner:
-    """Writes expressions out; `statements` writes statements out, those of functions that are called."""
+    """Inliner for expressions. `statements` inlines the statements of called functions."""
 
     def __init__(self, roots: ir.Roots, names: Names, statements: StatementWriter) -> None:
         self.roots = roots
         self.names = names
         self.statements = statements
-        self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # what a table's key needs done before
+        self.key_setup: dict[ir.Table, tuple[ir.Stmt, ...]] = {}  # statements that compute a table's key
 
     # Names
 
     def variable(self, name: str, of: types.Type, span: Span) -> ir.Variable:
-        """A new local variable with a name of its own."""
+        """Create a local variable with a unique name."""
         return ir.Variable(self.names.numbered(name), of, span)
 
     # Expressions
 
     def substitute(self, e: ir.Expr, context: Context) -> ir.Expr:
-        """The expression with this context's meaning of its variables (it contains no calls)."""
+        """Replace the variables of an expression without calls by their meaning in this context."""
         if isinstance(e, ir.Ref):
             bound = context.bindings.get(e.variable, e)
             return ir.Ref(bound.type, e.span, bound.variable) if isinstance(bound, ir.Ref) else bound
@@ -69,7 +69,7 @@ class ValueInliner:
         return map_children(e, lambda child: self.substitute(child, context))
 
     def value(self, e: ir.Expr, before: list[ir.Stmt], context: Context) -> ir.Expr:
-        """The same with calls and table applications moved to statements before."""
+        """Inline an expression, with calls and table applications moved to statements in `before`."""
         if not has_effects(e):
             return self.substitute(e, context)
         match e:
@@ -110,7 +110,7 @@ class ValueInliner:
         return map_children(e, lambda _: next(values))
 
     def values(self, operands: list[ir.Expr], before: list[ir.Stmt], context: Context) -> list[ir.Expr]:
-        """Several expressions evaluated from left to right."""
+        """Inline several expressions, evaluated from left to right."""
         result: list[ir.Expr] = []
         for position, operand in enumerate(operands):
             value = self.value(operand, before, context)
@@ -121,7 +121,7 @@ class ValueInliner:
         return result
 
     def pinned(self, target: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The same place, whatever is written from now on: its computed indices are put into variables."""
+        """Return the same place with computed indices saved in variables, so that later writes do not move it."""
         if isinstance(target, ir.Element) and not isinstance(target.index, ir.Constant):
             index = self.saved(target.index, before)
             return ir.Element(target.type, target.span, self.pinned(target.base, before), index)
@@ -130,13 +130,13 @@ class ValueInliner:
         return target
 
     def saved(self, value: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """The value put into a new variable."""
+        """Save a value in a new variable."""
         target = ir.Ref(value.type, value.span, self.variable("tmp", value.type, value.span))
         before.append(ir.Assign(value.span, target, value))
         return target
 
     def function_call(self, e: ir.Call, before: list[ir.Stmt], context: Context) -> ir.Expr:
-        """A function written out before; the expression is what it returned."""
+        """Inline a function's body into `before` and return the expression that holds its result."""
         function = e.function
         result = None if isinstance(e.type, types.Void) else self.variable("retval", e.type, e.span)
         inner = Context(
@@ -157,7 +157,7 @@ class ValueInliner:
         before: list[ir.Stmt],
         context: Context,
     ) -> list[ir.Expr]:
-        """Arguments evaluated from left to right; left values stay left values."""
+        """Inline arguments, evaluated from left to right. Left values stay left values."""
         result: list[ir.Expr] = []
         for position, (direction, argument) in enumerate(zip(directions, arguments, strict=True)):
             value = self.value(argument, before, context)
@@ -177,12 +177,19 @@ class ValueInliner:
         before: list[ir.Stmt],
         body: tuple[ir.Stmt, ...] = (),
     ) -> list[ir.Stmt]:
-        """Give parameters their meaning: the argument itself where nobody can tell, else a copy.
+        """Bind parameters to their arguments: to the argument itself where that makes no difference, else to a copy.
 
-        `body`: statements that see variables outside of them (an action's body) beside the parameters. Returns the
-        statements that copy back.
+        Args:
+            parameters: The parameters.
+            arguments: Their arguments, already inlined.
+            inner: The context of the body, which receives the bindings.
+            before: Receives the statements that copy arguments.
+            body: Statements that see outer variables as well as the parameters, such as an action's body.
+
+        Returns:
+            The statements that copy results back.
         """
-        # The body is not yet rewritten: its names are those of the block around it.
+        # The body is not yet rewritten: its names are those of the enclosing block.
         seen = [p for p in (self.outer_path(w, inner) for w in touches(body)) if p is not None]
         changed = [p for p in (self.outer_path(w, inner) for w in writes(body)) if p is not None]
         writing = [p.direction in ("out", "inout") for p in parameters]
@@ -208,7 +215,7 @@ class ValueInliner:
     def copied_back(
         self, parameter: ir.Variable, argument: ir.Expr, before: list[ir.Stmt], after: list[ir.Stmt]
     ) -> ir.Ref:
-        """A variable in the place of a parameter that is written; `after` gives its value to the argument."""
+        """Return a variable that replaces a written parameter, and copy it to the argument in `after`."""
         argument = self.pinned(argument, before)
         copy = self.copy_of(parameter, argument.span)
         if parameter.direction == "inout":
@@ -219,12 +226,12 @@ class ValueInliner:
         return copy
 
     def copy_of(self, parameter: ir.Variable, span: Span) -> ir.Ref:
-        """A new variable in the place of a parameter."""
+        """Create a variable that replaces a parameter."""
         variable = self.variable(parameter.name, parameter.type, parameter.span)
         return ir.Ref(parameter.type, span, variable)
 
     def outer_path(self, where: Path, context: Context) -> Path | None:
-        """A place in the names of the flat program; None for a parameter or variable of the body itself."""
+        """Return a place in terms of the flat program; None for a parameter or variable of the body itself."""
         variable = where[0]
         assert isinstance(variable, ir.Variable)
         bound = context.bindings.get(variable)
@@ -234,7 +241,7 @@ class ValueInliner:
         return None if outer is None else (*outer, *where[1:])
 
     def reset(self, target: ir.Expr) -> list[ir.Stmt]:
-        """Headers that come into being are invalid."""
+        """Return statements that make all headers in a new variable invalid."""
         match target.type:
             case types.Header():
                 return [ir.CallHeader(target.span, "setInvalid", target)]
@@ -249,11 +256,11 @@ class ValueInliner:
 
 
 def _is_apart(argument: ir.Expr, others: list[Path]) -> bool:
-    """Whether the argument is a place that is known when compiling, and none of the others is in it or around it."""
+    """Return whether the argument is a place known at compile time that overlaps none of the others."""
     place = path(argument)
     return is_fixed(argument) and place is not None and not any(overlap(place, other) for other in others)
 
 
 def directions(parameters: tuple[ir.Variable, ...]) -> tuple[str, ...]:
-    """The directions of parameters."""
+    """Return the directions of parameters."""
     return tuple(p.direction for p in parameters)

@@ -1,1 +1,1 @@
-"""The front: files -> tokens -> the syntax tree."""
+"""The front end: files -> tokens -> the syntax tree."""

@@ -1,4 +1,4 @@
-"""Which brace is never closed: the true cause of an error that shows only where the program stops making sense."""
+"""Search for the brace that is never closed, which often causes a syntax error far below it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ from fanin.p4compiler.parse.lex import STRING, Token
 
 
 def unclosed_brace(tokens: list[Token], at: int) -> Token | None:
-    """The `{` that lacks its `}`, if the braces do not balance; `at` is where the program was found not to be P4.
+    """Return the `{` that lacks its `}`, or None if the braces balance.
 
-    A `}` that begins a line further left than the line of its `{` was meant for an outer one: then it is this `{`.
-    Without such a pair it is the innermost one that is open at the error.
+    A `}` at the beginning of a line that is indented less than the line of its `{` was meant for an outer brace. Then
+    the result is this `{`. Otherwise it is the innermost brace that is open at the error.
+
+    Args:
+        tokens: All tokens of the program.
+        at: The index of the token where the syntax error was found.
     """
     texts = [token.text for token in tokens if token.kind != STRING]
     if texts.count("{") <= texts.count("}"):
@@ -31,7 +35,7 @@ def unclosed_brace(tokens: list[Token], at: int) -> Token | None:
 
 
 def _is_further_left(closing: Token, opening: Token) -> bool:
-    """Whether a line begins with the closing brace, left of where the line of the opening one begins."""
+    """Return whether the closing brace begins its line, indented less than the line of the opening one."""
     file = opening.span.file
     if closing.span.file is not file:
         return False

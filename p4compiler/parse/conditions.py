@@ -1,4 +1,4 @@
-"""Integer expressions of #if and #elif (ISO C 6.10.1): tokens, macros already expanded, -> a value."""
+"""Integer expressions of #if and #elif (ISO C 6.10.1): tokens with expanded macros -> a value."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
 
 
 def evaluate(tokens: list[Token], place: Span) -> int:
-    """The value of the expression; names that are no macros count as 0.
+    """Return the value of an expression. Names that are not macros count as 0.
 
     Raises:
-        CompileError: it has none.
+        CompileError: If the tokens are not an integer expression.
     """
     reader = _Reader(tokens, place)
     value = reader.ternary()

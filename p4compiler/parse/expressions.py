@@ -34,9 +34,9 @@ _LEVEL = {op: level for level, ops in enumerate(_OPERATORS) for op in ops}
 
 
 class ExpressionParser:
-    """Reads types and expressions from a list of tokens; knows which names are types, as P4's grammar needs it.
+    """Parser of types and expressions, which tracks the names of types because P4's grammar depends on them.
 
-    What is not P4 is a CompileError.
+    Syntax errors are raised as CompileError.
     """
 
     def __init__(self, tokens: list[Token], end: Span) -> None:
@@ -46,7 +46,7 @@ class ExpressionParser:
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """What is declared inside is forgotten at the end: a name that hid a type means the type again."""
+        """Open a scope for declared names: a name that hid a type denotes the type again afterwards."""
         outer = set(self.type_names)
         yield
         self.type_names = outer
@@ -55,15 +55,15 @@ class ExpressionParser:
 
     @property
     def token(self) -> Token:
-        """The token to be read next."""
+        """Return the next token."""
         return self.tokens[self.at]
 
     def peek(self, ahead: int = 1) -> Token:
-        """A token further on."""
+        """Return the token `ahead` positions after the next one."""
         return self.tokens[min(self.at + ahead, len(self.tokens) - 1)]
 
     def last(self) -> Span:
-        """The place of the token read last."""
+        """Return the place of the last token read."""
         return self.tokens[max(self.at - 1, 0)].span
 
     def advance(self) -> Token:
@@ -73,14 +73,14 @@ class ExpressionParser:
         return token
 
     def accept(self, text: str) -> bool:
-        """Read a token if it is this one (never a string)."""
+        """Read a token if it has this text and is not a string; return whether it was read."""
         if self.tokens[self.at].text == text and self.tokens[self.at].kind != STRING:
             self.advance()
             return True
         return False
 
     def expect(self, text: str, what: str = "") -> Token:
-        """Read this token; anything else is an error."""
+        """Read a token that must have this text."""
         token = self.token
         if self.accept(text):
             return token
@@ -172,7 +172,7 @@ class ExpressionParser:
         return nodes.Ternary(start.to(self.last()), condition, chosen, other)
 
     def binary(self, lowest: int) -> nodes.Expr:
-        """Read operands joined by operators of at least this level."""
+        """Read operands joined by operators of at least this precedence."""
         start = self.token.span
         left = self.unary()
         while True:
@@ -192,7 +192,7 @@ class ExpressionParser:
         return ">>" if token.text == ">" and following.text == ">" and following.glued else token.text
 
     def unary(self) -> nodes.Expr:
-        """Read an operand with the operators before it."""
+        """Read an operand with its unary operators."""
         token = self.token
         if token.text in ("-", "~", "!", "+") and token.kind != STRING:
             self.advance()
@@ -215,7 +215,7 @@ class ExpressionParser:
         return name.text in self.type_names and self.peek(2).text in (")", "<", "[")
 
     def primary(self) -> nodes.Expr:
-        """Read a literal, a name, or what stands in parentheses or braces."""
+        """Read a literal, a name, or an expression in parentheses or braces."""
         token = self.token
         if token.kind == NUMBER:
             self.advance()
@@ -320,7 +320,7 @@ class ExpressionParser:
                     return base
 
     def call_type_arguments(self) -> tuple[nodes.TypeNode, ...] | None:
-        """Type arguments, if a call with type arguments stands here (else `<` is a comparison)."""
+        """Read the type arguments of a call, or return None if `<` is a comparison here."""
         at = self.at
         self.advance()
         try:
@@ -355,7 +355,7 @@ class ExpressionParser:
         return tuple(arguments)
 
     def keyset(self) -> nodes.Expr:
-        """Read one member of a key: an expression, a mask, a range, or `_`."""
+        """Read one element of a key set: an expression, a mask, a range, or `_`."""
         start = self.token.span
         left = self.expression()
         for op in ("&&&", ".."):
@@ -411,7 +411,7 @@ class ExpressionParser:
                 return
 
     def annotation_arguments(self, inner: list[Token]) -> tuple[nodes.Expr, ...]:
-        """The arguments as expressions (`a = 1, b = 2` as a record); nothing if they are no expressions."""
+        """Return the arguments as expressions (`a = 1, b = 2` as a record); empty if they are not expressions."""
         if not inner:
             return ()
         reader = ExpressionParser(inner, inner[-1].span)
@@ -434,7 +434,7 @@ class ExpressionParser:
         return (nodes.Record(inner[0].span, tuple(fields)),) if pairs else tuple(result)
 
     def annotation_argument(self) -> nodes.Expr:
-        """An expression, or a type (as in @p4runtime_translation("...", bit<32>))."""
+        """Read an expression, or a type as in @p4runtime_translation("...", bit<32>)."""
         if self.token.text in _TYPE_WORDS:
             named = self.type()
             return nodes.TypeExpr(named.span, named)

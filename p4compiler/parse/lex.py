@@ -1,4 +1,4 @@
-"""Lexical analysis: the text of one file -> tokens, line ends included (the preprocessor works line by line)."""
+"""Lexical analysis: the text of one file -> tokens, including line ends for the preprocessor."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ STRING = "string"
 SYMBOL = "symbol"
 NEWLINE = "newline"
 STRAY = (
-    "stray"  # a character that begins no token: an error only where it is read (not in what #if leaves out)
+    # a character that begins no token; an error only when the parser reaches it, not in a branch that #if skips
+    "stray"
 )
 END = "end"
 
 
 class Token(NamedTuple):
-    """One token: its kind (one of the constants of this module), its text and its place.
+    """Token: its kind (one of the constants of this module), its text and its place.
 
-    `glued` says that nothing stands between it and the token before it. (A shift to the right is two glued `>`, as
-    `>>` may also close two lists of type arguments.)
+    `glued` is True if nothing separates it from the token before. A right shift is two glued `>`, because `>>` may also
+    close two lists of type arguments.
     """
 
     kind: str
@@ -47,10 +48,10 @@ _TOKEN = re.compile(
 
 
 def tokenize(file: SourceFile) -> list[Token]:
-    """All tokens of a file, comments and white space left out, each line ended by a NEWLINE token.
+    """Return all tokens of a file, without comments and white space, each line ended by a NEWLINE token.
 
     Raises:
-        CompileError: a comment is unfinished.
+        CompileError: If a comment is not closed.
     """
     text = "\n".join(file.lines) + "\n"
     tokens: list[Token] = []
@@ -100,7 +101,7 @@ _NUMBER = re.compile(
 
 
 class Number(NamedTuple):
-    """A number literal: its value, its width in bits (None: arbitrary precision), whether it is int<>, its base."""
+    """Number literal: its value, its width in bits (None: arbitrary precision), whether it is int<>, its base."""
 
     value: int
     width: int | None
@@ -109,10 +110,10 @@ class Number(NamedTuple):
 
 
 def parse_number(token: Token) -> Number:
-    """The meaning of a NUMBER token (P4_16 specification, 6.4.3.2).
+    """Parse a NUMBER token (P4_16 specification, 6.4.3.2).
 
     Raises:
-        CompileError: it has none.
+        CompileError: If it is not a valid number.
     """
     match = _NUMBER.fullmatch(token.text)
     if match is None:

@@ -1,8 +1,8 @@
-"""The preprocessor: a P4 file and everything it includes -> one list of tokens, macros expanded.
+"""The preprocessor: a P4 file and everything it includes -> one list of tokens with expanded macros.
 
-A subset of C's (ISO C 6.10) over P4's tokens: #include, #define (object- and function-like, # and ##), #undef, #if with
-integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning; #pragma is ignored. Line
-markers of cpp say where what it has preprocessed comes from.
+It implements a subset of C's preprocessor (ISO C 6.10) on P4's tokens: #include, #define (object- and function-like,
+# and ##), #undef, #if with integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning.
+#pragma is ignored. Line markers written by cpp set the places of the lines after them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from fanin.p4compiler.parse.lex import (
 from fanin.p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
-_MAX_KEPT = 16  # files
+_MAX_KEPT = 16  # the deepest nesting of included files
 
-# The files that were looked for: a digest of the text; None where there was no such file.
+# Files that were looked up, with a digest of their text; None for files that did not exist.
 Lookups = dict[Path, str | None]
 
 _Item = tuple[Token, frozenset[str]]  # a token and the macros that must not be expanded in it
@@ -38,7 +38,7 @@ _Item = tuple[Token, frozenset[str]]  # a token and the macros that must not be 
 
 @dataclass(frozen=True, slots=True)
 class Macro:
-    """A macro: its name, its parameters (None: object-like) and what it stands for."""
+    """Macro: its name, its parameters (None if object-like) and its replacement."""
 
     name: str
     parameters: tuple[str, ...] | None
@@ -47,7 +47,7 @@ class Macro:
 
 @dataclass(slots=True)
 class _Condition:
-    """An open #if: whether this branch is read, whether a branch has been read already, whether #else has come."""
+    """Open #if: whether this branch is read, whether a branch has been read, whether #else has been seen."""
 
     opened: Span
     reading: bool
@@ -62,14 +62,21 @@ def preprocess(
     reporter: Reporter,
     lookups: Lookups | None = None,
 ) -> list[Token]:
-    """The tokens of `path` after preprocessing.
+    """Preprocess a file and return its tokens.
 
-    `#include "x"` looks beside the including file first, then in `include_dirs`; `#include <x>` only in `include_dirs`.
-    `lookups` gets all files that the tokens depend on.
+    `#include "x"` looks in the folder of the including file first, then in `include_dirs`; `#include <x>` looks only in
+    `include_dirs`.
+
+    Args:
+        path: The file.
+        include_dirs: The folders to search.
+        defines: Macros by name.
+        reporter: Receives the warnings.
+        lookups: Receives all files that the tokens depend on.
 
     Raises:
-        CompileError: a directive is wrong, or what it includes cannot be read.
-        OSError: `path` itself cannot be read.
+        CompileError: If a directive is wrong, or an included file cannot be read.
+        OSError: If `path` itself cannot be read.
     """
     preprocessor = _Preprocessor(tuple(include_dirs), reporter, {} if lookups is None else lookups)
     for name, value in defines.items():
@@ -81,7 +88,7 @@ def preprocess(
 
 
 def unchanged(lookups: Lookups) -> bool:
-    """Whether all files that were looked for are as they were."""
+    """Return whether all files that were looked up are unchanged."""
     try:
         return all(
             (_digest(_text(path)) if path.is_file() else None) == digest for path, digest in lookups.items()
@@ -100,7 +107,7 @@ def _digest(text: str) -> str:
 
 @lru_cache(_MAX_KEPT)
 def _tokens(file: SourceFile) -> tuple[Token, ...]:
-    """Of a file that may have been read before: every program includes core.p4 and v1model.p4."""
+    """Return the tokens of a file, cached because every program includes core.p4 and v1model.p4."""
     return tuple(tokenize(file))
 
 
@@ -193,7 +200,7 @@ class _Preprocessor:
         return evaluate(self.expand(self.replace_defined(rest)), name.span) != 0
 
     def replace_defined(self, tokens: list[Token]) -> list[Token]:
-        """`defined X` and `defined(X)` become 1 or 0 before macros are expanded."""
+        """Replace `defined X` and `defined(X)` by 1 or 0, before macros are expanded."""
         result: list[Token] = []
         at = 0
         while at < len(tokens):
@@ -314,15 +321,13 @@ class _Preprocessor:
     def substitute(
         self, macro: Macro, call: Token, arguments: dict[str, list[_Item]], hidden: frozenset[str]
     ) -> list[_Item]:
-        """What a call stands for, its last token first."""
+        """Return the replacement of a macro call, its last token first."""
         hidden = hidden | {macro.name}
         expanded: dict[str, list[_Item]] = {}
         result: list[_Item] = []
         body = macro.body
         at = 0
-        operand = (
-            False  # whether there is a token on the left of a ## that follows (an argument may be empty)
-        )
+        operand = False  # whether a following ## has a token on its left (an argument may be empty)
         while at < len(body):
             token = body[at]
             at += 1
@@ -359,7 +364,7 @@ class _Preprocessor:
 
 
 class _Marker:
-    """A line marker of cpp, `# 12 "file"` or `#line 12 "file"`: where the lines that follow come from."""
+    """Line marker of cpp, `# 12 "file"` or `#line 12 "file"`, which gives the origin of the lines after it."""
 
     def __init__(self, line: list[Token], file: SourceFile) -> None:
         number, *named = line[2:] if line[1].text == "line" else line[1:]
@@ -368,7 +373,7 @@ class _Marker:
         self.file = SourceFile(path, file.lines, 1 + self.shift)
 
     def placed(self, token: Token) -> Token:
-        """The token with the place that it comes from."""
+        """Return the token with the place that it comes from."""
         span = token.span
         shifted = (span.line + self.shift, span.column, span.end_line + self.shift, span.end_column)
         return token._replace(span=Span(self.file, *shifted))
@@ -405,7 +410,7 @@ def _macro_name(directive: Token, rest: list[Token]) -> Token:
 
 
 def _paste(left: Token, right: Token) -> tuple[Token, ...]:
-    """Both as one token; where they make none, one after the other, as `cpp -x assembler-with-cpp` leaves them."""
+    """Paste two tokens into one, or return both if that is not a token, as `cpp -x assembler-with-cpp` does."""
     text = left.text + right.text
     try:
         (token, _) = tokenize(SourceFile("", (text,)))

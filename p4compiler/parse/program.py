@@ -11,10 +11,10 @@ from fanin.p4compiler.source import CompileError, SourceFile, Span, error
 
 
 def parse(tokens: list[Token]) -> nodes.Program:
-    """The syntax tree of a preprocessed program.
+    """Parse a preprocessed program into its syntax tree.
 
     Raises:
-        CompileError: at the first thing that is not P4.
+        CompileError: At the first syntax error.
     """
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
@@ -200,7 +200,7 @@ class _Parser(StatementParser):
         return head
 
     def generic_result(self) -> set[str]:
-        """`T f<T>(...)`: the type parameters stand after their first use."""
+        """Return the type parameters of `T f<T>(...)`, which follow their first use; else an empty set."""
         if self.token.kind == NAME and self.peek().kind == NAME and self.peek(2).text == "<":
             names = set()
             at = 3
@@ -322,7 +322,7 @@ class _Parser(StatementParser):
         return nodes.Control(span, head.name, head.name_span, annotations, head, tuple(local), body)
 
     def local(self, annotations: nodes.Annotations) -> nodes.Node:
-        """A declaration inside a parser or control."""
+        """Read a declaration inside a parser or control."""
         match self.token.text:
             case "const":
                 return self.constant(annotations)

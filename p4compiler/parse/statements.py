@@ -13,12 +13,12 @@ _ASSIGNMENTS = frozenset(f"{op}=" for op in ("", "+", "-", "*", "/", "%", "&", "
 
 
 class StatementParser(ExpressionParser):
-    """Reads statements. What is not P4 is a CompileError."""
+    """Parser of statements. Syntax errors are raised as CompileError."""
 
     # Declarations
 
     def typed_declaration(self, annotations: nodes.Annotations) -> nodes.Instance | nodes.Variable:
-        """Read what begins with a type: an instance or a variable."""
+        """Read a declaration that begins with a type: an instance or a variable."""
         start = self.token.span
         of = self.type()
         if self.token.text == "(":
@@ -34,7 +34,7 @@ class StatementParser(ExpressionParser):
         return nodes.Variable(start.to(self.last()), name.text, name.span, annotations, of, initial)
 
     def instance(self, annotations: nodes.Annotations, start: Span, of: nodes.TypeNode) -> nodes.Instance:
-        """Read the rest of an instance's declaration, from its arguments on."""
+        """Read the rest of an instance's declaration, starting with its arguments."""
         arguments = self.arguments()
         name = self.declared("the instance's name")
         if self.token.text == "=":
@@ -53,7 +53,7 @@ class StatementParser(ExpressionParser):
         return nodes.Constant(start.to(self.last()), name.text, name.span, annotations, declared, value)
 
     def declared(self, what: str = "a name") -> Token:
-        """Read a name that is being declared; it hides a type of the same name."""
+        """Read a name that is being declared, which hides a type of the same name."""
         name = self.identifier(what)
         self.type_names.discard(name.text)
         return name
@@ -70,13 +70,13 @@ class StatementParser(ExpressionParser):
         return nodes.Block(start.to(self.last()), tuple(statements))
 
     def one(self) -> nodes.Statement:
-        """A statement where there must be exactly one (a branch)."""
+        """Read exactly one statement, such as a branch."""
         start = self.token.span
         statements = self.statement()
         return statements[0] if statements else nodes.Block(start, ())
 
     def statement(self) -> list[nodes.Statement]:
-        """A statement as a list: `;` is none."""
+        """Read a statement as a list, which is empty for `;`."""
         annotations = self.annotations()
         start = self.token
         match start.text:
@@ -128,7 +128,7 @@ class StatementParser(ExpressionParser):
         return nodes.CallStatement(target.span, target)
 
     def assignment_operator(self) -> str | None:
-        """Read `=` (then the answer is empty) or an operator joined to it, like `+=`; None if neither is here."""
+        """Read `=` and return "", or read `op=` and return the operator. Return None if neither follows."""
         token, following = self.token, self.peek()
         if token.text == ">" and following.text == ">=" and following.glued:
             self.advance()
@@ -172,7 +172,7 @@ class StatementParser(ExpressionParser):
         return nodes.For(start.to(self.last()), tuple(first), condition, tuple(update), body)
 
     def for_in(self, start: Span, annotations: nodes.Annotations, of: nodes.TypeNode) -> nodes.ForIn:
-        """Read the rest of a loop over a range or a header stack, from its variable's name on."""
+        """Read the rest of a loop over a range or a header stack, starting with the name of its variable."""
         name = self.declared()
         variable = nodes.Variable(of.span.to(name.span), name.text, name.span, annotations, of, None)
         self.expect("in")
@@ -181,7 +181,7 @@ class StatementParser(ExpressionParser):
         return nodes.ForIn(start.to(self.last()), variable, values, self.one())
 
     def declaration_follows(self) -> bool:
-        """Whether a declaration stands here."""
+        """Return whether a declaration follows."""
         if self.token.kind != NAME:
             return False
         if self.token.text in ("bit", "int", "bool", "varbit", "tuple", "string"):

@@ -1,1 +1,1 @@
-"""What must hold after each phase whatever the program is: where it does not, the compiler is wrong."""
+"""Invariants that hold after each phase for every program. A violation is a bug of the compiler."""

@@ -1,4 +1,4 @@
-"""What must hold of every typed expression: its type is that of what it does with its operands."""
+"""Invariants of typed expressions: the type follows from the operator and its operands."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _SHIFTS = ("<<", ">>")
 
 
 def at(span: Span) -> str:
-    """Where something is wrong."""
+    """Format a place for a problem's text."""
     return f"{span.file.path}:{span.line}:{span.column + 1}"
 
 
 def verify_expression(e: ir.Expr) -> Iterator[str]:
-    """What is wrong with an expression or its parts."""
+    """Yield the problems of an expression and its parts."""
     for part in walk(e):
         if isinstance(part.type, types.TypeVariable):
             yield f"{at(part.span)}: {type(part).__name__} is of the unknown type {part.type}"
@@ -30,7 +30,7 @@ def verify_expression(e: ir.Expr) -> Iterator[str]:
 def verify_arguments(
     span: Span, parameters: tuple[ir.Variable, ...], arguments: tuple[ir.Expr, ...]
 ) -> Iterator[str]:
-    """What is wrong with arguments for these parameters."""
+    """Yield the problems of arguments for these parameters."""
     if len(parameters) != len(arguments):
         yield f"{at(span)}: {len(arguments)} arguments for {len(parameters)} parameters"
     for parameter, argument in zip(parameters, arguments, strict=False):

@@ -1,4 +1,4 @@
-"""What must hold of flat blocks: nothing calls what is written out, and after lowering BMv2 has a primitive for all."""
+"""Invariants of flat blocks: no calls to inlined code, and after lowering only what BMv2 has primitives for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WITH_EXPRESSIONS = ("assert", "assume")  # externs whose arguments stay express
 
 
 def verify_flat(program: ir.FlatProgram) -> Iterator[str]:
-    """What is wrong with a program after inlining."""
+    """Yield the problems of a program after inlining."""
     for role, block in program.blocks.items():
         yield from _verify_block(block, set(program.instances))
         if role not in ir.PIPELINES:
@@ -25,7 +25,7 @@ def verify_flat(program: ir.FlatProgram) -> Iterator[str]:
 
 
 def verify_lowered(program: ir.FlatProgram) -> Iterator[str]:
-    """What is wrong with a program after lowering."""
+    """Yield the problems of a program after lowering."""
     yield from verify_flat(program)
     for role, block in program.blocks.items():
         for s in _all_statements(block):
@@ -106,7 +106,7 @@ def _calls(e: ir.Expr) -> Iterator[str]:
 
 
 def _foreign(statements: Iterable[ir.Stmt], parameters: set[ir.Variable]) -> Iterator[str]:
-    """Uses of parameters of something else."""
+    """Yield the uses of parameters of other blocks or actions."""
     for s in walk_statements(statements):
         for part in (part for e in expressions(s) for part in walk(e)):
             if isinstance(part, ir.Ref) and part.variable.parameter and part.variable not in parameters:
@@ -114,7 +114,7 @@ def _foreign(statements: Iterable[ir.Stmt], parameters: set[ir.Variable]) -> Ite
 
 
 def _same_names(program: ir.FlatProgram) -> Iterator[str]:
-    """Different variables, or different tables, of one name: they would be one in the JSON."""
+    """Yield the names that different variables, or different tables, share: the JSON would merge them."""
     found: dict[tuple[type, str], object] = {}
     for block in program.blocks.values():
         things: list[tuple[ir.Variable | ir.Table, Span]] = [(t, t.span) for t in block.tables]

@@ -1,4 +1,4 @@
-"""What must hold of the graphs of pipelines: they lead somewhere, and their actions are made of what has primitives."""
+"""Invariants of pipeline graphs: nodes lead somewhere, and actions consist of what BMv2 has primitives for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_ACTIONS = (
 
 
 def verify_graphs(program: GraphProgram) -> Iterator[str]:
-    """What is wrong with the graphs of a program."""
+    """Yield the problems of a program's graphs."""
     nodes = [node for graph in program.graphs.values() for node in graph.nodes]
     names: dict[str, object] = {}
     for node in nodes:
@@ -45,7 +45,7 @@ def _verify_graph(graph: Graph) -> Iterator[str]:
 
 
 def successors(node: Node) -> list[Node]:
-    """The nodes that can follow a node."""
+    """Return the nodes that can follow a node."""
     if isinstance(node, TableNode):
         found = (node.hit, node.miss) if node.on_hit else tuple(node.by_action.values())
     else:

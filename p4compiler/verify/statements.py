@@ -1,4 +1,4 @@
-"""What must hold of every typed statement and table."""
+"""Invariants of typed statements and tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.p4compiler.verify.expressions import at, verify_arguments, verify_exp
 
 
 def walk_statements(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
-    """Statements and everything in them."""
+    """Yield statements and everything in them."""
     for s in statements:
         yield s
         for body in bodies(s):
@@ -18,7 +18,7 @@ def walk_statements(statements: Iterable[ir.Stmt]) -> Iterator[ir.Stmt]:
 
 
 def verify_statements(statements: tuple[ir.Stmt, ...]) -> Iterator[str]:
-    """What is wrong with statements."""
+    """Yield the problems of statements."""
     for s in walk_statements(statements):
         for e in expressions(s):
             yield from verify_expression(e)
@@ -74,7 +74,7 @@ def _verify_statement(s: ir.Stmt) -> Iterator[str]:
 
 
 def verify_table(table: ir.Table) -> Iterator[str]:
-    """What is wrong with a table."""
+    """Yield the problems of a table."""
     where = f"{at(table.span)}: table '{table.name}'"
     for element in table.key:
         yield from verify_expression(element.expr)
@@ -91,7 +91,7 @@ def verify_table(table: ir.Table) -> Iterator[str]:
 
 
 def verify_states(states: tuple[ir.State, ...]) -> Iterator[str]:
-    """What is wrong with a parser's states."""
+    """Yield the problems of a parser's states."""
     names = [state.name for state in states]
     if states and "start" not in names:
         yield f"{at(states[0].span)}: no state 'start'"

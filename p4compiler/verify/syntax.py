@@ -1,4 +1,4 @@
-"""What must hold of the syntax tree: every node has a place in the source."""
+"""Invariants of the syntax tree: every node has a place in the source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.p4compiler.source import Span
 
 
 def verify_syntax(program: nodes.Program) -> Iterator[str]:
-    """What is wrong with a syntax tree."""
+    """Yield the problems of a syntax tree."""
     for declaration in program.declarations:
         for node in _nodes(declaration):
             for name, span in ((f.name, getattr(node, f.name)) for f in fields(node)):

@@ -1,4 +1,4 @@
-"""What must hold of a checked program: every name means something that is declared, and types fit."""
+"""Invariants of a checked program: every name refers to a declaration, and types fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanin.p4compiler.verify.statements import verify_statements, verify_states,
 
 
 def verify_checked(program: ir.Program) -> Iterator[str]:
-    """What is wrong with a checked program."""
+    """Yield the problems of a checked program."""
     for role in ir.Role:
         instance = program.blocks.get(role)
         kind = "parser" if role is ir.Role.PARSER else "control"
@@ -53,7 +53,7 @@ def _verify_block(block: ir.Block, outside: set[object]) -> Iterator[str]:
 
 
 def _unknown(statements: Iterable[ir.Stmt], known: set[object]) -> Iterator[str]:
-    """Uses of what is not declared before, or only in another scope."""
+    """Yield the uses of objects that are not declared before, or only in another scope."""
     known = set(known)
     for s in statements:
         for e in expressions(s):

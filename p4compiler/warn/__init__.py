@@ -1,1 +1,1 @@
-"""Analyses of a program that compiles: each warns of one kind of slip, under the name that p4c gives it."""
+"""Analyses of programs that compile. Each warns about one kind of mistake, under p4c's name for it."""

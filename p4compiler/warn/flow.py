@@ -9,73 +9,73 @@ from functools import reduce
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.rewrite import Path, children
 
-Facts = frozenset[Path]  # the places of which something is known
+Facts = frozenset[Path]  # the places about which something is known
 Outcomes = dict[ir.Action, Facts | None]  # by the action of a table that ran
 
 NOTHING: Facts = frozenset()
 
 
 class Flow(ABC):
-    """Follows facts through statements, of the checked program and of the flat one alike.
+    """Data flow analysis over statements, of the checked program and of the flat one.
 
-    A subclass says what they are: what changes them, and what is known where two ways meet. Facts None: no way leads
-    there. A place in a loop, or in what is called twice, is looked at several times.
+    A subclass defines the facts: what changes them, and what is known where two paths join. None instead of facts means
+    that the code is unreachable. A place in a loop, or in code called twice, is visited several times.
     """
 
     def __init__(self) -> None:
-        self.exits: list[Facts] = []  # what holds where `exit` leaves the control
+        self.exits: list[Facts] = []  # the facts at each `exit`
         self._returns: list[list[Facts]] = []
-        self._leaving: list[list[Facts]] = []  # the loops around, by `break`
+        self._leaving: list[list[Facts]] = []  # for each enclosing loop, the facts at each `break`
         self._continuing: list[list[Facts]] = []
 
-    # What a subclass says
+    # For subclasses to override
 
     @abstractmethod
     def join(self, one: Facts, other: Facts) -> Facts:
-        """What holds where two ways meet."""
+        """Return the facts where two paths join."""
 
     @abstractmethod
     def read(self, e: ir.Expr, facts: Facts) -> None:
-        """A place is read."""
+        """Handle the reading of a place."""
 
     @abstractmethod
     def written(self, target: ir.Expr, facts: Facts) -> Facts:
-        """A place gets a value of which nothing is known."""
+        """Return the facts after an unknown value is written to a place."""
 
     def assigned(self, target: ir.Expr, value: ir.Expr, facts: Facts) -> Facts:  # noqa: ARG002 - a subclass may need it
-        """`target = value`; the value has been read."""
+        """Return the facts after `target = value`, where the value has been read already."""
         return self.written(target, facts)
 
     @abstractmethod
     def ended(self, parameters: tuple[ir.Variable, ...], facts: Facts) -> None:
-        """What has these parameters ends."""
+        """Handle the end of a block or action with these parameters."""
 
     def declared(self, variable: ir.Variable, facts: Facts) -> Facts:  # noqa: ARG002 - a subclass may need it
-        """A variable comes to life without a value."""
+        """Return the facts after a variable is declared without a value."""
         return facts
 
     def tested(self, header: ir.Expr, facts: Facts) -> tuple[Facts | None, Facts | None]:  # noqa: ARG002 - a subclass may need it
-        """What holds where a header was found valid, and where not."""
+        """Return the facts where a header was found valid, and where it was found invalid."""
         return facts, facts
 
     def header(self, s: ir.CallHeader, facts: Facts) -> Facts:  # noqa: ARG002 - a subclass may need it
-        """A header's method is called."""
+        """Return the facts after a call of a header's method."""
         return facts
 
     def extern(self, s: ir.CallExtern, facts: Facts) -> Facts:
-        """An extern is called."""
+        """Return the facts after a call of an extern."""
         return self.call(s.directions, s.arguments, facts)
 
     # Statements
 
     def body(self, statements: Iterable[ir.Stmt], facts: Facts) -> Facts | None:
-        """What holds after statements that a return among them leaves."""
+        """Return the facts after a body, including the paths that leave it with a return."""
         self._returns.append([])
         end = self.statements(statements, facts)
         return self.merged([end, *self._returns.pop()])
 
     def statements(self, statements: Iterable[ir.Stmt], facts: Facts | None) -> Facts | None:
-        """What holds after statements."""
+        """Return the facts after statements."""
         for s in statements:
             if facts is None:
                 return None
@@ -83,7 +83,7 @@ class Flow(ABC):
         return facts
 
     def statement(self, s: ir.Stmt, facts: Facts) -> Facts | None:
-        """What holds after a statement."""
+        """Return the facts after a statement."""
         match s:
             case ir.Declare(variable=variable, initial=initial):
                 if initial is None:
@@ -133,7 +133,7 @@ class Flow(ABC):
                 return self.header(s, self.indices(header, facts))
 
     def loop(self, body: tuple[ir.Stmt, ...], update: tuple[ir.Stmt, ...], facts: Facts) -> Facts | None:
-        """What holds after a loop, of whose rounds any may be the last."""
+        """Return the facts after a loop with any number of rounds."""
         begin = facts
         while True:
             self._leaving.append([])
@@ -146,7 +146,13 @@ class Flow(ABC):
             begin = again
 
     def action(self, action: ir.Action, arguments: tuple[ir.Expr, ...], facts: Facts) -> Facts | None:
-        """What holds after an action; `arguments` are those of its parameters with a direction, if it is a table's."""
+        """Return the facts after an action.
+
+        Args:
+            action: The action.
+            arguments: Its arguments; for a table's action only those of parameters with a direction.
+            facts: The facts before it.
+        """
         parameters = action.parameters[: len(arguments)]
         facts = self._read_arguments(tuple(p.direction for p in parameters), arguments, facts)
         for parameter in parameters:
@@ -162,7 +168,7 @@ class Flow(ABC):
         return end
 
     def table(self, table: ir.Table, facts: Facts) -> Outcomes:
-        """What holds after a table is applied, by the action that ran."""
+        """Return the facts after a table is applied, by the action that ran."""
         for element in table.key:
             facts = self.value(element.expr, facts)
         return {call.action: self.action(call.action, call.arguments, facts) for call in table.actions}
@@ -183,7 +189,7 @@ class Flow(ABC):
         return self.merged([*ends, self.statements(default, self.merged(rest.values()))])
 
     def call(self, directions: tuple[str, ...], arguments: tuple[ir.Expr, ...], facts: Facts) -> Facts:
-        """What holds after a call whose body is not looked at here."""
+        """Return the facts after a call whose body is not followed."""
         facts = self._read_arguments(directions, arguments, facts)
         for direction, argument in zip(directions, arguments, strict=True):
             if direction in ("out", "inout"):
@@ -200,7 +206,7 @@ class Flow(ABC):
     # Expressions
 
     def value(self, e: ir.Expr, facts: Facts) -> Facts:
-        """What holds after an expression is evaluated."""
+        """Return the facts after an expression is evaluated."""
         match e:
             case ir.Binary(op="&&" | "||") | ir.Unary(op="!") | ir.TableHit():
                 return self._one(*self.branch(e, facts))
@@ -223,7 +229,7 @@ class Flow(ABC):
         return facts
 
     def indices(self, target: ir.Expr, facts: Facts) -> Facts:
-        """What holds after a place is found: its computed indices are read."""
+        """Return the facts after the computed indices of a place are read."""
         match target:
             case ir.Element(base=base, index=index):
                 return self.value(index, self.indices(base, facts))
@@ -232,7 +238,7 @@ class Flow(ABC):
         return facts
 
     def branch(self, condition: ir.Expr, facts: Facts) -> tuple[Facts | None, Facts | None]:
-        """What holds where the condition is true, and where it is false."""
+        """Return the facts where a condition is true, and where it is false."""
         match condition:
             case ir.Constant(value=known):
                 return (facts, None) if known else (None, facts)
@@ -266,7 +272,7 @@ class Flow(ABC):
     # Parsers
 
     def states(self, states: tuple[ir.State, ...], facts: Facts) -> dict[str, Facts]:
-        """What holds where each state begins that something leads to, `accept` and `reject` among them."""
+        """Return the facts at the beginning of each reachable state, including `accept` and `reject`."""
         by_name = {state.name: state for state in states}
         begin = {"start": facts}
         todo = ["start"]
@@ -284,15 +290,15 @@ class Flow(ABC):
                     todo += [target] if target in by_name else []
         return begin
 
-    # Where ways meet
+    # Where paths join
 
     def merged(self, ends: Iterable[Facts | None]) -> Facts | None:
-        """What holds where several ways meet."""
+        """Return the facts where several paths join; None if none of them is reachable."""
         reached = [end for end in ends if end is not None]
         return reduce(self.join, reached) if reached else None
 
     def _one(self, *ends: Facts | None) -> Facts:
-        """The same where some way does lead."""
+        """Return the facts where several paths join, at least one of which is reachable."""
         end = self.merged(ends)
         assert end is not None
         return end

@@ -11,7 +11,7 @@ from fanin.p4compiler.warn.validity import warn_of_invalid_headers
 
 
 def warn(program: ir.FlatProgram, reporter: Reporter) -> None:
-    """Warn of slips in a program that has been checked and inlined."""
+    """Warn about likely mistakes in a program that has been checked and inlined."""
     for callee in reachable(program.source):
         if not isinstance(callee, ir.Action):
             warn_of_uninitialized(callee, reporter)

@@ -1,4 +1,4 @@
-"""Variables and out parameters that are read before they have a value, or that never get one."""
+"""Warnings about variables and out parameters that are read before they have a value, or never get one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fanin.p4compiler.warn.flow import NOTHING, Facts, Flow
 
 
 def warn_of_uninitialized(callee: ir.Function | ir.Block, reporter: Reporter) -> None:
-    """Warn of what may be read in a function, parser or control before it has a value.
+    """Warn about variables of a function, parser or control that may be read before they have a value.
 
-    An action is followed where a control calls it: it sees the control's variables.
+    Actions are followed where a control calls them, because they see the control's variables.
     """
     flow = _Uninitialized(reporter)
     facts = NOTHING
@@ -32,9 +32,9 @@ def warn_of_uninitialized(callee: ir.Function | ir.Block, reporter: Reporter) ->
 
 
 class _Uninitialized(Flow):
-    """The facts are the places that may have no value yet: numbers, and the numbers in structs.
+    """Data flow of the places that may have no value yet: numbers, and the numbers in structs.
 
-    Headers are not among them: whether their fields have values is a question of their validity.
+    Fields of headers are left out: their values depend on the header's validity.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -42,7 +42,7 @@ class _Uninitialized(Flow):
         self.reporter = reporter
 
     def join(self, one: Facts, other: Facts) -> Facts:
-        """Either way may have left them out."""
+        """Return the places that may have no value on either path."""
         return one | other
 
     def read(self, e: ir.Expr, facts: Facts) -> None:
@@ -78,7 +78,7 @@ class _Uninitialized(Flow):
 
 
 def _numbers(of: types.Type, where: Path) -> Iterator[Path]:
-    """The places of the numbers in a value of this type."""
+    """Yield the places of the numbers in a value of this type."""
     match of:
         case types.Struct(fields=fields) | types.Tuple(fields=fields):
             for field in fields:

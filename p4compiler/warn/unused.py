@@ -1,4 +1,4 @@
-"""Tables and actions that nothing applies, and parser states that nothing leads to."""
+"""Warnings about tables and actions that are never applied, and unreachable parser states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanin.p4compiler.source import Reporter
 
 
 def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
-    """Warn of what a parser or control declares and never comes to."""
+    """Warn about declarations of a parser or control that are never used."""
     of_tables = (e for table in block.tables for e in table_expressions(table))
     applied = {*_applied(block.body), *_hits(chain.from_iterable(map(walk, of_tables)))}
     called = {*calls(block.body), *(call.action for table in block.tables for call in table.actions)}
@@ -35,7 +35,7 @@ def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
 
 
 def _meant(annotations: Annotations) -> bool:
-    """Whether the program says, as to p4c, that this is unused on purpose."""
+    """Return whether @noWarn("unused"), as in p4c, marks something as unused on purpose."""
     return annotation_text(annotations, "noWarn") == "unused"
 
 

@@ -1,4 +1,4 @@
-"""Fields of headers that are invalid on every way that leads to them, from the parser to the end of egress."""
+"""Warnings about fields of headers that are invalid on every path to them, from the parser to the end of egress."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _CONDITIONAL = ("verify_checksum", "update_checksum")  # read nothing if their f
 
 
 def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None:
-    """Warn of fields whose header is certainly invalid: they have no defined value.
+    """Warn about fields whose header is certainly invalid, so that they have no defined value.
 
-    A header that is valid on some ways only is taken as meant: which way is taken, the control plane may know.
+    A header that is valid on some paths causes no warning: the control plane may know which path is taken.
     """
     flow = _Invalid()
     blocks = program.blocks
@@ -27,7 +27,7 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
         if facts is None:
             return
         if role is ir.Role.EGRESS and any(map(_clones, blocks.values())):
-            facts = NOTHING  # packets come here as they were elsewhere
+            facts = NOTHING  # a cloned packet arrives with the headers it had elsewhere
         facts = flow.merged([flow.body(blocks[role].body, facts), *flow.exits])
         flow.exits.clear()
     for (span, is_written), header in flow.invalid.items():
@@ -38,9 +38,9 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
 
 
 class _Invalid(Flow):
-    """The facts are the headers that are certainly invalid.
+    """Data flow of the headers that are certainly invalid.
 
-    `invalid` has the places, reads and writes apart, at which a field of such a header was always found.
+    `invalid` maps each place, with reads and writes kept apart, to the name of a header that was always invalid there.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class _Invalid(Flow):
         self._sound: set[tuple[Span, bool]] = set()
 
     def join(self, one: Facts, other: Facts) -> Facts:
-        """Only both ways make it certain."""
+        """Return the headers that are invalid on both paths."""
         return one & other
 
     def read(self, e: ir.Expr, facts: Facts) -> None:
@@ -63,7 +63,7 @@ class _Invalid(Flow):
         return frozenset(p for p in facts if p[: len(where)] != where)
 
     def ended(self, parameters: tuple[ir.Variable, ...], facts: Facts) -> None:
-        """Nothing is asked of headers at the end: what is invalid is not emitted."""
+        """Do nothing: a header that is invalid at the end is not emitted."""
 
     def assigned(self, target: ir.Expr, value: ir.Expr, facts: Facts) -> Facts:
         after = self.written(target, facts)
@@ -111,7 +111,7 @@ class _Invalid(Flow):
 
 
 def _headers(of: types.Type, where: Path) -> Iterator[Path]:
-    """The places of the headers in a value of this type."""
+    """Yield the places of the headers in a value of this type."""
     match of:
         case types.Header():
             yield where
@@ -124,7 +124,7 @@ def _headers(of: types.Type, where: Path) -> Iterator[Path]:
 
 
 def _clones(block: ir.Block) -> bool:
-    """Whether a block makes packets that go elsewhere."""
+    """Return whether a block clones packets."""
     todo = [*block.body, *chain.from_iterable(action.body for action in block.actions)]
     while todo:
         s = todo.pop()
@@ -135,7 +135,7 @@ def _clones(block: ir.Block) -> bool:
 
 
 def _header_text(field: ir.Field) -> str:
-    """The header of a field as the program writes it there; what a macro wrote, as it is called in its struct."""
+    """Return a field's header as the program writes it; inside a macro, the name it has in its struct."""
     text, dot, _ = field.span.fragment().rpartition(".")
     if dot and field.span.expansion is None:
         return text

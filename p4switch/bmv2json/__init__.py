@@ -1,1 +1,1 @@
-"""Programs: BMv2's JSON, read and checked."""
+"""Programs in BMv2's JSON, parsed and checked."""

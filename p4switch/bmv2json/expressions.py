@@ -1,6 +1,6 @@
-"""Expressions of a program: what actions, conditions, keys and parsers compute.
+"""Expressions of a program, as actions, conditions, keys and parsers use them.
 
-Data and boolean expressions share one family: the operator says which it is.
+Data and boolean expressions share one family: the operator determines the kind.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a header or metadata instance."""
+    """Field of a header or metadata instance."""
 
     header: str
     name: str
@@ -18,35 +18,35 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """An integer literal, of any size and sign."""
+    """Integer literal, of any size and sign."""
 
     value: int
 
 
 @dataclass(frozen=True, slots=True)
 class Boolean:
-    """A literal truth value."""
+    """Boolean literal."""
 
     value: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """The action's parameter at `index` (its run-time data)."""
+    """Parameter number `index` of the enclosing action, whose value comes from the table entry."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderName:
-    """A header instance, as an operand."""
+    """Header instance, as an operand."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StackElement:
-    """The element of a header stack at an index computed at run time; of a stack of unions, that `member` of it."""
+    """Element of a header stack at an index computed at run time; in a stack of unions the union's `member`."""
 
     stack: str
     index: Expression
@@ -63,7 +63,7 @@ class ElementField:
 
 @dataclass(frozen=True, slots=True)
 class LastField:
-    """A field of the last valid element of a header stack; of a stack of unions, of that `member` of it."""
+    """Field of the last valid element of a header stack; in a stack of unions of the union's `member`."""
 
     stack: str
     name: str
@@ -72,21 +72,21 @@ class LastField:
 
 @dataclass(frozen=True, slots=True)
 class StackName:
-    """A header stack, as an operand."""
+    """Header stack, as an operand."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class UnionName:
-    """A header union, as an operand."""
+    """Header union, as an operand."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lookahead:
-    """`width` bits of the packet, `offset` bits behind the parser's position."""
+    """Lookahead of `width` bits of the packet, `offset` bits after the parser's position."""
 
     offset: int
     width: int
@@ -94,7 +94,7 @@ class Lookahead:
 
 @dataclass(frozen=True, slots=True)
 class RegisterValue:
-    """The cell of a register array at `index`."""
+    """Cell of a register array at `index`."""
 
     register: str
     index: Expression
@@ -102,7 +102,7 @@ class RegisterValue:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`not`, `~`, `d2b`, `b2d`, `valid`, `valid_union`, `last_stack_index` or `size_stack` of its operand."""
+    """Unary `not`, `~`, `d2b`, `b2d`, `valid`, `valid_union`, `last_stack_index` or `size_stack`."""
 
     op: str
     operand: Expression
@@ -110,7 +110,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """Arithmetic, comparison, logic, or one of `two_comp_mod`, `sat_cast`, `usat_cast` (right: a width)."""
+    """Binary arithmetic, comparison or logic, or `two_comp_mod`, `sat_cast`, `usat_cast` (right: a width)."""
 
     op: str
     left: Expression
@@ -119,7 +119,7 @@ class Binary:
 
 @dataclass(frozen=True, slots=True)
 class Conditional:
-    """`condition ? then : otherwise`."""
+    """Conditional expression `condition ? then : otherwise`."""
 
     condition: Expression
     then: Expression

@@ -1,4 +1,4 @@
-"""The primitives that the switch runs, and what each is called with.
+"""The primitives that the switch supports, and the arguments that each takes.
 
 Source: BMv2's docs/JSON_format.md (core primitives) and simple_switch's primitives.
 """
@@ -69,7 +69,7 @@ def check_call(op: str, arguments: tuple[Argument, ...], where: str) -> None:
     """Check a primitive's name and arguments.
 
     Raises:
-        ProgramError: it does not exist here, or does not take these arguments.
+        ProgramError: If the primitive is not supported, or does not take these arguments.
     """
     if op not in PRIMITIVES:
         raise ProgramError(f"{where}: primitive {op} is not supported")

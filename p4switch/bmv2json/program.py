@@ -1,4 +1,4 @@
-"""A v1model program as its BMv2 JSON describes it: what every other module of the switch reads.
+"""A v1model program as its BMv2 JSON describes it, which all other modules of the switch read.
 
 Names are those of the JSON; `reader.read_program` builds a `Program` from the file.
 Source: BMv2's docs/JSON_format.md, format 2.x.
@@ -12,12 +12,12 @@ from pathlib import PurePath
 
 from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
 
-LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, before Ethernet and tags
-MAX_MESSAGE = 1000  # characters: gRPC's clients take 8 KB of everything that is said of an error
+LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, without Ethernet and tags
+MAX_MESSAGE = 1000  # characters: gRPC clients accept 8 KB for everything about an error
 
 
 class ProgramError(Exception):
-    """A BMv2 JSON that is malformed, or that asks for what this switch does not run; names the element."""
+    """Malformed BMv2 JSON, or a program that the switch does not support. The message names the element."""
 
     def __init__(self, message: str) -> None:
         cut = message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}…"
@@ -26,20 +26,20 @@ class ProgramError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where in the P4 source an element stands, and its text."""
+    """Place of an element in the P4 source, and its text."""
 
     file: str
     line: int
     fragment: str
 
     def __str__(self) -> str:
-        """As the C has it: without the folder, so that the same program in another one is compiled once."""
+        """Format it without the folder, so that the same program in another folder is found in the cache."""
         return f"{PurePath(self.file).name}:{self.line}: {self.fragment}"
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A program object as a primitive's argument; `kind` is the JSON's: register_array, counter_array, ..."""
+    """Named object as a primitive's argument; `kind` is the JSON's: register_array, counter_array, ..."""
 
     kind: str
     name: str
@@ -47,7 +47,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionList:
-    """A list of expressions as one argument."""
+    """List of expressions as one argument."""
 
     items: tuple[Expression, ...]
 
@@ -57,7 +57,7 @@ Argument = Expression | Named | ExpressionList
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One primitive call of an action."""
+    """Primitive call in an action."""
 
     op: str
     arguments: tuple[Argument, ...]
@@ -69,7 +69,16 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A field of a header type: `width` bits (of a varbit: at most) from bit `offset` on, as if varbits were empty."""
+    """Field of a header type.
+
+    Attributes:
+        name: The field's name.
+        width: Its width in bits; of a varbit the largest one.
+        signed: True for int<>.
+        offset: The bits before it, with varbits counted as empty.
+        varying: True for a varbit.
+        behind_varbit: True if a varbit precedes it.
+    """
 
     name: str
     width: int
@@ -81,7 +90,7 @@ class FieldType:
 
 @dataclass(frozen=True)
 class HeaderType:
-    """A header or struct type; `width` in bits, a varbit at its longest."""
+    """Header or struct type; `width` is in bits, with a varbit at its longest."""
 
     name: str
     fields: tuple[FieldType, ...]
@@ -89,31 +98,35 @@ class HeaderType:
 
     @property
     def fixed_bytes(self) -> int:
-        """Its length without the varbit."""
+        """Return its length in bytes without the varbit."""
         return (self.width - (self.varbit.width if self.varbit else 0)) // 8
 
     @property
     def varbit(self) -> FieldType | None:
-        """The field of varying width."""
+        """Return its varbit, or None."""
         return next((f for f in self.fields if f.varying), None)
 
     @property
     def shape(self) -> tuple[tuple[int, bool], ...]:
-        """What headers have in common that can be assigned to each other: widths of fields, and which is the varbit."""
+        """Return the widths of the fields and which one is the varbit: headers of equal shape can be assigned."""
         return tuple((f.width, f.varying) for f in self.fields)
 
     def field(self, name: str) -> FieldType | None:
-        """The field of that name, if there is one."""
+        """Return the field of that name, or None."""
         return self._by_name.get(name)
 
     @cached_property
     def _by_name(self) -> dict[str, FieldType]:
-        return {f.name: f for f in reversed(self.fields)}  # of fields of one name the first
+        return {f.name: f for f in reversed(self.fields)}  # of several fields with one name the first
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """An instance of a header type; metadata never stand in a packet. Those with a varbit are always valid bytes."""
+    """Instance of a header type.
+
+    Metadata is never part of a packet. Metadata with a varbit is stored like a header that is always valid: then
+    `always_valid` is True and `is_metadata` is False.
+    """
 
     name: str
     id: int
@@ -124,7 +137,10 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class HeaderStack:
-    """A header stack and its elements' instances, in order; of a stack of unions, `unit` members for each element."""
+    """Header stack with the instances of its elements, in order.
+
+    In a stack of unions `unit` is the number of members of each element, and `headers` lists all members.
+    """
 
     name: str
     headers: tuple[str, ...]
@@ -132,13 +148,13 @@ class HeaderStack:
 
     @property
     def depth(self) -> int:
-        """The number of elements."""
+        """Return the number of elements."""
         return len(self.headers) // self.unit
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderUnion:
-    """A header union's members, of which at most one is valid."""
+    """Header union with its members, at most one of which is valid."""
 
     name: str
     headers: tuple[str, ...]
@@ -149,7 +165,7 @@ class HeaderUnion:
 
 @dataclass(frozen=True, slots=True)
 class ExtractHeader:
-    """Extraction into a header instance; `length`: the bits of its varbit."""
+    """Extraction into a header instance; `length` is the size of its varbit in bits."""
 
     header: str
     length: Expression | None = None
@@ -157,7 +173,7 @@ class ExtractHeader:
 
 @dataclass(frozen=True, slots=True)
 class ExtractNext:
-    """Extraction into the next element of a header stack (of a stack of unions: into that `member`)."""
+    """Extraction into the next element of a header stack; in a stack of unions into the union's `member`."""
 
     stack: str
     member: int = 0
@@ -166,7 +182,7 @@ class ExtractNext:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """An assignment in a parser state."""
+    """Assignment in a parser state."""
 
     target: Expression
     value: Expression
@@ -174,7 +190,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Stop parsing with an error unless the condition holds."""
+    """Check that stops parsing with an error unless the condition holds."""
 
     condition: Expression
     error: Expression
@@ -182,14 +198,14 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Skip a number of bits of the packet."""
+    """Advance over a number of bits of the packet."""
 
     bits: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class ParserCall:
-    """A primitive called from a parser state."""
+    """Primitive called from a parser state."""
 
     primitive: Primitive
 
@@ -199,7 +215,7 @@ ParserOperation = ExtractHeader | ExtractNext | Set | Verify | Advance | ParserC
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """Where to go when the key's fields equal `values` under `masks`, or are in a value set; None in all: always."""
+    """Transition to a state if the key equals `values` under `masks`, or is in a value set; if all are None, always."""
 
     values: tuple[int, ...] | None
     masks: tuple[int | None, ...] | None
@@ -209,7 +225,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class ParserState:
-    """One state: its operations, then a choice by the transition key."""
+    """Parser state: its operations, then a choice by the transition key."""
 
     name: str
     operations: tuple[ParserOperation, ...]
@@ -220,7 +236,7 @@ class ParserState:
 
 @dataclass(frozen=True, slots=True)
 class Parser:
-    """The parser's states by name."""
+    """Parser, with its states by name."""
 
     name: str
     initial: str | None
@@ -229,7 +245,7 @@ class Parser:
 
 @dataclass(frozen=True, slots=True)
 class Deparser:
-    """The headers in the order in which the valid ones are emitted, after the primitives have run."""
+    """Deparser: it runs the primitives, then emits the valid headers in this order."""
 
     name: str
     order: tuple[str, ...]
@@ -241,7 +257,7 @@ class Deparser:
 
 @dataclass(frozen=True, slots=True)
 class ActionParameter:
-    """A parameter that a table entry gives; `width` in bits."""
+    """Parameter whose value a table entry gives; `width` is in bits."""
 
     name: str
     width: int
@@ -249,7 +265,7 @@ class ActionParameter:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action: several may have one name, ids are unique."""
+    """Action. Names are not unique, ids are."""
 
     name: str
     id: int
@@ -260,7 +276,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """One key field; `kind` is exact, lpm, ternary, range, optional or valid; `mask` None: all bits."""
+    """Key field; `kind` is exact, lpm, ternary, range, optional or valid; `mask` None means all bits."""
 
     name: str
     kind: str
@@ -271,7 +287,7 @@ class TableKey:
 
 @dataclass(frozen=True, slots=True)
 class ConstMatch:
-    """One match of a const entry, as the JSON has it; the second number's meaning follows the kind."""
+    """Match of a const entry. `second` is the mask, the prefix length or the upper end, depending on `kind`."""
 
     kind: str
     value: int
@@ -280,7 +296,7 @@ class ConstMatch:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """An entry that the program declares; a lower `priority` wins, as in the JSON."""
+    """Entry declared by the program. The lowest `priority` wins, as in the JSON."""
 
     matches: tuple[ConstMatch, ...]
     priority: int
@@ -290,7 +306,7 @@ class ConstEntry:
 
 @dataclass(frozen=True, slots=True)
 class DefaultAction:
-    """What runs on a miss, and whether the control plane may change it."""
+    """Default action, which runs on a miss; `is_const` if the control plane cannot change it."""
 
     action: int
     data: tuple[int, ...]
@@ -299,7 +315,7 @@ class DefaultAction:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A match-action table. `next_nodes` maps action names, or __HIT__ and __MISS__, to nodes (None: the end)."""
+    """Match-action table. `next_nodes` maps action names, or __HIT__ and __MISS__, to nodes, where None is the end."""
 
     name: str
     id: int
@@ -319,23 +335,23 @@ class Table:
 
     @property
     def successors(self) -> tuple[str | None, ...]:
-        """The nodes that may run after this one; None is the end of the pipeline."""
+        """Return the nodes that may run after this one. None is the end of the pipeline."""
         return (*self.next_nodes.values(), self.default_next)
 
     @property
     def is_call(self) -> bool:
-        """Without keys, with a fixed default action and nothing to count: how p4c writes the call of an action."""
+        """Return whether the table only calls an action: no keys, no counters or meters, and a fixed default action."""
         fixed = self.default is not None and self.default.is_const
         return fixed and not self.keys and not self.with_counters and not self.with_meters
 
     def action(self, name: str) -> Action | None:
-        """The table's action of that name."""
+        """Return the table's action of that name, or None."""
         return next((a for a in self.actions if a.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """An if: the node to go on with when the condition holds, and when not."""
+    """If: the next node when the condition holds, and when it does not."""
 
     name: str
     condition: Expression
@@ -345,13 +361,13 @@ class Branch:
 
     @property
     def successors(self) -> tuple[str | None, ...]:
-        """The two nodes."""
+        """Return the two next nodes."""
         return (self.when_true, self.when_false)
 
 
 @dataclass(frozen=True, slots=True)
 class ActionNode:
-    """A direct call of an action without parameters."""
+    """Direct call of an action without parameters."""
 
     name: str
     action: Action
@@ -360,7 +376,7 @@ class ActionNode:
 
     @property
     def successors(self) -> tuple[str | None, ...]:
-        """The one node."""
+        """Return the next node."""
         return (self.next_node,)
 
 
@@ -381,7 +397,7 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True)
 class CounterArray:
-    """Packet and byte counters; a direct one belongs to the entries of `table`."""
+    """Packet and byte counters. Direct ones belong to the entries of `table`."""
 
     name: str
     id: int
@@ -391,7 +407,7 @@ class CounterArray:
 
 @dataclass(frozen=True, slots=True)
 class RegisterArray:
-    """`size` cells of `width` bits."""
+    """Register array of `size` cells of `width` bits."""
 
     name: str
     id: int
@@ -401,7 +417,7 @@ class RegisterArray:
 
 @dataclass(frozen=True, slots=True)
 class MeterArray:
-    """Meters that count packets, or bytes; a direct one belongs to the entries of `table` and sets `target`."""
+    """Meters of packets or bytes. Direct ones belong to the entries of `table` and set `target`."""
 
     name: str
     id: int
@@ -414,7 +430,7 @@ class MeterArray:
 
 @dataclass(frozen=True, slots=True)
 class ValueSet:
-    """Values, given at run time, that parser states compare their key with; `table` is how they are kept."""
+    """Value set that parser states compare their key with; `table` stores the values."""
 
     name: str
     id: int
@@ -423,7 +439,7 @@ class ValueSet:
 
 @dataclass(frozen=True, slots=True)
 class ActionProfile:
-    """Members (actions with their data) that tables share; with a selector (a calculation) also groups of them."""
+    """Action profile: members (actions with data) that tables share; with a selector (a calculation) also groups."""
 
     name: str
     id: int
@@ -433,7 +449,7 @@ class ActionProfile:
 
 @dataclass(frozen=True, slots=True)
 class FieldList:
-    """Fields to be kept or sent, by the number with which primitives name them."""
+    """Fields to preserve or to send; primitives refer to the list by its number."""
 
     id: int
     name: str
@@ -442,19 +458,19 @@ class FieldList:
 
 @dataclass(frozen=True, slots=True)
 class CalculationInput:
-    """A piece of a calculation's input: a field, a header, a constant of `width` bits, or the payload (None)."""
+    """Input of a calculation: a field, a header, a constant of `width` bits, or the payload (None)."""
 
     value: Field | HeaderName | Constant | None
     width: int = 0
 
 
 REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent"}
-"""Hash algorithms whose result depends on what a controller or earlier packets have left."""
+"""Hash algorithms whose result depends on state set by a controller or by earlier packets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calculation:
-    """A hash over fields, by algorithm name."""
+    """Hash of fields with a named algorithm."""
 
     name: str
     algorithm: str
@@ -463,7 +479,7 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class Checksum:
-    """A calculation whose result a field holds: to verify after parsing, to update before deparsing."""
+    """Calculation whose result is stored in a field: verified after parsing, updated before deparsing, or both."""
 
     name: str
     target: Field
@@ -475,7 +491,7 @@ class Checksum:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One program. Dictionaries are by name, in the JSON's order."""
+    """Program. Dictionaries are by name, in the JSON's order."""
 
     name: str
     header_types: dict[str, HeaderType]
@@ -502,14 +518,14 @@ class Program:
 
     @property
     def hash_states(self) -> list[str]:
-        """The calculations that remember something from packet to packet."""
+        """Return the names of the calculations that keep state between packets."""
         return [c.name for c in self.calculations.values() if c.algorithm in REMEMBERING]
 
     def field_type(self, reference: Field) -> FieldType:
-        """The type of a field.
+        """Return the type of a field.
 
         Raises:
-            ProgramError: the name does not exist.
+            ProgramError: If there is no such field.
         """
         header = self.headers.get(reference.header)
         found = header.type.field(reference.name) if header else None

@@ -1,4 +1,4 @@
-"""From a `Program` to the C that runs it."""
+"""Translation from a `Program` to the C that runs it."""
 
 from fanin.p4switch.codegen.translate import translate
 

@@ -1,4 +1,4 @@
-"""Actions: one C function each, a primitive at a time. Names and meaning are BMv2's."""
+"""Actions: one C function each, written primitive by primitive. Names and semantics are BMv2's."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ RECORDED_INSIDE = {"register_read", "register_write", "count", "execute_meter", 
 
 
 class ActionWriter:
-    """Writes action functions, and primitives wherever they stand."""
+    """Writer of action functions, shared by everything that contains primitives."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class ActionWriter:
         }
 
     def function(self, action: Action) -> str:
-        """The C name of an action."""
+        """Return the C name of an action."""
         return self.names.identifier("action_", action.name, ("action", action.id))
 
     def write(self, out: Writer, action: Action) -> None:
-        """The action's function."""
+        """Write the function of an action."""
         head = f"static void {self.function(action)}(struct state *s, struct packet *p, const uint64_t *data)"
         out.line("__attribute__((unused))")
         with out.block(head):
@@ -128,9 +128,9 @@ class ActionWriter:
 
 
 class PrimitiveWriter:
-    """Writes the primitives of one function.
+    """Writer of the primitives of one function.
 
-    What the switch cannot run is a ProgramError.
+    What the switch does not support is raised as ProgramError.
     """
 
     def __init__(self, actions: ActionWriter, where: str, parameters: tuple[tuple[str, int], ...]) -> None:
@@ -142,15 +142,15 @@ class PrimitiveWriter:
         self.expressions = ExpressionWriter(actions.layout, where, parameters)
         self.temporaries = 0
         self.replayed = False  # in egress, which may be replayed
-        self.source: Source | None = None  # of the primitive in hand
+        self.source: Source | None = None  # of the current primitive
         self.number = 0  # and its number in a trace
         self.abandon = "return;"  # leaves the function after a failed assertion
-        self.touched: set[str] = set()  # headers; by every way to here
-        self.places: range | None = None  # where a jump may lead: None outside actions
-        self.place = 0  # of the primitive in hand
+        self.touched: set[str] = set()  # headers that every path to this point has marked as written
+        self.places: range | None = None  # the indices a jump may lead to; None outside actions
+        self.place = 0  # of the current primitive
 
     def parts(self, out: Writer, parts: Sequence[Primitive | Run]) -> None:
-        """An action's primitives in order, with labels where a jump lands, and its runs as loops."""
+        """Write an action's primitives in order, with labels at jump targets, and its runs as loops."""
         targets = set()
         self.places = range(len(parts) + 1)
         for part in parts:
@@ -175,7 +175,7 @@ class PrimitiveWriter:
             out.label(f"L{len(parts)}")
 
     def primitive(self, out: Writer, primitive: Primitive) -> None:
-        """One primitive call."""
+        """Write one primitive call."""
         self.source = primitive.source
         self.number = self.numbers.of(primitive)
         self.touch(out, primitive)
@@ -193,13 +193,13 @@ class PrimitiveWriter:
             self.trace(out, primitive.arguments[0] if primitive.arguments else None)
 
     def touch(self, out: Writer, primitive: Primitive) -> None:
-        """Says of the headers that a primitive writes to that it does."""
+        """Write calls that mark the headers a primitive writes to as touched."""
         for target, kind in zip(primitive.arguments, PRIMITIVES[primitive.op], strict=True):
             if kind == "target":
                 self.touch_target(out, target)
 
     def touch_target(self, out: Writer, target: Argument | Advancing) -> None:
-        """Says of a target's header, unless it is known already, that it is written to."""
+        """Write a call that marks a target's header as touched, unless that is known already."""
         match target:
             case ElementField(element):
                 out.line(f"touch(p, {self.expressions.element_index(element)});")
@@ -209,12 +209,12 @@ class PrimitiveWriter:
                     out.line(f"touch(p, {self.layout.header_index(header)});")
 
     def trace(self, out: Writer, target: Argument | None) -> None:
-        """Records the statement in hand, with what its target holds now if that is a number."""
+        """Write a trace record of the current statement, with the new value of its target if that is a number."""
         if out.traced:
             out.trace(RecordKind.STATEMENT, self.number, *self.recorded(target))
 
     def recorded(self, target: Argument | None) -> tuple[str, ...]:
-        """The words of a field's value."""
+        """Return the C words of a field's value; empty for anything else."""
         match target:
             case Field():
                 kind = self.layout.program.field_type(target)
@@ -228,18 +228,18 @@ class PrimitiveWriter:
         return tuple(c_words(self.expressions.value(target).code, kind.width))
 
     def trace_cell(self, out: Writer, at: str, array: RegisterArray) -> None:
-        """Records a register's index, and what it holds there now."""
+        """Write a trace record of a register's index and the value there."""
         if out.traced:
             nothing = "(wide_t){{0}}" if array.width > WIDEST else "0"
             value = f"({at} < {array.size} ? {self.state.cell(array.name, at)} : {nothing})"
             out.trace(RecordKind.STATEMENT, self.number, at, *c_words(value, array.width))
 
     def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
-        """Arguments that must all be expressions."""
+        """Return the arguments that are expressions."""
         return [a for a in arguments if not isinstance(a, (Named, ExpressionList))]
 
     def temporary(self, out: Writer, kind: str, code: str) -> str:
-        """A constant local with an expression's value."""
+        """Declare a constant local variable with the value of an expression, and return its name."""
         self.temporaries += 1
         name = f"t{self.temporaries}"
         out.line(f"const {kind} {name} = {code};")
@@ -248,7 +248,7 @@ class PrimitiveWriter:
     # Assignment
 
     def assign(self, out: Writer, target: Expression, source: Operand) -> None:
-        """`target = source`, cut to the target's width."""
+        """Write `target = source`, truncated to the target's width."""
         match target:
             case Field():
                 kind = self.layout.program.field_type(target)
@@ -271,7 +271,7 @@ class PrimitiveWriter:
                 raise self.expressions.unsupported(f"assignment to {type(target).__name__}")
 
     def store(self, out: Writer, target: Field, code: str) -> None:
-        """Writes C of the field's machine type, already cut to its width."""
+        """Write an assignment of C code of the field's machine type, which is truncated already."""
         if not self.layout.program.field_type(target).width:
             return
         if self.layout.is_metadata(target):
@@ -285,28 +285,28 @@ class PrimitiveWriter:
         out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
 
     def op_assign(self, out: Writer, target: Expression, source: Expression) -> None:
-        """`assign` and `modify_field`."""
+        """Write `assign` or `modify_field`."""
         self.assign(out, target, source)
 
     op_modify_field = op_assign
 
     def op_no_op(self, out: Writer) -> None:
-        """Nothing."""
+        """Write nothing."""
 
     # Headers
 
     def op_add_header(self, out: Writer, target: Expression) -> None:
-        """setValid(): a header that was not valid begins as zeros."""
+        """Write setValid(), which fills a header with zeros if it was not valid."""
         out.line(f"set_valid(p, {self.expressions.header_number(target)});")
 
     op_add_header_fast = op_add_header
 
     def op_remove_header(self, out: Writer, target: Expression) -> None:
-        """setInvalid()."""
+        """Write setInvalid()."""
         out.line(f"set_invalid(p, {self.expressions.header_number(target)});")
 
     def op_assign_header(self, out: Writer, target: Expression, source: Expression) -> None:
-        """Header assignment: fields and validity."""
+        """Write a header assignment: fields and validity."""
         match target, source:
             case HeaderName() as to, HeaderName() as origin if self.layout.program.headers[
                 to.name
@@ -320,12 +320,12 @@ class PrimitiveWriter:
     op_copy_header = op_assign_header
 
     def assign_struct(self, out: Writer, target: HeaderName, source: HeaderName) -> None:
-        """A metadata instance is assigned field by field."""
+        """Write an assignment of a metadata instance, field by field."""
         for field in self.layout.program.headers[target.name].type.fields:
             self.assign(out, Field(target.name, field.name), Field(source.name, field.name))
 
     def op_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
-        """Header stack assignment, element by element."""
+        """Write a header stack assignment, element by element."""
         stacks = self.layout.program.stacks
         if stacks[target.name].unit != stacks[source.name].unit:
             raise self.expressions.unsupported(
@@ -337,12 +337,12 @@ class PrimitiveWriter:
     op_assign_union_stack = op_assign_header_stack
 
     def op_assign_union(self, out: Writer, target: UnionName, source: UnionName) -> None:
-        """Header union assignment, member by member."""
+        """Write a header union assignment, member by member."""
         unions = self.layout.program.unions
         self.copy_headers(out, unions[target.name].headers, unions[source.name].headers)
 
     def copy_headers(self, out: Writer, targets: Sequence[str], sources: Sequence[str]) -> None:
-        """Header assignments in pairs."""
+        """Write header assignments, pair by pair."""
         if len(targets) != len(sources):
             raise self.expressions.unsupported("an assignment of stacks or unions of different sizes")
         for to, origin in zip(targets, sources, strict=True):
@@ -350,7 +350,7 @@ class PrimitiveWriter:
             out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
 
     def op_assign_VL(self, out: Writer, target: Expression, source: Expression) -> None:  # noqa: N802
-        """Assignment of a varbit, its length included."""
+        """Write an assignment of a varbit, including its length."""
         if not isinstance(target, Field) or not isinstance(source, Field):
             raise self.expressions.unsupported("assign_VL needs two fields")
         kinds = [self.layout.program.field_type(f) for f in (target, source)]
@@ -362,7 +362,7 @@ class PrimitiveWriter:
         out.line(f"copy_varbit(p, {headers});")
 
     def shift_stack(self, out: Writer, function: str, stack: StackName, by: Expression) -> None:
-        """Push and pop."""
+        """Write a push or pop."""
         whole = self.layout.program.stacks[stack.name]
         first = self.layout.header_index(whole.headers[0])
         amount = self.expressions.value(by).cast("uint32_t")
@@ -370,17 +370,17 @@ class PrimitiveWriter:
         out.line(f"{function}(p, {first}, {whole.depth}, {whole.unit}, {used}, {amount});")
 
     def op_push(self, out: Writer, stack: StackName, by: Expression) -> None:
-        """push_front(): the new first elements are invalid."""
+        """Write push_front(), which makes the new first elements invalid."""
         self.shift_stack(out, "stack_push", stack, by)
 
     def op_pop(self, out: Writer, stack: StackName, by: Expression) -> None:
-        """pop_front()."""
+        """Write pop_front()."""
         self.shift_stack(out, "stack_pop", stack, by)
 
     # The packet's fate
 
     def op_mark_to_drop(self, out: Writer, metadata: HeaderName | None = None) -> None:
-        """egress_spec = the drop port, and in no multicast group: in standard_metadata, or in a copy of it."""
+        """Write mark_to_drop() for standard_metadata or a copy: egress_spec = the drop port, mcast_grp = 0."""
         of = metadata.name if metadata is not None else "standard_metadata"
         spec, group = self.layout.standard("egress_spec", of), self.layout.standard("mcast_grp", of)
         if spec is None:
@@ -392,25 +392,25 @@ class PrimitiveWriter:
     op_drop = op_mark_to_drop
 
     def op_truncate(self, out: Writer, length: Expression) -> None:
-        """The packet leaves with at most so many bytes."""
+        """Write truncate(), which limits the number of bytes that leave."""
         amount = self.temporary(out, "uint64_t", self.expressions.value(length).cast("uint64_t"))
         out.line(f"if ({amount} < p->truncate_to)")
         out.line(f"    p->truncate_to = (uint32_t){amount};")
 
     def op_exit(self, out: Writer) -> None:
-        """Leaves the pipeline once the action is done."""
+        """Write exit, which leaves the pipeline at the end of the action."""
         out.line("p->exit = true;")
 
     # State
 
     def index(self, out: Writer, expression: Expression) -> str:
-        """An array index, evaluated once."""
+        """Return C for an array index that is evaluated once."""
         if isinstance(expression, Constant):
             return self.expressions.value(expression).code
         return self.temporary(out, "uint64_t", self.expressions.value(expression).cast("uint64_t"))
 
     def op_register_read(self, out: Writer, target: Expression, register: Named, index: Expression) -> None:
-        """Out of range, the target keeps its value."""
+        """Write a register read. If the index is out of range, the target keeps its value."""
         array = self.state.register(register.name, self.where)
         at = self.index(out, index)
         with out.block(f"if ({at} < {array.size})"):
@@ -425,7 +425,7 @@ class PrimitiveWriter:
         self.trace_cell(out, at, array)
 
     def op_register_write(self, out: Writer, register: Named, index: Expression, source: Expression) -> None:
-        """Out of range, nothing is written."""
+        """Write a register write. If the index is out of range, nothing is written."""
         array = self.state.register(register.name, self.where)
         at = self.index(out, index)
         cut = self.expressions.masked(source, (1 << array.width) - 1).code
@@ -434,7 +434,7 @@ class PrimitiveWriter:
         self.trace_cell(out, at, array)
 
     def op_count(self, out: Writer, counter: Named, index: Expression) -> None:
-        """Out of range, nothing is counted."""
+        """Write a count. If the index is out of range, nothing is counted."""
         member = self.state.counter(counter.name, self.where)
         at = self.index(out, index)
         with out.block(f"if ({at} < {self.layout.program.counters[counter.name].size})"):
@@ -444,7 +444,7 @@ class PrimitiveWriter:
         out.trace(RecordKind.STATEMENT, self.number, at)
 
     def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
-        """Out of range, nothing is metered and the target keeps its value."""
+        """Write a meter execution. If the index is out of range, nothing is metered and the target keeps its value."""
         member = self.state.meter(meter.name, self.where)
         array = self.layout.program.meters[meter.name]
         at = self.index(out, index)
@@ -455,10 +455,10 @@ class PrimitiveWriter:
             )
         out.trace(RecordKind.STATEMENT, self.number, at, *self.recorded(target))
 
-    # What happens to the packet after the pipeline
+    # After the pipeline
 
     def op_clone(self, out: Writer, session: Expression, fields: Constant) -> None:
-        """Both kinds: which one it is depends on the pipeline that it happens in, as in simple_switch."""
+        """Write a clone of either kind: as in simple_switch, the pipeline that it happens in determines which."""
         self.field_list(fields)
         number = self.temporary(out, "uint64_t", self.expressions.value(session).cast("uint64_t"))
         out.line(f"p->request.clone = SESSIONS | ((uint32_t){number} % SESSIONS);")
@@ -468,22 +468,22 @@ class PrimitiveWriter:
     op_clone_egress_pkt_to_egress = op_clone
 
     def op_resubmit(self, out: Writer, fields: Constant) -> None:
-        """At the end of ingress the packet begins anew as it came."""
+        """Write resubmit(): after ingress, the original packet enters the parser again."""
         self.field_list(fields)
         out.line(f"p->request.resubmit = {fields.value};")
 
     def op_recirculate(self, out: Writer, fields: Constant) -> None:
-        """After the deparser the packet begins anew."""
+        """Write recirculate(): after the deparser, the packet enters the parser again."""
         self.field_list(fields)
         out.line(f"p->request.recirculate = {fields.value};")
 
     def field_list(self, fields: Constant) -> None:
-        """Checks a field list's number; 0 is none."""
+        """Check the number of a field list, where 0 means none."""
         if fields.value and fields.value not in self.layout.program.field_lists:
             raise self.expressions.unsupported(f"field list {fields.value} does not exist")
 
     def op_generate_digest(self, out: Writer, _receiver: Expression, digest: Constant) -> None:
-        """At the end of ingress the digest's fields go to the control plane."""
+        """Write digest(): after ingress, the fields are sent to the control plane."""
         if digest.value not in self.layout.program.digests:
             raise self.expressions.unsupported(f"digest {digest.value} does not exist")
         out.line(f"p->request.digest = {digest.value};")
@@ -491,7 +491,7 @@ class PrimitiveWriter:
     # Messages
 
     def op_log_msg(self, out: Writer, text: Named, values: ExpressionList) -> None:
-        """Each `{}` of the text is a value, in decimal."""
+        """Write log_msg(). Each `{}` of the text shows a value in decimal."""
         pieces = text.name.split("{}")
         codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
         if len(pieces) != len(codes) + 1:
@@ -502,7 +502,7 @@ class PrimitiveWriter:
         out.line(f"    fprintf(stderr, {form}{arguments});")
 
     def op_assert(self, out: Writer, condition: Expression) -> None:
-        """A packet for which it is false is dropped at once, and counted; BMv2 would end its process."""
+        """Write an assertion. If it fails, the packet is dropped at once and counted; BMv2 would end its process."""
         with out.block(f"if (!{self.expressions.condition(condition)})"):
             out.line("s->base.failures++;")
             out.line("p->failed = p->exit = true;")
@@ -518,7 +518,7 @@ class PrimitiveWriter:
     def op_modify_field_rng_uniform(
         self, out: Writer, target: Expression, low: Expression, high: Expression
     ) -> None:
-        """random(): uniform in low..high; nothing is written when low > high."""
+        """Write random(), uniform in low..high. If low > high, nothing is written."""
         least = self.temporary(out, "uint64_t", self.expressions.value(low).cast("uint64_t"))
         most = self.temporary(out, "uint64_t", self.expressions.value(high).cast("uint64_t"))
         with out.block(f"if ({least} <= {most})"):
@@ -527,7 +527,7 @@ class PrimitiveWriter:
     def op_modify_field_with_hash_based_offset(
         self, out: Writer, target: Expression, base: Expression, calculation: Named, size: Expression
     ) -> None:
-        """hash(): base + calculation % size, the size 0 meaning 1."""
+        """Write hash(): base + calculation % size, where size 0 means 1."""
         result = self.temporary(out, "uint64_t", self.calculations.call(calculation.name, self.where))
         offset = self.expressions.value(base).cast("uint64_t")
         if isinstance(size, Constant) and size.value == 0:
@@ -538,26 +538,26 @@ class PrimitiveWriter:
         self.assign_number(out, target, f"({modulus} ? {result} % {modulus} : 0) + {offset}")
 
     def assign_number(self, out: Writer, target: Expression, code: str) -> None:
-        """Assigns C of type uint64_t."""
+        """Write an assignment of C code of type uint64_t."""
         name = self.temporary(out, "uint64_t", code)
         self.assign(out, target, CValue(name, *unsigned_range(64), "uint64_t"))
 
     # Jumps
 
     def op_jump(self, out: Writer, offset: Constant) -> None:
-        """Goes on with the primitive of that index."""
+        """Write a jump to the primitive of that index."""
         self.check_jump(out, offset.value)
         out.line(f"goto L{offset.value};")
 
     def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
-        """Jumps when the condition is 0 or false."""
+        """Write a jump that is taken if the condition is 0 or false."""
         out.trace(RecordKind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
         with out.block(f"if (!({self.expressions.condition(condition)}))"):
             self.check_jump(out, offset.value)
             out.line(f"goto L{offset.value};")
 
     def check_jump(self, out: Writer, to: int) -> None:
-        """Refuses one that leads nowhere; a jump back is counted, and a packet that goes round for ever dropped."""
+        """Reject a jump to a missing index; limit backward jumps, so that packets in an endless loop are dropped."""
         if self.places is None:
             raise self.expressions.unsupported("a jump outside an action")
         if to not in self.places:

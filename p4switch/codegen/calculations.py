@@ -1,4 +1,4 @@
-"""Hashes and checksums: the input is put together in network byte order, then given to the algorithm (hash.h)."""
+"""Hashes and checksums: the input is assembled in network byte order, then given to the algorithm (hash.h)."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ ALGORITHMS = {
 
 
 def append_function(width: int) -> str:
-    """The function of packet.h that appends a number of `width` bits to the input of a hash."""
+    """Return the function of packet.h that appends a number of `width` bits to the input of a hash."""
     return "append" if width <= 64 else f"append{access(width)}"
 
 
 class Calculations:
-    """A C function for each calculation of the program.
+    """Writer of a C function for each calculation of the program.
 
-    What the switch cannot run is a ProgramError.
+    What the switch does not support is raised as ProgramError.
     """
 
     def __init__(self, layout: Layout, names: Names) -> None:
@@ -49,13 +49,13 @@ class Calculations:
         self.names = names
 
     def call(self, name: str, where: str) -> str:
-        """A C expression for a calculation's result."""
+        """Return a C expression for a calculation's result."""
         if name not in self.layout.program.calculations:
             raise ProgramError(f"{where}: calculation {name} does not exist")
         return f"{self.names.identifier('calculate_', name)}(s, p)"
 
     def write(self, out: Writer) -> None:
-        """All calculations."""
+        """Write all calculations."""
         for calculation in self.layout.program.calculations.values():
             self._write(out, calculation)
 
@@ -90,7 +90,7 @@ class Calculations:
         out.line()
 
     def _write_sum(self, out: Writer, calculation: Calculation, where: str) -> None:
-        """The Internet checksum needs no buffer as long as all headers in it are valid: it is a sum of 16-bit words."""
+        """Write the Internet checksum as a sum of 16-bit words: without a buffer while all its headers are valid."""
         body = self.summed(out, calculation.inputs, where)
         if body is not None:
             with out.block(f"if ({self.all_valid(calculation.inputs)})"):
@@ -98,7 +98,7 @@ class Calculations:
                 out.line("return checksum_finish(words, numbers);")
 
     def all_valid(self, inputs: Sequence[CalculationInput]) -> str:
-        """A C condition: all headers in there are."""
+        """Return a C condition that all headers among the inputs are valid."""
         headers = {
             v.header if isinstance(v, Field) else v.name
             for v in (piece.value for piece in inputs)
@@ -108,7 +108,10 @@ class Calculations:
         return " && ".join(t for t in tests if t != "1") or "1"
 
     def summed(self, out: Writer, inputs: Sequence[CalculationInput], where: str) -> Writer | None:
-        """C that declares `words` and `numbers`, whose sum is that of the inputs (hash.h); None: they are not words."""
+        """Return C that declares `words` and `numbers`, whose sum is that of the inputs (hash.h).
+
+        None means that the inputs are not made of 16-bit words.
+        """
         bits, body = 0, out.inner(1)
         body.line("uint64_t words = 0, numbers = 0;")
         for pieces in self._stretches(inputs):
@@ -126,7 +129,7 @@ class Calculations:
         return body
 
     def _is_number(self, pieces: list[CalculationInput]) -> bool:
-        """Whether they are a constant or a field of bits, and not bytes of the packet that can be summed in place."""
+        """Return whether the pieces are one number: a constant or a field, not bytes that can be summed in place."""
         value = pieces[0].value
         if isinstance(value, Field) and len(pieces) == 1:
             return not self.layout.program.field_type(value).varying
@@ -135,7 +138,7 @@ class Calculations:
     def _number_summed(
         self, value: Field | HeaderName | Constant | None, width: int, shift: int, where: str
     ) -> str | None:
-        """Adds a number that ends `shift` bits before the end of a word; None: it is too wide."""
+        """Return C that adds a number ending `shift` bits before the end of a word; None if it is too wide."""
         if width + shift > 64:
             return None
         code = literal(value.value & (1 << width) - 1) if isinstance(value, Constant) else ""
@@ -147,7 +150,10 @@ class Calculations:
     def _bytes_summed(
         self, pieces: list[CalculationInput], width: int, where: str, *, is_last: bool
     ) -> str | None:
-        """Adds the payload, a header, some of its fields or a varbit; None: what follows would not be words."""
+        """Return C that adds the payload, a header, some of its fields or a varbit.
+
+        None means that the inputs after it would not be aligned to words.
+        """
         first = pieces[0].value
         if first is None:
             return "words += checksum_sum(p->payload, (uint32_t)(p->end - p->payload));"
@@ -174,7 +180,7 @@ class Calculations:
         return piece.width
 
     def _stretches(self, inputs: Sequence[CalculationInput]) -> list[list[CalculationInput]]:
-        """The inputs, those together that are whole bytes of one header without a gap."""
+        """Group the inputs that form whole bytes of one header without a gap."""
         stretches: list[list[CalculationInput]] = []
         for piece in inputs:
             last = stretches[-1][-1].value if stretches else None

@@ -1,4 +1,4 @@
-"""Checksums that a program verifies and updates; partial ones stay so where they can (analysis/partial.py)."""
+"""Checksums that a program verifies and updates. Partial ones stay partial if possible (analysis/partial.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fanin.p4switch.codegen.writer import Writer
 
 
 class ChecksumWriter:
-    """`reads_checksum`, `verify_checksums` and `update_checksums`."""
+    """Writer of `reads_checksum`, `verify_checksums` and `update_checksums`."""
 
     def __init__(self, layout: Layout, names: Names, calculations: Calculations) -> None:
         self.layout = layout
@@ -29,7 +29,7 @@ class ChecksumWriter:
         }
 
     def write(self, out: Writer) -> None:
-        """All of them, and the deparser's order, on which it depends what an update may leave partial."""
+        """Write all functions, and the deparser's order, which determines what an update may leave partial."""
         order = ", ".join(self.layout.header_index(h) for h in self.layout.program.deparser.order) or "0"
         out.line(f"static const uint16_t deparser_order[] = {{{order}}};")
         out.line()
@@ -56,16 +56,16 @@ class ChecksumWriter:
         return f"{self.names.identifier('pseudo_sum_', checksum.calculation)}(s, p)"
 
     def _place(self, field: Field) -> str:
-        """The address of a field that begins with a byte."""
+        """Return the address of a byte-aligned field."""
         offset = self.layout.program.field_type(field).offset // 8
         return f"{self.layout.header_pointer(field.header)} + {offset}"
 
     def _write_is_partial(self, out: Writer, name: str, total: TransportSum) -> None:
-        """The sum is that from the checksum's header to the packet's end: what the sender's card was to sum up."""
+        """Write a test that the sender's card would sum the same: from the checksum's header to the end."""
         program, layout = self.layout.program, self.layout
         kind = program.field_type(total.field)
         out.comment(
-            "Whether this is what is partial: its header and all in it that follows are the packet's rest."
+            "Whether this checksum is the partial one, and its header and the next ones reach the packet's end."
         )
         out.line("UNUSED_STATIC")
         function = self.names.identifier("is_partial_", name)
@@ -105,7 +105,7 @@ class ChecksumWriter:
     def _write_reads(self, out: Writer) -> None:
         found = reads(self.layout.program, self.sums)
         out.comment(
-            "Whether the program uses a checksum of which only a part is there: then it has to be completed."
+            "Whether the program uses the value of a partial checksum, which then has to be completed."
         )
         with out.block("static bool reads_checksum(const struct state *s, const struct packet *p)"):
             out.line("(void)s, (void)p;")
@@ -130,7 +130,7 @@ class ChecksumWriter:
         out.line()
 
     def _write_spared(self, out: Writer, field: Field, found: Reads) -> None:
-        """A field that is not read as long as just it is partial, and as the sender's part of the sum is right."""
+        """Write the conditions under which a spared field counts as read although its checksum is partial."""
         place = self._place(field)
         with out.block(
             f"if ({self.layout.is_valid(field.header)} && p->checksum + 1 >= {place} && p->checksum <= {place} + 1)"
@@ -138,7 +138,7 @@ class ChecksumWriter:
             out.line(f"if (p->checksum != {place})")
             out.line("    return true;")
             if field in found.compared:
-                out.line("if (p->partial_sum == 0)", "a complete checksum never is")
+                out.line("if (p->partial_sum == 0)", "a complete checksum is never 0")
                 out.line("    return true;")
             for checksum, total in self.sums.items():
                 if checksum.verify and total.field == field:
@@ -149,7 +149,7 @@ class ChecksumWriter:
                     out.line("    return true;")
 
     def _bytes_read(self, found: Reads) -> list[tuple[str, int, int]]:
-        """Stretches of headers that the program reads: header, first and last byte."""
+        """Return the ranges of headers that the program reads, as (header, first byte, last byte)."""
         layout = self.layout
         stretches: list[tuple[str, int, int]] = []
         order = {header.name: number for number, header in enumerate(layout.packet_headers)}
@@ -165,7 +165,7 @@ class ChecksumWriter:
         return stretches
 
     def _bytes_between(self, read: list[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-        """The stretches that the program leaves out of headers of which it reads others: room for a checksum."""
+        """Return the gaps between the ranges read in the same header, which may hold a checksum."""
         stretches = []
         for name in dict.fromkeys(header for header, _, _ in read):
             kind = self.layout.program.headers[name].type
@@ -205,7 +205,7 @@ class ChecksumWriter:
                 self._write_put(out, checksum, call)
 
     def _write_verify(self, out: Writer, checksum: Checksum, call: str, total: TransportSum | None) -> None:
-        """A partial checksum that has come this far is right: else reads_checksum would have had it completed."""
+        """Write the verification. A checksum still partial here is right: reads_checksum would have completed it."""
         target = (
             ExpressionWriter(self.layout, f"checksum {checksum.name}").value(checksum.target).cast("uint64_t")
         )

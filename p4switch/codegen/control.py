@@ -1,4 +1,4 @@
-"""Control flow: the graph of tables and branches as nested ifs, meeting again where the branches do."""
+"""Control flow: the graph of tables and branches as nested ifs that join where the branches do."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fanin.p4switch.codegen.writer import Writer
 
 
 class ControlWriter:
-    """Writes one pipeline as a function.
+    """Writer of one pipeline as a function.
 
-    What the switch cannot run is a ProgramError.
+    What the switch does not support is raised as ProgramError.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ControlWriter:
                     self.entries[successor] = self.entries.get(successor, 0) + 1
 
     def write(self, out: Writer) -> None:
-        """The pipeline's function."""
+        """Write the pipeline's function."""
         with out.block(
             f"static void {self.names.identifier('', self.pipeline.name)}(struct state *s, struct packet *p)"
         ):
@@ -44,7 +44,7 @@ class ControlWriter:
         out.line()
 
     def flow(self, out: Writer, name: str | None, until: str | None) -> None:
-        """The nodes from `name` up to, and without, `until`."""
+        """Write the nodes from `name` up to, but without, `until`."""
         while name is not None and name != until:
             node = self.pipeline.nodes[name]
             label = self.names.identifier("node_", name, (self.pipeline.name, name))
@@ -59,7 +59,7 @@ class ControlWriter:
             name = meeting
 
     def node(self, out: Writer, node: Node, meeting: str | None) -> None:
-        """One node and the branches that it opens."""
+        """Write a node and the branches that it opens."""
         match node:
             case Branch():
                 out.source(node.source)
@@ -78,7 +78,7 @@ class ControlWriter:
                 self.table(out, node, meeting)
 
     def traced(self, out: Writer, branch: Branch, condition: str, expressions: ExpressionWriter) -> str:
-        """Records a branch; the name of its condition's value."""
+        """Write a trace record of a branch, and return the variable with its condition."""
         number = self.actions.numbers.of(branch)
         recorded: list[str] = []
         for field in condition_fields(self.layout.program, branch.condition):
@@ -88,7 +88,7 @@ class ControlWriter:
         return f"holds_{number}"
 
     def table(self, out: Writer, table: Table, meeting: str | None) -> None:
-        """Applies a table and goes where its result says."""
+        """Write the application of a table, and the branches on its result."""
         call = f"{self.tables.function(table)}(s, p)"
         exits = any(a.id in self.actions.has_exit for a in table.actions)
         nodes = table.next_nodes
@@ -116,7 +116,7 @@ class ControlWriter:
     def branches(
         self, out: Writer, choices: list[tuple[str | None, str | None]], meeting: str | None
     ) -> None:
-        """if, else if, else; a branch that leads to the meeting point at once is left out."""
+        """Write `if`, `else if`, `else`, without the branches that lead directly to the meeting point."""
         choices = list(choices)
         if len({target for _, target in choices}) == 1:
             target = choices[0][1]
@@ -138,14 +138,14 @@ class ControlWriter:
             head = "else if"
 
     def leave_on_exit(self, out: Writer, needed: bool) -> None:
-        """After an action that may exit."""
+        """Write a return for an action that may exit."""
         if needed:
             out.line("if (p->exit)")
             out.line("    return;")
 
 
 def _bare(condition: str) -> str:
-    """The condition without parentheses around all of it."""
+    """Return the condition without parentheses around the whole of it."""
     if not condition.startswith("("):
         return condition
     depth = 0
@@ -157,7 +157,7 @@ def _bare(condition: str) -> str:
 
 
 def _meeting_points(pipeline: Pipeline) -> dict[str, str | None]:
-    """For each node the first one that every way from it passes (its immediate post-dominator); None is the end."""
+    """Return the immediate post-dominator of each node: the first node on every path from it; None is the end."""
     order = _topological(pipeline)
     depth: dict[str | None, int] = {None: 0}
     parent: dict[str | None, str | None] = {}
@@ -176,7 +176,11 @@ def _meeting_points(pipeline: Pipeline) -> dict[str, str | None]:
 
 
 def _topological(pipeline: Pipeline) -> list[str]:
-    """Nodes, each before its successors; raises ProgramError for a loop."""
+    """Return the nodes, each before its successors.
+
+    Raises:
+        ProgramError: If there is a loop.
+    """
     order: list[str] = []
     state: dict[str, int] = {}
     for root in pipeline.nodes:

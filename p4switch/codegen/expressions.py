@@ -1,8 +1,8 @@
 """Expressions in C.
 
-BMv2 computes with integers of any size and truncates on assignment. Here every expression is given the range of its
-values, and from it a native type in which nothing can overflow (`value`); where only the low bits are wanted, because
-the result is masked or assigned, arithmetic is done modulo 2^32, 2^64 or 2^128 instead (`truncated`).
+BMv2 computes with integers of any size and truncates on assignment. Here every expression has the range of its values,
+and from that a native type in which nothing can overflow (`value`). Where only the low bits matter, because the result
+is masked or assigned, arithmetic is modulo 2^32, 2^64 or 2^128 instead (`truncated`).
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ MAX_EXPRESSION = 1 << 20  # characters of C
 
 @dataclass(frozen=True, slots=True)
 class CValue:
-    """A C expression of type `type`, whose value lies in `low`..`high`.
+    """C expression of type `type` whose value lies in `low`..`high`.
 
     Raises:
-        ProgramError: it is too long.
+        ProgramError: If it is too long.
     """
 
     code: str
@@ -80,7 +80,7 @@ class CValue:
             raise ProgramError("an expression is too long: split it with variables")
 
     def cast(self, to: str) -> str:
-        """The expression as another type."""
+        """Return the expression converted to another type."""
         if self.type == to:
             return self.code
         if to == WIDE:
@@ -89,47 +89,47 @@ class CValue:
 
     @property
     def distance(self) -> str:
-        """As the right side of C's shifts."""
+        """Return the expression as the right operand of C's shifts."""
         return self.cast("uint64_t") if self.type == WIDE else self.code
 
     @property
     def is_nonzero(self) -> str:
-        """A C condition."""
+        """Return a C condition that the value is not 0."""
         return operate("!=", self.code, beside(self.type, 0), self.type)
 
 
-Operand = Expression | CValue  # a CValue stands for C that is already there
+Operand = Expression | CValue  # a CValue is C that is already written
 
 
 def type_for(low: int, high: int) -> str:
-    """The first type that holds the range."""
+    """Return the first type that holds the range."""
     return next((t for t, (least, most) in TYPES.items() if least <= low and high <= most), WIDE)
 
 
 def unsigned_type(width: int) -> str:
-    """The type for arithmetic modulo at least 2^width."""
+    """Return the type for arithmetic modulo at least 2^width."""
     return storage_type(max(32, width))
 
 
 def operate(op: str, left: str, right: str, kind: str) -> str:
-    """C for an operator between two operands of one type."""
+    """Return C for an operator between two operands of one type."""
     return WIDE_OPERATORS[op].format(left, right) if kind == WIDE else f"({left} {op} {right})"
 
 
 def unsigned_range(width: int) -> tuple[int, int]:
-    """Values of bit<width>."""
+    """Return the range of bit<width>."""
     return 0, (1 << width) - 1
 
 
 def range_of(field: FieldType) -> tuple[int, int]:
-    """The values that a field can have."""
+    """Return the range of a field."""
     if field.signed and field.width:
         return -(1 << (field.width - 1)), (1 << (field.width - 1)) - 1
     return unsigned_range(field.width)
 
 
 def literal(value: int) -> str:
-    """An integer constant in C; signed where its type (`type_for`) is, as C makes sums with unsigned ones unsigned."""
+    """Return an integer constant in C, signed if its type (`type_for`) is: an unsigned one would make sums unsigned."""
     if TYPES["int32_t"][0] < value <= TYPES["int32_t"][1]:
         return str(value)
     if value < 0:
@@ -143,7 +143,7 @@ def literal(value: int) -> str:
 
 
 def literal_of(kind: str, value: int) -> str:
-    """An integer constant of that type; a negative one of the type wide_t has all its words."""
+    """Return an integer constant of the given type. A negative wide_t has all its words set."""
     if kind != WIDE:
         return f"({kind}){literal(value)}"
     if value < 0:
@@ -153,36 +153,35 @@ def literal_of(kind: str, value: int) -> str:
 
 
 def beside(kind: str, value: int) -> str:
-    """An integer constant as the operand beside one of that type."""
+    """Return an integer constant to be the operand next to one of the given type."""
     return literal_of(kind, value) if kind == WIDE else literal(value)
 
 
 def constant(value: int) -> CValue:
-    """A literal as a typed value."""
+    """Return a literal as a typed value."""
     kind = type_for(value, value)
     return CValue(literal_of(kind, value) if kind == WIDE else literal(value), value, value, kind)
 
 
 def c_words(code: str, width: int) -> list[str]:
-    """C for the words of an unsigned number (words.py); `code` is evaluated for each of them."""
+    """Return C for the words of an unsigned number (words.py). `code` is evaluated for each word."""
     if width > WIDEST:
         return [f"({code}).word[{n}]" for n in reversed(range(word_count(width)))]
     return [f"(uint64_t)({code} >> 64)", f"(uint64_t){code}"] if width > 64 else [f"(uint64_t){code}"]
 
 
 def value_of_words(words: list[str], width: int) -> str:
-    """C of the type `unsigned_type(width)` for the number in these words."""
+    """Return C of the type `unsigned_type(width)` for the number in these words."""
     if width > WIDEST:
         return f"{{{{{', '.join(reversed(words))}}}}}"
     return f"U128({words[0]}, {words[1]})" if width > 64 else f"({unsigned_type(width)}){words[0]}"
 
 
 class ExpressionWriter:
-    """Turns expressions into C, inside one function; `where` names the element in errors.
+    """Translator of expressions to C, inside one function.
 
-    `parameters` are the C names and widths of the enclosing action's parameters.
-
-    What the switch cannot run is a ProgramError.
+    `where` names the element in errors; `parameters` are the C names and widths of the enclosing action's parameters.
+    What the switch does not support is raised as ProgramError.
     """
 
     def __init__(self, layout: Layout, where: str, parameters: tuple[tuple[str, int], ...] = ()) -> None:
@@ -192,17 +191,17 @@ class ExpressionWriter:
         self.locals: dict[Field, str] = {}  # metadata that are variables of the function
 
     def unsupported(self, what: str) -> ProgramError:
-        """An error that names the element."""
+        """Return an error that names the element."""
         return ProgramError(f"{self.where}: {what}")
 
     # Leaves
 
     def field_type(self, reference: Field) -> FieldType:
-        """The type of a field."""
+        """Return the type of a field."""
         return self.layout.program.field_type(reference)
 
     def field(self, reference: Field) -> CValue:
-        """A field's value."""
+        """Return a field's value."""
         kind = self.field_type(reference)
         if kind.varying:
             raise self.unsupported(f"{reference.header}.{reference.name}: arithmetic on a varbit")
@@ -217,7 +216,7 @@ class ExpressionWriter:
         return self.bits(self.layout.header_index(reference.header), header_type.name, kind)
 
     def bits(self, index: str, header_type: str, kind: FieldType) -> CValue:
-        """A field of the header of that number."""
+        """Return the value of a field of the header with that number."""
         if kind.width == 0:
             return constant(0)
         macro = self.layout.field_macro(self.layout.program.header_types[header_type], kind)
@@ -228,11 +227,11 @@ class ExpressionWriter:
         return CValue(code, low, high, storage_type(max(32, kind.width), signed=kind.signed))
 
     def register(self, expression: RegisterValue) -> CValue:
-        """A register cell read in an expression; overridden where registers are in reach."""
+        """Return the value of a register cell. Only subclasses that can reach registers support it."""
         raise self.unsupported(f"register {expression.register} in an expression")
 
     def element_index(self, element: StackElement) -> str:
-        """A C expression for the number of a stack's element; an index out of range takes the last."""
+        """Return C for the number of a stack's element, where an index out of range selects the last one."""
         stack = self.layout.program.stacks[element.stack]
         last = stack.depth - 1
         index = self.value(element.index)
@@ -243,7 +242,7 @@ class ExpressionWriter:
         return f"{first} + at_most({index.cast('uint64_t')}, {last}){step}"
 
     def header_number(self, expression: Expression) -> str:
-        """A C expression for the number of the header that an expression stands for."""
+        """Return C for the number of the header that an expression refers to."""
         match expression:
             case HeaderName(name) if not self.layout.program.headers[name].is_metadata:
                 return self.layout.header_index(name)
@@ -255,7 +254,7 @@ class ExpressionWriter:
         raise self.unsupported(f"a header is needed, not {expression}")
 
     def check_alike(self, *expressions: Expression) -> None:
-        """Refuses headers that are not laid out alike: one would be read, or written, beyond its end."""
+        """Check that headers have the same layout: otherwise one would be read or written beyond its end."""
         names = [name for expression in expressions for name in self._headers(expression)]
         for name in names[1:]:
             first, other = (self.layout.program.headers[n].type for n in (names[0], name))
@@ -263,7 +262,7 @@ class ExpressionWriter:
                 raise self.unsupported(f"headers {names[0]} and {name} differ in their fields")
 
     def _headers(self, expression: Expression) -> list[str]:
-        """Headers that an expression may stand for; of a stack's elements, which are all alike, the first."""
+        """Return the headers that an expression may refer to. A stack is represented by its first element."""
         match expression:
             case HeaderName(name):
                 return [name]
@@ -274,7 +273,7 @@ class ExpressionWriter:
         return []
 
     def leaf(self, expression: Operand) -> CValue:
-        """Values that need no operator."""
+        """Return the value of an expression without an operator."""
         match expression:
             case CValue():
                 return expression
@@ -311,7 +310,7 @@ class ExpressionWriter:
     # Numbers, exactly
 
     def value(self, expression: Operand) -> CValue:
-        """The expression's exact value."""
+        """Return the expression's exact value."""
         match expression:
             case Binary("two_comp_mod", operand, Constant(width)):
                 return self.signed_wrap(operand, width)
@@ -353,10 +352,10 @@ class ExpressionWriter:
         return self.leaf(expression)
 
     def fitting(self, low: int, high: int) -> str:
-        """A type for the range.
+        """Return a type for the range.
 
         Raises:
-            ProgramError: there is none.
+            ProgramError: If there is none.
         """
         kind = type_for(low, high)
         if kind == WIDE:
@@ -366,7 +365,7 @@ class ExpressionWriter:
         return kind
 
     def arithmetic(self, op: str, a: CValue, b: CValue) -> CValue:
-        """Sum, difference or product; exact."""
+        """Return a sum, difference or product; exact."""
         if op == "+":
             low, high = a.low + b.low, a.high + b.high
         elif op == "-":
@@ -378,7 +377,7 @@ class ExpressionWriter:
         return CValue(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
     def bitwise(self, op: str, left: Expression, right: Expression) -> CValue:
-        """And, or, exclusive or of integers in two's complement of any size."""
+        """Return `and`, `or` or `exclusive or` of integers in two's complement of any size."""
         if op == "&" and isinstance(left, Constant):
             left, right = right, left
         if op == "&" and isinstance(right, Constant) and right.value >= 0:
@@ -394,7 +393,7 @@ class ExpressionWriter:
         return CValue(operate(op, a.cast(kind), b.cast(kind), kind), low, high, kind)
 
     def masked(self, operand: Operand, mask: int) -> CValue:
-        """The operand & mask, from the operand's low bits alone."""
+        """Return operand & mask, computed from the operand's low bits only."""
         width = max(1, mask.bit_length())
         self.fitting(0, mask)
         kind = unsigned_type(width)
@@ -408,7 +407,7 @@ class ExpressionWriter:
         return CValue(f"({bits} & {literal(mask)})", 0, mask, kind)
 
     def shift(self, op: str, a: CValue, n: CValue) -> CValue:
-        """Shifts; the distance is never negative."""
+        """Return a shift. The distance must not be negative."""
         if n.low < 0:
             raise self.unsupported("a shift by a distance that may be negative")
         if op == "<<":
@@ -430,7 +429,7 @@ class ExpressionWriter:
         return CValue(f"shr_{sign}{bits}({a.code}, {n.cast('uint64_t')})", low, high, a.type)
 
     def divide(self, op: str, a: CValue, b: CValue) -> CValue:
-        """Quotient and remainder of numbers that are not negative."""
+        """Return a quotient or remainder of numbers that are not negative."""
         if a.low < 0 or b.low < 0:
             raise self.unsupported(f"operator {op} on numbers that may be negative")
         if b.high == 0:
@@ -441,7 +440,7 @@ class ExpressionWriter:
         return CValue(f"{name}({a.cast(kind)}, {b.cast(kind)})", 0, high, kind)
 
     def signed_wrap(self, operand: Operand, width: int) -> CValue:
-        """The operand's low bits as a signed number."""
+        """Return the operand's low bits as a signed number."""
         low, high = -(1 << (width - 1)), (1 << (width - 1)) - 1
         self.fitting(low, high)
         bits = self.truncated(operand, width)
@@ -451,7 +450,7 @@ class ExpressionWriter:
         return CValue(f"sign{access(width)}({bits}, {width})", low, high, kind)
 
     def saturate(self, operand: Expression, width: int, *, signed: bool) -> CValue:
-        """The operand cut to the limits of int<width> or bit<width>."""
+        """Return the operand limited to the range of int<width> or bit<width>."""
         low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if signed else unsigned_range(width)
         if signed and width == 32 and isinstance(operand, Binary) and operand.op in SATURATING:
             a, b = self.value(operand.left), self.value(operand.right)
@@ -469,7 +468,7 @@ class ExpressionWriter:
     # Numbers, low bits only
 
     def truncated(self, expression: Operand, width: int) -> str:
-        """C of type `unsigned_type(width)`, right in its low `width` bits; the higher ones may be anything."""
+        """Return C of type `unsigned_type(width)` that is right in its low `width` bits; higher bits are undefined."""
         kind = unsigned_type(width)
         match expression:
             case Binary(op, left, right) if op in ARITHMETIC | BITWISE:
@@ -505,7 +504,7 @@ class ExpressionWriter:
         return self.value(expression).cast(kind)
 
     def assigned(self, expression: Operand, kind: FieldType) -> str:
-        """C of the machine type for a field of that type, holding the expression cut to it."""
+        """Return C of the machine type for a field of that type, holding the expression truncated to it."""
         if not kind.width:
             return "0"
         low, high = range_of(kind)
@@ -523,7 +522,7 @@ class ExpressionWriter:
     # Conditions
 
     def condition(self, expression: Expression) -> str:
-        """A boolean expression, as a C condition."""
+        """Return a boolean expression as a C condition."""
         match expression:
             case Boolean(value):
                 return "1" if value else "0"
@@ -556,7 +555,7 @@ class ExpressionWriter:
         return self.value(expression).is_nonzero
 
     def _same(self, left: Expression, right: Expression) -> str | None:
-        """A C condition: headers, header unions or varbits are the same; None: they are something else."""
+        """Return a C condition that two headers, header unions or varbits are equal; None for other operands."""
         match left, right:
             case ((HeaderName() | StackElement()), _):
                 stacks = self.layout.program.stacks
@@ -585,7 +584,7 @@ class ExpressionWriter:
         return None
 
     def is_boolean(self, expression: Expression) -> bool:
-        """Whether the expression is a truth value and not a number."""
+        """Return whether the expression is a boolean, not a number."""
         match expression:
             case Boolean() | Unary("not" | "valid" | "d2b"):
                 return True

@@ -1,4 +1,4 @@
-"""What simple_switch does around a program: standard metadata, multicast, drops, from arrival to departure.
+"""The code that simple_switch runs around a program: standard metadata, multicast and drops, from arrival to departure.
 
 Source: BMv2's docs/simple_switch.md, "Pseudocode for what happens at the end of ingress and egress processing".
 """
@@ -20,7 +20,7 @@ INSTANCE_NORMAL, INSTANCE_REPLICATION = 0, 5
 
 
 def write_frame(out: Writer, layout: Layout, actions: ActionWriter, checksums: ChecksumWriter) -> None:
-    """The exported functions, and the way of a packet through parser, ingress, egress and deparser."""
+    """Write the exported functions, and the path of a packet through parser, ingress, egress and deparser."""
     if layout.goes_again:
         _write_copies(out, layout)
     if "generate_digest" in layout.requests:
@@ -50,7 +50,7 @@ def _get(layout: Layout, name: str) -> str | None:
 
 
 def _write_copies(out: Writer, layout: Layout) -> None:
-    """What again.h needs to know of the metadata."""
+    """Write the functions on metadata that again.h needs."""
     lists = layout.program.field_lists
     with out.block("static void preserve(struct packet *to, const struct packet *from, uint32_t list)"):
         out.line("(void)to, (void)from;")
@@ -87,20 +87,20 @@ def _write_copies(out: Writer, layout: Layout) -> None:
 
 
 def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None:
-    """Every replica is the packet itself, put back to what it was before the replica in front of it."""
+    """Write the replication. Each replica is the packet itself, restored to its state before the previous replica."""
     replays = actions.replaying.possible and not out.traced
     changes = "bytes_of(p)"
     written = headers_written(layout.program)
     if written is not None and not (layout.varbits or layout.queues or layout.goes_again):
         names = ", ".join(layout.header_index(h) for h in sorted(written)) or "0"
-        out.comment("The headers that egress may write to; it does nothing else to headers.")
+        out.comment("The headers whose fields egress may write. It changes headers in no other way.")
         out.line(f"static const uint16_t egress_writes[] = {{{names}}};")
         out.line()
         count = len(layout.program.deparser.order)
         changes = f"changeable(p, deparser_order, {count}, egress_writes, {len(written)})"
     if replays:
         actions.replaying.write(out)
-    out.comment("Once more for every replica of a group, each time from the packet as it is now.")
+    out.comment("Sends every replica of a group, each made from the packet as it is now.")
     out.line("static void leave(struct state *s, struct packet *p, uint32_t port);")
     if replays:
         out.line("static void deparse(struct state *s, struct packet *p, uint32_t port);")
@@ -214,7 +214,7 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
 
 
 def _write_gate(out: Writer, layout: Layout) -> None:
-    """A packet of a priority for which its port has no queue is dropped, as in simple_switch; so is one too many."""
+    """Write the checks that drop packets before egress: of a priority without a queue, or over the limit of passes."""
     if layout.goes_again:
         with out.block("if (!may_pass(s))"):
             out.trace(RecordKind.TOO_OFTEN, 0)
@@ -226,7 +226,7 @@ def _write_gate(out: Writer, layout: Layout) -> None:
 
 
 def _write_queue(out: Writer, layout: Layout) -> None:
-    """Between ingress and egress: packets wait there, so that egress finds the queue as it is when they leave it."""
+    """Write the queue between ingress and egress, placed there so that egress sees it as a packet leaves it."""
     out.line("static void depart(struct state *s, struct packet *p, uint32_t port);")
     out.line()
     with out.block("static void leave(struct state *s, struct packet *p, uint32_t port)"):
@@ -272,7 +272,7 @@ def _write_queue(out: Writer, layout: Layout) -> None:
 
 
 def _write_digest(out: Writer, layout: Layout) -> None:
-    """Each digest as the bytes of its fields, one after another, each in whole bytes."""
+    """Write the function that appends the fields of a digest, each in whole bytes."""
     expressions = ExpressionWriter(layout, "digest")
     with out.block("static void send_digest(struct state *s, struct packet *p)"):
         out.line("uint32_t bits = 0;")
@@ -296,7 +296,7 @@ def _write_digest(out: Writer, layout: Layout) -> None:
 
 
 def _write_run(out: Writer, layout: Layout) -> None:
-    """From the parsed packet on."""
+    """Write the function that runs after the parser."""
     head = "static void run(struct state *s, struct packet *p, uint32_t error)"
     with out.block(head):
         if layout.standard("parser_error") is None:
@@ -377,7 +377,7 @@ def _write_process(out: Writer, layout: Layout) -> None:
 
 
 def _write_end(out: Writer, layout: Layout) -> None:
-    """What comes after a packet: those that it has caused, as far as they do not wait before egress."""
+    """Write what follows a packet: those that it has caused, unless they wait before egress."""
     if layout.goes_again:
         out.line("run_again(s);")
     if layout.families:

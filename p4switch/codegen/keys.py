@@ -1,4 +1,4 @@
-"""How a table's key is packed into 64-bit words, and matches into masked keys; table.h has the other side."""
+"""The packing of a table's key into 64-bit words, and of matches into masked keys. table.h reads them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METER_WORDS = 18  # struct meter in runtime/meter.h
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A key field's word and shift; fields of over 64 bits take words of their own, the high one first."""
+    """Word and shift of a key field. A field of over 64 bits has words of its own, the high one first."""
 
     word: int
     shift: int
@@ -32,7 +32,7 @@ class KeyPart:
 
 
 class PackedKey(NamedTuple):
-    """A key ready for the table: words, mask, high ends of the ranges, and the priority (larger wins)."""
+    """Key as the table stores it: words, mask, upper ends of the ranges, and the priority (larger wins)."""
 
     words: tuple[int, ...]
     mask: tuple[int, ...]
@@ -42,7 +42,7 @@ class PackedKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntryExtra:
-    """The words that the data plane keeps in an entry: its direct meter first, then at `last_hit` a time."""
+    """Words that the data plane keeps in an entry: its direct meter first, then at `last_hit` a time."""
 
     words: int
     meter: MeterArray | None
@@ -50,7 +50,7 @@ class EntryExtra:
 
     @classmethod
     def of(cls, program: Program, table: Table) -> EntryExtra:
-        """Of a table's entries."""
+        """Return the extra words of a table's entries."""
         meter = next((m for m in program.meters.values() if m.table == table.name), None)
         before = METER_WORDS if meter else 0
         ages = table.support_timeout
@@ -58,9 +58,10 @@ class EntryExtra:
 
 
 class KeyLayout:
-    """Where each key field stands; `kind` is exact, lpm, ternary or range as simple_switch would choose it.
+    """Positions of key fields in a packed key.
 
-    The last `ranges` words are those of range fields; `joined` has bits for those that go on with a field.
+    `kind` is exact, lpm, ternary or range, chosen as simple_switch does. The last `ranges` words are for range fields;
+    `joined` has bits for the words that continue the field of the word before.
     """
 
     def __init__(self, table: Table) -> None:
@@ -101,14 +102,14 @@ class KeyLayout:
 
     @property
     def has_priority(self) -> bool:
-        """Whether entries may overlap so that a priority has to choose."""
+        """Return whether entries may overlap, so that a priority has to decide."""
         return self.kind in ("ternary", "range")
 
     def pack(self, key: EntryKey) -> PackedKey:
-        """The words of an entry's key.
+        """Pack an entry's key.
 
         Raises:
-            TableError: INVALID_ARGUMENT, naming the field that does not fit.
+            TableError: INVALID_ARGUMENT, with the name of the field that does not fit.
         """
         if len(key.match) != len(self.table.keys):
             raise self._invalid(f"{len(self.table.keys)} match fields are needed, not {len(key.match)}")
@@ -141,7 +142,7 @@ class KeyLayout:
         return PackedKey(tuple(words), tuple(mask), tuple(high), priority)
 
     def matches(self, packed: PackedKey, key: tuple[int, ...]) -> bool:
-        """Whether an entry's key matches a packet's."""
+        """Return whether an entry's key matches a packet's."""
         fixed = self.words - self.ranges
         masked = zip(key[:fixed], packed.words, packed.mask, strict=False)
         if any((number ^ word) & mask for number, word, mask in masked):

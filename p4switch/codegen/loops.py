@@ -1,4 +1,4 @@
-"""A run of like statements (analysis/rolling.py) as a C loop."""
+"""Runs of similar statements (analysis/rolling.py) as C loops."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fanin.p4switch.codegen.writer import Writer
 
 
 class LoopExpressions(ExpressionWriter):
-    """Expressions inside a loop: metadata are locals, advancing fields stand at a distance from their header."""
+    """Expressions inside a loop: metadata is in local variables, advancing fields depend on the loop counter."""
 
     def __init__(self, outer: ExpressionWriter) -> None:
         super().__init__(outer.layout, outer.where, outer.parameters)
@@ -30,7 +30,7 @@ class LoopExpressions(ExpressionWriter):
         self.headers: dict[str, str] = {}
 
     def leaf(self, expression: Operand) -> CValue:
-        """An advancing field, or what ExpressionWriter knows."""
+        """Return an advancing field, or any other value as ExpressionWriter does."""
         if isinstance(expression, Advancing):
             kind = expression.first
             machine = max(32, kind.width)
@@ -42,19 +42,19 @@ class LoopExpressions(ExpressionWriter):
         return super().leaf(expression)
 
     def place(self, field: Advancing) -> str:
-        """The address of an advancing field."""
+        """Return the address of an advancing field."""
         offset = f" + {field.first.offset // 8}" if field.first.offset else ""
         return f"{self.headers[field.header]}{offset} + {field.stride // 8} * i"
 
     def load(self, field: Advancing) -> str:
-        """Its bits, unsigned."""
+        """Return the bits of an advancing field, unsigned."""
         if field.first.width == 8:
             return f"({self.place(field)})[0]"
         return f"load_be{field.first.width}({self.place(field)})"
 
 
 class LoopWriter:
-    """Writes one run. `outside` and `store` are those of the function that it stands in: expressions, assignments."""
+    """Writer of one run as a loop. `outside` and `store` are those of the enclosing function."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class LoopWriter:
         self.lifted: list[Field] = []
 
     def write(self, out: Writer) -> None:
-        """The loop; where registers take part, once for an index in range and once without them for one that is not."""
+        """Write the loop. With registers it is written twice: for an index in range, and without them for any other."""
         with out.block():
             self._declare(out)
             if self.run.index is None:
@@ -95,7 +95,7 @@ class LoopWriter:
                     out.line(f"{member} = {self.expressions.locals[reference]};")
 
     def _declare(self, out: Writer) -> None:
-        """Restricted pointers for headers, without which gcc fears that they overlap, and locals for metadata."""
+        """Declare restricted pointers for headers, so that gcc assumes no overlap, and local variables for metadata."""
         for node in nodes(self.run.group):
             if isinstance(node, Advancing) and node.header not in self.expressions.headers:
                 name = f"bytes{len(self.expressions.headers)}"
@@ -109,7 +109,7 @@ class LoopWriter:
             out.line(f"{self.layout.member_type(reference)} {local} = {member};")
 
     def _metadata(self) -> list[Field]:
-        """The metadata that the loop's statements use, those of the action alone apart."""
+        """Return the metadata that the loop's statements use, without variables local to the action."""
         used: dict[Field, None] = {}
         for primitive in self.run.group:
             arguments = list(primitive.arguments)

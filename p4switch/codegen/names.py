@@ -1,6 +1,6 @@
 """A program's names in C: as identifiers, in comments and in string literals, and never as code.
 
-Nothing else may put a text of the program into C; `check` refuses lines in which one would be code (see writer.py).
+No other module may put text of the program into C. `check` rejects lines in which such text would be code (writer.py).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ C_KEYWORDS = """
     main NULL true false errno asm typeof linux unix
 """
 KEYWORDS = frozenset(C_KEYWORDS.split())
-# What the generated functions and the runtime's headers call their own.
+# Names that the generated functions and the runtime's headers use themselves.
 OURS = re.compile(
     r"[psetif]|at|bits|cell|count|data|entry|error|group|hit|input|key\d*|leave|length|names?|packet|parse|port|process"
     r"|result.*|state|states|table|[tL]\d+|row\d+|bytes\d*|accept|too_short|extract|append\w*|(set|get|put|load|store)\w*"
@@ -26,7 +26,7 @@ OURS = re.compile(
     r"|HEADERS|HEADROOM|REQUESTS|TABLES|UNIONS|VALUE_SETS|VARBITS|WIDE_WORDS|egress_(uses|writes)|union_of|varbit_at"
     r"|deparser_order|program_(open|meters|counters|registers|traced)"
 )
-# What the C library's headers may define as macros, whichever library it is: a test asks the compiler for its own.
+# Names that some C library may define as macros. A test asks the compiler for those of the installed one.
 LIBRARY = re.compile(
     r"[A-Z][A-Z0-9_]*|[LP]_\w+|atomic_\w+|[bl]e\d+toh|hto[bl]e\d+|pthread_cleanup_\w+|sched_priority|kill_dependency"
     r"|offsetof|alloca|stdin|stdout|stderr|assert|static_assert|i386"
@@ -40,18 +40,24 @@ _DIRECTIVE = re.compile(r'#(?:include (?:"\w+\.h"|<\w+\.h>)|define \w+(?: [\w, ]
 
 
 class Names:
-    """Hands out identifiers; the same name in the same space always gets the same one."""
+    """Generator of C identifiers. The same name in the same space always gets the same identifier."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, object], str] = {}
         self._used: set[str] = set()
 
     def identifier(self, space: str, name: str, key: object = None) -> str:
-        """`space` is a prefix for the C name and separates kinds; `key` tells apart objects of one name."""
+        """Return the identifier of an object.
+
+        Args:
+            space: A prefix of the C name, which also separates kinds of objects.
+            name: The object's name in the program.
+            key: Distinguishes objects of the same name.
+        """
         return self._identifier(space, name, name if key is None else key, runtime_macros())
 
     def macro(self, name: str, key: object) -> str:
-        """The same for what is then defined as a macro, and would change the meaning of the runtime's own words."""
+        """Return the identifier of an object that is defined as a macro, which must not be a word of the runtime."""
         return self._identifier("", name, key, runtime_words())
 
     def _identifier(self, space: str, name: str, key: object, taken: frozenset[str]) -> str:
@@ -71,13 +77,13 @@ class Names:
 
 
 def sanitized(name: str) -> str:
-    """The name with whatever C does not allow in an identifier replaced."""
+    """Return the name with characters replaced that C does not allow in identifiers."""
     text = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_"
     return f"_{text}" if text[0].isdigit() else text
 
 
 def comment(text: str) -> str:
-    """A C comment, on one line, that ends where it should whatever the text is."""
+    """Return a one-line C comment, which no text can end early."""
     text = " ".join(text.split())
     text = "".join(c if c.isprintable() else "?" for c in text[:MAX_COMMENT]) + "…" * (
         len(text) > MAX_COMMENT
@@ -86,7 +92,7 @@ def comment(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A C string literal; what could mean something there is written as octal escapes."""
+    """Return a C string literal, with special characters written as octal escapes."""
     return f'"{"".join(map(_escaped, text))}"'
 
 
@@ -99,10 +105,12 @@ def _escaped(character: str) -> str:
 
 
 def check(code: str) -> str:
-    """The code, if it is a line of what the translation writes: no comment, no directive but two, no line joined.
+    """Return a line of code after checking that it is one the translation writes.
+
+    It has no comments, no line continuations, and only the two known directives.
 
     Raises:
-        ProgramError: a text of the program came so far without having been made an identifier.
+        ProgramError: If text of the program got into it without having been made an identifier.
     """
     if _DIRECTIVE.fullmatch(code) or _CODE.fullmatch(code):
         return code
@@ -111,13 +119,13 @@ def check(code: str) -> str:
 
 @cache
 def runtime_words() -> frozenset[str]:
-    """Every identifier in the runtime's headers."""
+    """Return every identifier in the runtime's headers."""
     return frozenset(re.findall(r"[A-Za-z_]\w*", _headers()))
 
 
 @cache
 def runtime_macros() -> frozenset[str]:
-    """Every macro that the runtime's headers define."""
+    """Return every macro that the runtime's headers define."""
     return frozenset(re.findall(r"#define (\w+)", _headers()))
 
 

@@ -1,4 +1,4 @@
-"""The parser: a label for each state, gotos between them."""
+"""The parser in C: a label for each state, and gotos between them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from fanin.p4switch.codegen.writer import Writer
 
 
 class ParserExpressions(ExpressionWriter):
-    """Expressions that may look ahead in the packet."""
+    """Expressions that can look ahead in the packet."""
 
     def leaf(self, expression: object) -> CValue:
-        """Lookahead reads behind the parser's position; the caller has checked that it is there."""
+        """Return the value of a leaf. The caller has checked that a lookahead is within the packet."""
         if isinstance(expression, Lookahead):
             low, high = unsigned_range(expression.width)
             self.fitting(low, high)
@@ -52,7 +52,7 @@ class ParserExpressions(ExpressionWriter):
 
 
 class ParserWriter:
-    """Writes `parse`."""
+    """Writer of `parse`."""
 
     def __init__(self, layout: Layout, actions: ActionWriter, names: Names) -> None:
         self.layout = layout
@@ -62,20 +62,20 @@ class ParserWriter:
         self.loops = _has_loop(self.parser.states.values())
 
     def label(self, state: str | None) -> str:
-        """The label of a state; None is accept."""
+        """Return the label of a state; None is accept."""
         return "accept" if state is None else self.names.identifier("state_", state)
 
     def error(self, name: str) -> str:
-        """The number of a core library error, 0 where the program does not have it."""
+        """Return the number of a core library error, or 0 if the program does not have it."""
         return str(self.layout.program.errors.get(name, 0))
 
     def write(self, out: Writer) -> None:
-        """The function that parses a packet and returns its parser error."""
+        """Write the function that parses a packet and returns its parser error."""
         with out.block("static uint32_t parse(struct state *s, struct packet *p)"):
             out.line("uint8_t *at = p->start;", "the parser's position")
             out.line(f"uint32_t error = {self.error('NoError')};")
             if self.loops:
-                out.line("uint32_t states = 0;", "a loop that extracts nothing has to end, too")
+                out.line("uint32_t states = 0;", "limits loops that extract nothing")
             out.line("(void)s;")
             out.trace(RecordKind.PARSE, 0)
             out.line(f"goto {self.label(self.parser.initial)};")
@@ -116,7 +116,7 @@ class ParserWriter:
         bits = ahead.offset + ahead.width
         if bits > 8 * LONGEST_PACKET:
             raise expressions.unsupported(
-                f"a lookahead of {ahead.width} bits at {ahead.offset}, behind any packet"
+                f"a lookahead of {ahead.width} bits at {ahead.offset}, beyond the end of any packet"
             )
         self._need(out, str((bits + 7) // 8))
 
@@ -179,7 +179,7 @@ class ParserWriter:
         length: Expression | None,
         expressions: ParserExpressions,
     ) -> None:
-        """One header, with `length` bits of its varbit."""
+        """Write the extraction of a header, with `length` bits of its varbit."""
         size = header_type.fixed_bytes
         if length is None:
             if header_type.varbit is not None:
@@ -243,7 +243,7 @@ class ParserWriter:
         out.line(f"goto {self.label(default)};")
 
     def _write_value_set(self, out: Writer, name: str, where: str) -> None:
-        """Looks the key up in the value set's table; opens a block in which `known` says whether it is there."""
+        """Write a lookup in a value set. It opens a block in which `known` is the result."""
         index = self.actions.state.value_set_index(name, where)
         layout = KeyLayout(self.layout.program.value_sets[name].table)
         out.line("{")
@@ -276,12 +276,12 @@ class ParserWriter:
 
 
 def _lookaheads(node: object) -> list[Lookahead]:
-    """Every lookahead inside a node."""
+    """Return every lookahead inside a node."""
     return [found for found in nodes(node) if isinstance(found, Lookahead)]
 
 
 def _has_loop(states: Iterable[ParserState]) -> bool:
-    """Whether a state can be entered twice."""
+    """Return whether a state can be entered twice."""
     leads = {s.name: {t.next_state for t in s.transitions if t.next_state} for s in states}
     try:
         TopologicalSorter(leads).prepare()

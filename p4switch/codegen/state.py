@@ -1,7 +1,7 @@
-"""What outlives a packet: registers, counters and match tables, as members of `struct state`.
+"""State that outlives a packet: registers, counters and match tables, as members of `struct state`.
 
-Registers of one size and width that are always used at the same index are laid out as one row, REG[cell][i], so that
-the loops over them (see analysis/rolling.py) touch consecutive memory.
+Registers of one size and width that are always used at the same index are stored as one row, REG[cell][i], so that
+the loops over them (see analysis/rolling.py) access consecutive memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Row:
 class StateMembers:
     """C names of registers, counters and tables.
 
-    A name that does not exist is a ProgramError.
+    A name that does not exist is raised as ProgramError.
     """
 
     def __init__(self, program: Program, names: Names, rows: list[tuple[str, ...]]) -> None:
@@ -49,41 +49,41 @@ class StateMembers:
             self.place.update({name: (row, column) for column, name in enumerate(registers)})
 
     def register(self, name: str, where: str) -> RegisterArray:
-        """The register array of that name."""
+        """Return the register array of that name."""
         if name not in self.program.registers:
             raise ProgramError(f"{where}: register {name} does not exist")
         return self.program.registers[name]
 
     def cell(self, name: str, index: str) -> str:
-        """The C lvalue of a register's cell."""
+        """Return the C lvalue of a register's cell."""
         row, column = self.place[name]
         return f"s->{row.member}[{index}][{column}]"
 
     def counter(self, name: str, where: str) -> str:
-        """The member with an indirect counter's cells."""
+        """Return the member with an indirect counter's cells."""
         if name not in self.program.counters:
             raise ProgramError(f"{where}: counter {name} does not exist")
         return self.names.identifier("counter_", name)
 
     def table_index(self, name: str) -> str:
-        """The enumerator of a table."""
+        """Return the enumerator of a table."""
         return self.names.identifier("T_", name)
 
     def meter(self, name: str, where: str) -> str:
-        """The member with an indirect meter's cells."""
+        """Return the member with an indirect meter's cells."""
         meter = self.program.meters.get(name)
         if meter is None or meter.table is not None:
             raise ProgramError(f"{where}: meter {name} does not exist, or is a direct one")
         return self.names.identifier("meter_", name)
 
     def value_set_index(self, name: str, where: str) -> str:
-        """The enumerator of a value set."""
+        """Return the enumerator of a value set."""
         if name not in self.program.value_sets:
             raise ProgramError(f"{where}: value set {name} does not exist")
         return self.names.identifier("V_", name)
 
     def write(self, out: Writer, layout: Layout, replaying: Replaying) -> None:
-        """`struct state`, and the descriptions by which the control plane finds registers and counters in it."""
+        """Write `struct state`, and the descriptions by which the control plane finds registers and counters in it."""
         with out.block("enum", ";"):
             for table in self.tables:
                 out.line(f"{self.table_index(table.name)},")
@@ -111,15 +111,17 @@ class StateMembers:
                 columns = len(row.registers)
                 out.line(f"{kind} {row.member}[{max(1, row.size)}][{columns}] __attribute__((aligned(64)));")
             inputs = input_bytes(self.program)
-            out.line(f"uint8_t input[HEADROOM + {inputs}];", "of a hash, a digest; the deparser's")
+            out.line(
+                f"uint8_t input[HEADROOM + {inputs}];", "input of a hash or digest; output of the deparser"
+            )
             out.line("struct packet arrived, copy;")
             if replaying.possible:
                 out.line("struct replay replay;")
             if layout.goes_again:
-                out.line("struct again *again, *again_last;", "what waits for its next pass")
+                out.line("struct again *again, *again_last;", "packets that wait for their next pass")
                 out.line("size_t again_bytes;", "of packets in `again`")
                 out.line("uint32_t original_length;")
-                out.line("uint8_t original[LONGEST_PACKET];", "the packet as it came")
+                out.line("uint8_t original[LONGEST_PACKET];", "the packet as it arrived")
         out.line()
         out.comment("Offsets in struct state, in the order of the program's meters, counters and registers.")
         with out.block("const uint64_t program_meters[] =", ";"):

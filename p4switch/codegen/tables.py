@@ -1,4 +1,4 @@
-"""Applying a table: its key in words, the look-up (table.h), the entry's action."""
+"""The application of tables: the key in words, the lookup (table.h), and the entry's action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fanin.p4switch.word_packing import to_words
 
 
 class TableWriter:
-    """Writes a function `apply_...` for each table; it returns what the control flow asks about."""
+    """Writer of a function `apply_...` for each table, which returns the result that the control flow depends on."""
 
     def __init__(self, layout: Layout, state: StateMembers, actions: ActionWriter, names: Names) -> None:
         self.layout = layout
@@ -24,11 +24,11 @@ class TableWriter:
         self.names = names
 
     def function(self, table: Table) -> str:
-        """The C name of a table's function."""
+        """Return the C name of a table's function."""
         return self.names.identifier("apply_", table.name)
 
     def write(self, out: Writer, table: Table) -> None:
-        """The function: looks up, runs the action, returns true on a hit (or the action's id, see control.py)."""
+        """Write the function: look up, run the action, return true on a hit (or the action's id, see control.py)."""
         out.source(table.source)
         entry = "e"
         with out.block(f"static struct result {self.function(table)}(struct state *s, struct packet *p)"):
@@ -64,7 +64,7 @@ class TableWriter:
         out.line()
 
     def _write_choice(self, out: Writer, table: Table) -> None:
-        """Of a table with an action selector: the entry's action, or that of the member that the hash chooses."""
+        """Write the choice of an entry's action; with an action selector the hash chooses it in the entry's group."""
         out.line("uint32_t chosen = e->action;")
         out.line("const uint64_t *chosen_data = entry_data(t, e);")
         selector = self.layout.program.profiles[table.profile or ""].selector
@@ -81,7 +81,7 @@ class TableWriter:
             out.line("chosen = chosen_data ? (uint32_t)*chosen_data++ : UINT32_MAX;")
 
     def _write_constant(self, out: Writer, table: Table) -> None:
-        """A table without keys whose default is fixed is a call."""
+        """Write a table without keys and with a fixed default as a call."""
         default = table.default
         assert default is not None
         number, action = next((i, a) for i, a in enumerate(table.actions) if a.id == default.action)
@@ -96,7 +96,7 @@ class TableWriter:
         out.line(f"return (struct result){{false, {number}}};")
 
     def _write_resources(self, out: Writer, table: Table) -> None:
-        """The entry's counter counts, its meter is run, and its last hit is noted."""
+        """Write the updates of an entry's counter, its meter and the time of its last hit."""
         if table.with_counters or self._direct_counter(table):
             out.line("e->packets++;")
             out.line("e->bytes += p->ingress_length;")

@@ -1,7 +1,7 @@
-"""What a traced program records (runtime/trace.h), and the numbers by which records name parts of the program.
+"""The records of a traced program (runtime/trace.h), and the numbers by which they name parts of the program.
 
-The library that forwards has none of it: a second one, of the same program with the same `struct state`, is made when
-somebody wants to see what happens, and takes its place for that time.
+The library that forwards does not record anything. When somebody traces the switch, a second library of the same
+program with the same `struct state` is compiled, and replaces it for that time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fanin.p4switch.codegen.uses import fields_in
 
 
 class RecordKind(IntEnum):
-    """What a record tells: what its number counts, then its words."""
+    """Kind of a trace record. Comments give what its number refers to, then its words."""
 
     PACKET = auto()  # port: time
     ARRIVED = auto()  # nothing: length, then the bytes
@@ -50,7 +50,7 @@ class RecordKind(IntEnum):
 
 
 class Numbers:
-    """The program's parts in the order in which records number them."""
+    """Numbers of the program's parts, in the order in which records number them."""
 
     def __init__(self, program: Program) -> None:
         self.states = list(program.parser.states.values())
@@ -75,12 +75,12 @@ class Numbers:
         self._of = {id(part): number for parts in numbered for number, part in enumerate(parts)}
 
     def of(self, part: object) -> int:
-        """The number of a part."""
+        """Return the number of a part."""
         return self._of[id(part)]
 
 
 def condition_fields(program: Program, condition: Expression) -> list[Field]:
-    """The fields whose values explain the outcome of a condition."""
+    """Return the fields whose values explain the outcome of a condition."""
     fields = dict.fromkeys(f for f in fields_in(condition) if f.name != "$valid$")
     kinds = {field: program.field_type(field) for field in fields}
     return [field for field, kind in kinds.items() if kind.width and not kind.varying]

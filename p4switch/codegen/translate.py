@@ -1,4 +1,4 @@
-"""Puts the C of a program together: declarations, actions, tables, parser, control flow, and simple_switch's frame."""
+"""The C of a whole program: declarations, actions, tables, parser, control flow, and simple_switch's frame."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from fanin.p4switch.codegen.writer import Writer
 
 
 def translate(program: Program, *, traced: bool = False) -> str:
-    """The C source of a program.
+    """Return the C source of a program.
 
-    A traced program does the same on the same state, and records what happens to each packet (tracing.py).
+    A traced program does the same with the same state, and records what happens to each packet (tracing.py).
 
     Raises:
-        ProgramError: names what cannot be run.
+        ProgramError: If the program is not supported. The message names the element.
     """
     try:
         return _translate(program, traced)
@@ -86,7 +86,7 @@ def _translate(program: Program, traced: bool) -> str:
 
 
 def _write_kinds(out: Writer) -> None:
-    """The enumerators of `Kind`, and the records' functions."""
+    """Write the enumerators of `Kind`, and the functions of records."""
     with out.block("enum trace_kind", ";"):
         for kind in RecordKind:
             out.line(f"TRACE_{kind.name} = {kind.value},")

@@ -1,4 +1,4 @@
-"""Which parts of a program use which fields, and which metadata are nothing but an action's local variables."""
+"""The uses of fields in a program, which also show which metadata are only local variables of an action."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETS_ONLY = SETS_FIRST | {
 
 
 class Uses:
-    """How often every field occurs in the program, and where."""
+    """Number of uses of every field in the program, and their places."""
 
     def __init__(self, program: Program) -> None:
         self._of: dict[int, list[Field]] = {}
@@ -46,7 +46,7 @@ class Uses:
         self.locals = {a.id: self._locals(a.primitives) for a in program.actions.values()}
 
     def fields(self, primitive: Primitive) -> list[Field]:
-        """The fields in a primitive, as often as they occur."""
+        """Return the fields in a primitive, repeated as often as they occur."""
         found = self._of.get(id(primitive))
         if found is None:
             found = fields_in(primitive.arguments)
@@ -58,12 +58,12 @@ class Uses:
         return found
 
     def sets(self, primitive: Primitive, field: Field) -> bool:
-        """Whether a primitive sets a field without using it."""
+        """Return whether a primitive sets a field without reading it."""
         first = primitive.op in SETS_FIRST and primitive.arguments[0] == field
         return first and self.fields(primitive).count(field) == 1
 
     def _locals(self, primitives: tuple[Primitive, ...]) -> frozenset[Field]:
-        """Metadata that one action sets before it uses them, and that nothing else mentions."""
+        """Return the metadata that one action sets before reading it and that nothing else uses."""
         inside: Counter[Field] = Counter()
         set_first: set[Field] = set()
         for primitive in primitives:
@@ -82,7 +82,7 @@ class Uses:
 
 
 def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
-    """Whether a jump leads to itself or to what stands before it."""
+    """Return whether a jump leads to itself or to an earlier primitive."""
     return any(
         isinstance(p.arguments[-1], Constant) and p.arguments[-1].value <= number
         for number, p in enumerate(primitives)
@@ -91,7 +91,7 @@ def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
 
 
 def pipeline_actions(pipeline: Pipeline) -> list[Action]:
-    """Every action that a pipeline may run."""
+    """Return every action that a pipeline may run."""
     found: list[Action] = []
     for node in pipeline.nodes.values():
         match node:
@@ -103,7 +103,7 @@ def pipeline_actions(pipeline: Pipeline) -> list[Action]:
 
 
 def headers_written(program: Program) -> set[str] | None:
-    """Headers to whose fields egress, or a checksum, may write; None if more than that may happen to headers there."""
+    """Return the headers whose fields egress or a checksum may write; None if headers may change in other ways."""
     if program.deparser.primitives:
         return None
     targets: list[Any] = [c.target for c in program.checksums if c.update]
@@ -119,7 +119,7 @@ def headers_written(program: Program) -> set[str] | None:
 
 
 def fields_in(node: Any) -> list[Field]:
-    """Every field inside a node, from left to right."""
+    """Return every field inside a node, from left to right."""
     if isinstance(node, Field):
         return [node]
     if isinstance(node, tuple):

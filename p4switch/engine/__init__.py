@@ -1,1 +1,1 @@
-"""The engine: a program that runs, and what the control plane can do to it."""
+"""The engine: a running program, and the control plane's access to it."""

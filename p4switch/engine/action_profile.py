@@ -1,4 +1,4 @@
-"""Action profiles: members and groups of them, which the entries of several tables may name."""
+"""Action profiles: members and groups of members, which entries of several tables may refer to."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from fanin.p4switch.entries import (
 
 
 class ProfileUser(Protocol):
-    """A table whose entries may name members and groups."""
+    """Table whose entries may refer to members and groups."""
 
     def check_action(self, call: ActionCall) -> None:
-        """Refuses what is not an action of the table, or has other arguments."""
+        """Check that an action is one of the table's, with the right number of arguments."""
 
     def names(self, reference: MemberReference | GroupReference) -> bool:
-        """Whether an entry names this member or group."""
+        """Return whether an entry refers to this member or group."""
 
     def has_action_sets(self) -> bool:
-        """Whether entries have groups of their own."""
+        """Return whether entries have groups of their own."""
 
     def refresh(self) -> None:
-        """Follows a change of a member or group."""
+        """Update entries after a change of a member or group."""
 
 
 class ProfileState:
-    """The members and groups of one action profile, for the entries of `tables`.
+    """Members and groups of one action profile, for the entries of `tables`.
 
-    Where an entry has a group of its own, there are no members (P4Runtime specification, "One Shot Action Selector
+    If an entry has a group of its own, there can be no members (P4Runtime specification, "One Shot Action Selector
     Programming").
 
     Writes raise TableError: ALREADY_EXISTS, NOT_FOUND, INVALID_ARGUMENT, RESOURCE_EXHAUSTED, or FAILED_PRECONDITION for
@@ -46,13 +46,13 @@ class ProfileState:
         self.profile = profile
         self.members: dict[int, ActionCall] = {}
         self.groups: dict[int, tuple[tuple[int, int], ...]] = {}  # (member, weight)
-        # Weak, as they refer to this object: the switch is freed as soon as nobody needs it.
+        # Weak, because they refer to this object: the switch is freed as soon as nobody needs it.
         self.tables: weakref.WeakSet[ProfileUser] = weakref.WeakSet()
         self._switch = switch
 
     @locked
     def insert_member(self, number: int, call: ActionCall) -> None:
-        """Adds a member."""
+        """Add a member."""
         if number in self.members:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"member {number} exists")
         if len(self.members) >= self.profile.max_size:
@@ -64,7 +64,7 @@ class ProfileState:
 
     @locked
     def modify_member(self, number: int, call: ActionCall) -> None:
-        """Gives a member another action."""
+        """Replace the action of a member."""
         self.member(number)
         self._check(call)
         self.members[number] = call
@@ -72,7 +72,7 @@ class ProfileState:
 
     @locked
     def delete_member(self, number: int) -> None:
-        """Removes a member that nothing names."""
+        """Remove a member that no group or entry refers to."""
         self.member(number)
         if any(number == m for group in self.groups.values() for m, _ in group) or self._is_named(
             MemberReference(number)
@@ -82,7 +82,7 @@ class ProfileState:
 
     @locked
     def insert_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
-        """Adds a group of (member, weight); a member whose weight is 0 is skipped."""
+        """Add a group of (member, weight). A member with weight 0 is skipped."""
         if self.profile.selector is None:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no selector, so it takes no groups")
         if number in self.groups:
@@ -92,7 +92,7 @@ class ProfileState:
 
     @locked
     def modify_group(self, number: int, members: tuple[tuple[int, int], ...]) -> None:
-        """Replaces the members of a group."""
+        """Replace the members of a group."""
         self.group(number)
         self._check_group(members)
         self.groups[number] = members
@@ -100,14 +100,14 @@ class ProfileState:
 
     @locked
     def delete_group(self, number: int) -> None:
-        """Removes a group that no entry names."""
+        """Remove a group that no entry refers to."""
         self.group(number)
         if self._is_named(GroupReference(number)):
             raise self._error(TableErrorCode.FAILED_PRECONDITION, f"group {number} is in use")
         del self.groups[number]
 
     def member(self, number: int) -> ActionCall:
-        """A member's action.
+        """Return a member's action.
 
         Raises:
             TableError: NOT_FOUND.
@@ -117,7 +117,7 @@ class ProfileState:
         return self.members[number]
 
     def group(self, number: int) -> list[ActionCall]:
-        """A group's actions in the order of its members, each as often as its weight says.
+        """Return a group's actions in the order of its members, each repeated according to its weight.
 
         Raises:
             TableError: NOT_FOUND.
@@ -127,7 +127,7 @@ class ProfileState:
         return [self.members[m] for m, weight in sorted(self.groups[number]) for _ in range(weight)]
 
     def check_one_shot(self) -> None:
-        """Refuses an action set where there are members."""
+        """Check that an entry may have an action set: the profile has no members."""
         if self.members:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its members exclude entries with action sets")
 
@@ -143,7 +143,7 @@ class ProfileState:
                     TableErrorCode.INVALID_ARGUMENT, f"member {member}: weight {weight} is not in 0..65536"
                 )
         if len({m for m, _ in members}) != len(members):
-            raise self._error(TableErrorCode.INVALID_ARGUMENT, "a member stands twice in a group")
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "a member is in a group twice")
 
     def _notify(self) -> None:
         for table in self.tables:

@@ -11,9 +11,9 @@ from fanin.p4switch.entries import CounterValue, MeterConfig, MeterCounters, Tab
 
 
 class CounterCells:
-    """The cells of one counter, which begin `offset` bytes behind the switch's state.
+    """Cells of one counter, which begin `offset` bytes after the beginning of the switch's state.
 
-    An index that does not exist is a TableError, INVALID_ARGUMENT.
+    An index out of range is raised as TableError, INVALID_ARGUMENT.
     """
 
     def __init__(self, switch: RunningSwitch, counter: CounterArray, offset: int) -> None:
@@ -23,26 +23,26 @@ class CounterCells:
 
     @locked
     def read(self, index: int) -> CounterValue:
-        """One cell."""
+        """Return one cell."""
         _check_index(self, index)
         return self._cells[index].value()
 
     @locked
     def read_all(self) -> list[CounterValue]:
-        """Every cell."""
+        """Return all cells."""
         return [cell.value() for cell in self._cells]
 
     @locked
     def write(self, index: int, value: CounterValue) -> None:
-        """Sets one cell."""
+        """Set one cell."""
         _check_index(self, index)
         self._cells[index] = Counter(value.packets, value.bytes)
 
 
 class MeterCells:
-    """The cells of one meter, which begin `offset` bytes behind the switch's state.
+    """Cells of one meter, which begin `offset` bytes after the beginning of the switch's state.
 
-    An index that does not exist, and rates that are none, are a TableError, INVALID_ARGUMENT.
+    An index out of range and invalid rates are raised as TableError, INVALID_ARGUMENT.
     """
 
     def __init__(self, switch: RunningSwitch, meter: MeterArray, offset: int) -> None:
@@ -53,22 +53,22 @@ class MeterCells:
 
     @locked
     def config(self, index: int) -> MeterConfig | None:
-        """The rates of one cell; None: it has not been configured, and everything is green."""
+        """Return the rates of one cell; None if it is not configured, so that everything is green."""
         return self._cell(index).config()
 
     @locked
     def configure(self, index: int, config: MeterConfig | None) -> None:
-        """Sets the rates of one cell, with full buckets."""
+        """Set the rates of one cell, with full buckets."""
         self._cell(index).configure(config, self._rates)
 
     @locked
     def counters(self, index: int) -> MeterCounters:
-        """What one cell has found green, yellow and red."""
+        """Return the packets and bytes that one cell has marked green, yellow and red."""
         return self._cell(index).counters()
 
     @locked
     def set_counters(self, index: int, counters: MeterCounters) -> None:
-        """Sets the counters of one cell."""
+        """Set the counters of one cell."""
         self._cell(index).set_counters(counters)
 
     def _cell(self, index: int) -> Meter:
@@ -77,10 +77,11 @@ class MeterCells:
 
 
 class RegisterCells:
-    """The cells of one register: of `cell_bytes`, from `offset` behind the switch's state, one each `step` bytes.
+    """Cells of one register.
 
-    Values are unsigned. An index that does not exist, and a value that does not fit, are a TableError,
-    INVALID_ARGUMENT.
+    Each cell has `cell_bytes` bytes. The first begins `offset` bytes after the beginning of the switch's state, and the
+    others follow at intervals of `step` bytes. Values are unsigned. An index out of range and a value that does not fit
+    are raised as TableError, INVALID_ARGUMENT.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class RegisterCells:
 
     @locked
     def read(self, start: int = 0, count: int | None = None) -> list[int]:
-        """`count` cells from `start`, all by default."""
+        """Return `count` cells from `start`, by default all."""
         end = self.size if count is None else start + count
         if not 0 <= start <= end <= self.size:
             raise TableError(
@@ -107,7 +108,7 @@ class RegisterCells:
 
     @locked
     def write(self, index: int, value: int) -> None:
-        """Sets one cell."""
+        """Set one cell."""
         _check_index(self, index)
         if not 0 <= value < 1 << self.width:
             raise TableError(

@@ -1,4 +1,4 @@
-"""Many packets through a program in one call; see runtime/batch.c."""
+"""Processing of many packets in one call; see runtime/batch.c."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ _DEPARTURE = np.dtype([("source", np.uint32), ("port", np.uint32), ("length", np
 
 @dataclass(frozen=True, slots=True)
 class Departures:
-    """Packets that left a program, in their order.
+    """Packets that left a program, in their order. All arrays are views, valid until the next batch.
 
-    sources: the number in the batch of the packet that each came from. ports, lengths: of each. packets: uint8
-    [count, room], of which the first `length` bytes of a row are the packet. All are views, valid until the next batch.
+    Attributes:
+        sources: The number in the batch of the packet that each one came from.
+        ports: The port of each packet.
+        lengths: The length in bytes of each packet.
+        packets: uint8 [count, room]; the first `length` bytes of a row are the packet.
     """
 
     sources: NDArray[np.uint32]
@@ -46,7 +49,7 @@ class _Departures(ctypes.Structure):
 
 
 class BatchProcessor:
-    """The batches of one switch, whose state begins at `base`."""
+    """Batch processing for one switch, whose state begins at `base`."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -60,7 +63,7 @@ class BatchProcessor:
         lengths: NDArray[np.uint32],
         times: NDArray[np.uint64],
     ) -> Departures:
-        """See Engine.process_batch."""
+        """Process a batch; see Engine.process_batch."""
         count, room = packets.shape
         if not ports.shape == lengths.shape == times.shape == (count,):
             raise ValueError(f"{count} packets need as many ports, lengths and times")
@@ -85,7 +88,7 @@ class BatchProcessor:
             *(room, ctypes.byref(out)),
         )
         if out.failed:
-            raise MemoryError(f"no memory for what {count} packets became")
+            raise MemoryError(f"no memory for what {count} packets that leave")
         if out.longest > room:
             raise ValueError(f"a packet of {out.longest} bytes left the program: the rows have {room}")
         if not out.count:
@@ -101,7 +104,7 @@ class BatchProcessor:
 
 
 def run_function() -> int:
-    """Where switch_run() is in memory: a run_function of native/program.h for the switch whose state is at `base`."""
+    """Return the address of switch_run(): a run_function of native/program.h for a switch, given its state."""
     return cast(_library().switch_run, c_void_p).value or 0
 
 

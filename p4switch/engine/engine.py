@@ -43,16 +43,15 @@ if TYPE_CHECKING:
     from fanin.p4switch.engine.batch import BatchProcessor, Departures
 
 _Named = TypeVar("_Named")
-_MAX_KEPT = 4  # programs; a controller that connects again gives a switch the one that it has
+_MAX_KEPT = 4  # programs; a controller that connects again often sets the one the switch already has
 
 
 class Engine:
-    """One v1model program compiled to native code, with its tables, counters, registers and multicast groups.
+    """v1model program compiled to native code, with its tables, counters, registers and multicast groups.
 
-    `multicast` and `sessions` are its multicast groups and mirroring sessions, `base` is where its state begins in
-    memory. Every method of it and its parts is safe against a running forwarding loop; what a thread writes while it
-    holds `lock`, packets see all of or nothing. Names are those of the JSON; one that does not exist is a TableError,
-    NOT_FOUND.
+    `multicast` and `sessions` are its multicast groups and mirroring sessions, and `base` is the address of its state.
+    All methods of the engine and its parts may be called while it forwards. Packets see all or nothing of what a thread
+    writes while it holds `lock`. Names are those of the JSON. An unknown name is raised as TableError, NOT_FOUND.
     """
 
     def __init__(
@@ -112,27 +111,42 @@ class Engine:
     def load(
         cls, config: bytes, *, cpu_port: int | None = None, drop_port: int = 511, seed: int = 0
     ) -> Engine:
-        """Translates BMv2 JSON, compiles it (or takes it from the cache) and loads it; `seed` is that of random().
+        """Translate BMv2 JSON to C, compile it or take the result from the cache, and load it.
+
+        Args:
+            config: The BMv2 JSON.
+            cpu_port: The port to the control plane, or None.
+            drop_port: The value of egress_spec that drops a packet.
+            seed: The seed of random().
 
         Raises:
-            ProgramError: names what is malformed or unsupported. ToolchainError: there is no C compiler.
+            ProgramError: If the program is malformed or not supported. The message names the element.
+            ToolchainError: If there is no C compiler.
         """
         try:
             return cls(config, *_compiled(config), cpu_port, drop_port, seed)
-        except TableError as error:  # an entry of the program's own
+        except TableError as error:  # one of the program's entries
             raise ProgramError(str(error)) from None
 
     def new_instance(self, seed: int = 0) -> Engine:
-        """A switch of the same program with a state of its own, and empty tables."""
+        """Return a switch of the same program with its own state and empty tables."""
         return Engine(
             self._config, self.program, self._library, self._shapes, self._cpu_port, self._drop_port, seed
         )
 
     def process(self, port: int, packet: bytes, now: int = 0) -> list[tuple[int, bytes]]:
-        """One packet through the program; `now` in microseconds; the outputs in order as (port, packet).
+        """Process one packet.
+
+        Args:
+            port: The port it arrives at.
+            packet: Its bytes.
+            now: The time in microseconds.
+
+        Returns:
+            The packets that leave, in order, as (port, packet).
 
         Raises:
-            ValueError: the packet is longer than the longest.
+            ValueError: If the packet is too long.
         """
         if len(packet) > LONGEST_PACKET:
             raise ValueError(f"a packet has at most {LONGEST_PACKET} bytes, not {len(packet)}")
@@ -147,35 +161,42 @@ class Engine:
         lengths: NDArray[np.uint32],
         times: NDArray[np.uint64],
     ) -> Departures:
-        """Packets through the program one after the other, as by process(); rows of `packets` [count, room] hold them.
+        """Process packets one after the other, as `process` does.
 
-        `ports`, `lengths` (bytes) and `times` (microseconds) are [count].
+        Args:
+            ports: The port of each packet, [count].
+            packets: The packets, uint8 [count, room].
+            lengths: The length of each packet in bytes, [count].
+            times: The time of each packet in microseconds, [count].
+
+        Returns:
+            The packets that leave, valid until the next batch.
 
         Raises:
-            ValueError: a packet that comes or leaves is longer than `room`, or there are not as many of each.
-            MemoryError: there is no room for what leaves.
+            ValueError: If a packet that arrives or leaves is longer than `room`, or the arrays differ in length.
+            MemoryError: If there is no memory for the packets that leave.
         """
         return self._batches.process(ports, packets, lengths, times)
 
     @cached_property
     def _batches(self) -> BatchProcessor:
-        # Not above: it needs numpy, which a switch process does without.
+        # Imported here because it needs numpy, which a switch process does not load.
         from fanin.p4switch.engine.batch import BatchProcessor
 
         return BatchProcessor(self.base)
 
     @property
     def run_function(self) -> int:
-        """Where the C is, in memory, that runs the switch at `base` on packets of other C: native/program.h."""
+        """Return the address of the C function that runs the switch on packets of other C: native/program.h."""
         from fanin.p4switch.engine.batch import run_function  # see _batches
 
         return run_function()
 
     def load_traced(self) -> ctypes.CDLL:
-        """Return the program once more, as C that records what it does with each packet.
+        """Compile the program with tracing: C that records what it does with each packet.
 
         Raises:
-            ToolchainError: there is no C compiler.
+            ToolchainError: If there is no C compiler.
         """
         return load_program(
             compile_program(
@@ -185,46 +206,46 @@ class Engine:
 
     @property
     def tables(self) -> Mapping[str, MatchTable]:
-        """All tables, by name."""
+        """Return all tables, by name."""
         return self._tables
 
-    # What the control plane writes and reads
+    # Access for the control plane
 
     def table(self, name: str) -> MatchTable:
-        """A table."""
+        """Return a table."""
         return _named(self._tables, name, "table")
 
     def profile(self, name: str) -> ProfileState:
-        """The members and groups of an action profile."""
+        """Return the members and groups of an action profile."""
         return _named(self._profiles, name, "action profile")
 
     def value_set(self, name: str) -> ValueSetState:
-        """A parser value set."""
+        """Return a parser value set."""
         return _named(self._value_sets, name, "value set")
 
     def counter(self, name: str) -> CounterCells:
-        """An indirect counter."""
+        """Return an indirect counter."""
         return _named(self._counters, name, "counter")
 
     def meter(self, name: str) -> MeterCells:
-        """An indirect meter."""
+        """Return an indirect meter."""
         return _named(self._meters, name, "meter")
 
     def register(self, name: str) -> RegisterCells:
-        """A register."""
+        """Return a register."""
         return _named(self._registers, name, "register")
 
     def set_priority_queues(self, count: int) -> None:
-        """How many queues a port has, one at first: a packet of that priority or a higher one is dropped.
+        """Set the number of queues of every port, initially one. Packets of that priority or a higher one are dropped.
 
-        The higher priority goes first where packets wait for an emulated link; elsewhere none waits.
+        Packets with a higher priority go first on an emulated link. Without one there is no queue.
         """
         with self.lock:
             runtime().switch_set_priority_queues(self.base, count)
             self.priority_queues = count
 
     def set_hash_key(self, calculation: str, key: bytes) -> None:
-        """Sets the key of a calculation by toeplitz.
+        """Set the key of a toeplitz calculation.
 
         Raises:
             TableError: NOT_FOUND, or INVALID_ARGUMENT for the key.
@@ -232,7 +253,7 @@ class Engine:
         found = self.program.calculations.get(calculation)
         if found is None or found.algorithm != "toeplitz":
             raise TableError(
-                TableErrorCode.NOT_FOUND, f"the program has no calculation {calculation} by toeplitz"
+                TableErrorCode.NOT_FOUND, f"the program has no toeplitz calculation {calculation}"
             )
         with self.lock:
             index = self.program.hash_states.index(calculation)
@@ -241,12 +262,12 @@ class Engine:
     # Reports
 
     def keep_digests(self, event: int | None) -> None:
-        """Keeps digests from now on and writes to the eventfd `event` when there are some; None: no longer."""
+        """Start to keep digests, and write to the eventfd `event` when there are some. None stops it."""
         with self.lock:
             runtime().switch_keep_digests(self.base, -1 if event is None else event)
 
     def digests(self) -> list[Digest]:
-        """The digests since the last call."""
+        """Return the digests since the last call."""
         with self.lock:
             place = ctypes.c_void_p()
             used = runtime().switch_digests(self.base, ctypes.byref(place))
@@ -264,19 +285,19 @@ class Engine:
         return found
 
     def log_messages(self, wanted: bool) -> None:
-        """Whether log_msg() writes to stderr."""
+        """Set whether log_msg() writes to stderr."""
         with self.lock:
             runtime().switch_log(self.base, wanted)
 
     def drops(self) -> Drops:
-        """How many packets were dropped because something has a bound."""
+        """Return the numbers of packets dropped because of limits."""
         found = Drops()
         with self.lock:
             runtime().switch_drops(self.base, ctypes.byref(found))
         return found
 
     def failed_assertions(self) -> int:
-        """How many packets were dropped because assert() or assume() was false."""
+        """Return the number of packets dropped because of a failed assert() or assume()."""
         with self.lock:
             return int(runtime().switch_failures(self.base))
 
@@ -290,42 +311,45 @@ class Engine:
         offload: bool = True,
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
     ) -> None:
-        """Opens the interfaces and forwards in a thread; packets to the CPU port go to `packet_in`, in another.
+        """Open the interfaces and forward packets in a thread.
 
-        `offload`: packets that leave one after another may go as one superframe. `links` are emulated at their
-        ports.
+        Args:
+            ports: The interfaces by port number.
+            packet_in: Receives packets to the CPU port, in another thread.
+            offload: Whether packets that leave one after another may be sent as one superframe.
+            links: The links to emulate at the ports.
 
         Raises:
-            PortError: ports are open already, or one cannot be opened.
+            PortError: If ports are open already, or one cannot be opened.
         """
         if self._switch.live:
             raise PortError("the ports are open already")
         self._switch.live.append(LivePorts(self.base, ports, self._cpu_port, packet_in, offload, links or {}))
 
     def stop(self) -> None:
-        """Ends the threads and closes the ports; may be called twice."""
+        """Stop the threads and close the ports. It may be called twice."""
         while self._switch.live:
             self._switch.live.pop().close()
 
     def packet_out(self, packet: bytes, port: int) -> None:
-        """Processes a packet as if it had come in at `port` (the CPU port); what leaves goes out of the live ports.
+        """Process a packet as if it had arrived at `port`, the CPU port. The results are sent through the live ports.
 
         Raises:
-            PortError: they are not open, there is no CPU port, or the packet is too long.
+            PortError: If the ports are not open, there is no CPU port, or the packet is too long.
         """
         if not self._switch.live:
             raise PortError("packet-out needs open ports")
         self._switch.live[0].packet_out(packet, port)
 
     def port_statistics(self) -> dict[int, PortStatistics]:
-        """Packets and frames of each live port."""
+        """Return the numbers of packets and frames of each live port."""
         return self._switch.live[0].statistics() if self._switch.live else {}
 
     def set_link(self, port: int, direction: Direction, properties: LinkProperties) -> None:
-        """Emulates a link at a live port from now on.
+        """Emulate a link at a live port from now on.
 
         Raises:
-            PortError: the port is not open, or there is no memory.
+            PortError: If the port is not open, or there is no memory.
         """
         if not self._switch.live:
             raise PortError("emulated links need open ports")
@@ -333,24 +357,25 @@ class Engine:
             self._switch.live[0].set_link(port, direction, properties)
 
     def link_statistics(self, port: int, direction: Direction) -> LinkStatistics | None:
-        """What has happened on an emulated link since the ports were opened; None where there has been none."""
+        """Return the statistics of an emulated link since the ports were opened; None if there has been none."""
         if not self._switch.live:
             return None
         with self.lock:
             return self._switch.live[0].link_statistics(port, direction)
 
     def now(self) -> int:
-        """The time of the live ports' clock in microseconds; 0 while they are closed."""
+        """Return the time of the live ports' clock in microseconds; 0 while they are closed."""
         return self._switch.now()
 
 
 @lru_cache(_MAX_KEPT)
 def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL, Mapping[str, TableShape]]:
-    """A program, its native code, from the cache or compiled, and its tables."""
+    """Return a program, its native code, from the cache or compiled, and its tables."""
     with ThreadPoolExecutor(1) as executor:
-        making = executor.submit(runtime)  # which is compiled at the same time, if it has to be
+        making = executor.submit(runtime)  # compiles the runtime at the same time, if necessary
         program = read_program(config)
-        check_limits(program)  # a machine with more memory may have filled the cache
+        # also for cached programs: another machine with more memory may have filled the cache
+        check_limits(program)
         library = load_program(compile_program(without_folders(config), lambda: translate(program)))
         making.result()
     return program, library, {t.name: TableShape.of(program, t) for t in program.tables.values()}
@@ -363,7 +388,7 @@ def _named(parts: Mapping[str, _Named], name: str, kind: str) -> _Named:
 
 
 def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Numbered records as the runtime keeps them: number, length (4 bytes each, native), bytes."""
+    """Yield the numbered records of the runtime: number, length (4 bytes each, native order), bytes."""
     at = 0
     while at < len(data):
         number, length = struct.unpack_from("=II", data, at)
@@ -373,7 +398,7 @@ def _records(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 @lru_cache(3 * _MAX_KEPT)
 def _addresses(library: ctypes.CDLL, symbol: str, columns: int) -> tuple[tuple[int, ...], ...]:
-    """The rows of an array of offsets that a program exports, up to the row of zeros at its end."""
+    """Return the rows of an array of offsets that a program exports, up to the row of zeros at its end."""
     rows: list[tuple[int, ...]] = []
     address = ctypes.addressof(ctypes.c_uint64.in_dll(library, symbol))
     while True:

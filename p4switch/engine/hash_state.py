@@ -1,4 +1,4 @@
-"""What hash algorithms remember, as the control plane sees it; runtime/hash_state.h has the other side."""
+"""State of hash algorithms, for the control plane. runtime/hash_state.h declares the same struct in C."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_KEY_WORDS = 64
 
 
 class HashState(ctypes.Structure):
-    """Of one calculation, in the switch's memory."""
+    """State of one calculation, in the switch's memory."""
 
     _fields_ = (
         *(("next", c_uint64), ("seen", c_void_p), ("places", c_uint64)),
@@ -20,10 +20,10 @@ class HashState(ctypes.Structure):
     )
 
     def set_key(self, key: bytes) -> None:
-        """Sets toeplitz's key.
+        """Set the toeplitz key.
 
         Raises:
-            TableError: INVALID_ARGUMENT if it is not made of so many words of 4 bytes.
+            TableError: INVALID_ARGUMENT if it is not 1 to MAX_KEY_WORDS words of 4 bytes.
         """
         count, rest = divmod(len(key), 4)
         if rest or not 0 < count <= MAX_KEY_WORDS:

@@ -1,6 +1,6 @@
-"""The compiled runtime and programs as ctypes sees them; see runtime/switch.h and runtime/table.h.
+"""The compiled runtime and programs, loaded with ctypes; see runtime/switch.h and runtime/table.h.
 
-Structs are named as in C, and compared with it when the runtime is loaded.
+Structs have the same names as in C, and are compared with C's when the runtime is loaded.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ TRANSLATION = (
     "bmv2json/**/*.py",
     "entries.py",
     "word_packing.py",
-)  # what decides how a program is translated
+)  # files that determine how a program is translated
 MULTICAST_GROUPS = 65536
-SESSIONS = 32768  # of mirroring
+SESSIONS = 32768  # mirroring sessions
 
 Words = POINTER(c_uint64)
 
@@ -41,10 +41,10 @@ class Collected(ctypes.Structure):
 
 
 class Drops(ctypes.Structure):
-    """Packets dropped because something has a bound.
+    """Numbers of packets dropped because of limits.
 
-    Longer than a packet can be when they left; after too many passes of them and their copies; because too much waited
-    for its next pass; in an action that went round and round.
+    The limits are: the length of a packet that leaves; the number of passes of a packet and its copies; the memory for
+    packets that wait for their next pass; the number of jumps in an action.
     """
 
     _fields_ = tuple((name, c_uint64) for name in ("too_long", "too_often", "no_room", "too_many_jumps"))
@@ -57,15 +57,17 @@ class Drops(ctypes.Structure):
 
 
 class Replica(ctypes.Structure):
-    """One replica of a multicast group or a mirroring session."""
+    """Replica of a multicast group or a mirroring session."""
 
     _fields_ = (("port", c_uint32), ("instance", c_uint32))
 
 
 class PortStatistics(ctypes.Structure):
-    """Of one port, since it was opened: packets (and frames, which offload makes fewer), packets not sent, frames
-    that came faster than they were taken, frames that the socket lost with an error, bytes, and how many of the
-    packets had a group's address.
+    """Statistics of one port since it was opened.
+
+    They count packets, frames (fewer because of offload) and bytes; packets that were not sent (`dropped`); frames that
+    arrived faster than they were read (`missed`); frames that the socket lost with an error; and packets with a
+    multicast or broadcast address.
     """
 
     _fields_ = (
@@ -77,7 +79,7 @@ class PortStatistics(ctypes.Structure):
 
 
 class LinkSettings(ctypes.Structure):
-    """How a link is emulated: seconds, bytes, bits/s, probabilities."""
+    """Properties of an emulated link: seconds, bytes, bits/s, probabilities."""
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
@@ -88,7 +90,7 @@ class LinkSettings(ctypes.Structure):
 
 
 class LinkStatistics(ctypes.Structure):
-    """Of an emulated link: packets, but for *bytes and lateness (picoseconds)."""
+    """Statistics of an emulated link: packets, except for *bytes and for lateness (picoseconds)."""
 
     _fields_ = (
         *((name, c_uint64) for name in ("offered", "sent", "sent_bytes")),
@@ -142,7 +144,7 @@ SIGNATURES = {
 
 @cache
 def runtime() -> ctypes.CDLL:
-    """The runtime library, compiled on first use."""
+    """Return the runtime library, compiled on first use."""
     library = ctypes.CDLL(str(compile_folder(RUNTIME)))
     check_structs(
         library,
@@ -177,7 +179,13 @@ def runtime() -> ctypes.CDLL:
 
 
 def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool = False) -> Path:
-    """The library of a program (what its C depends on of BMv2 JSON); `translate` gives the C if it is not there yet."""
+    """Return the library of a program, compiled if it is not in the cache.
+
+    Args:
+        config: The part of BMv2 JSON that determines the program's C.
+        translate: Returns the C.
+        traced: Whether the C records what it does.
+    """
     key = hashlib.sha256(config)
     for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
         key.update(path.read_bytes())
@@ -185,7 +193,7 @@ def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool
 
 
 def load_program(path: Path) -> ctypes.CDLL:
-    """A compiled program."""
+    """Load a compiled program."""
     library = ctypes.CDLL(str(path))
     library.program_open.restype = c_void_p
     library.program_open.argtypes = [c_uint32, c_uint64]
@@ -193,5 +201,5 @@ def load_program(path: Path) -> ctypes.CDLL:
 
 
 def words(values: tuple[int, ...]) -> ctypes.Array[c_uint64]:
-    """An array of 64-bit words."""
+    """Return an array of 64-bit words."""
     return (c_uint64 * max(1, len(values)))(*values)

@@ -1,4 +1,4 @@
-"""Emulated links at a switch's ports, as data and as text; runtime/ports/link.h has the other side."""
+"""Emulated links at a switch's ports, as data and as text. runtime/ports/link.h declares the same struct in C."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _PICOSECONDS = 1e12  # in a second
 
 
 class LinkError(ValueError):
-    """Properties that no link can have; names the property and what it may be."""
+    """Invalid property of a link. The message names it and its valid values."""
 
 
 class Direction(StrEnum):
-    """Which packets an emulated link carries: those that leave by the port, or those that come in."""
+    """Direction of an emulated link: the packets that leave through the port, or those that arrive."""
 
     EGRESS = "egress"
     INGRESS = "ingress"
@@ -28,7 +28,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Loss in bursts after Gilbert and Elliott: a chain of two states, a step a packet; `loss` in the bad one."""
+    """Loss in bursts after Gilbert and Elliott: a chain of two states, one step per packet; `loss` in the bad state."""
 
     begin: float
     end: float
@@ -37,18 +37,22 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class LinkProperties:
-    """One direction of a link.
+    """Properties of one direction of a link.
 
-    rate: bits/s; None: unlimited, and nothing waits.
-    delay: seconds from the last bit sent to the far end's having it.
-    jitter: up to this many seconds more for each packet, which does not overtake the one before.
-    queue_bytes: a packet that finds no room is dropped; None: there always is.
-    ecn_bytes: a packet that finds more waiting is marked, if it is ECN-capable (RFC 3168).
-    loss, corruption, duplication, reordering: probabilities, for each packet by itself. In a corrupted packet one bit
-    is flipped, anywhere from the Ethernet header on.
-    displacement: seconds that a reordered packet, or the copy of a duplicated one, may come later.
-    overhead: bytes that a frame takes on the wire besides its own.
-    seed: of what is drawn.
+    Attributes:
+        rate: Bits per second. None means unlimited, without a queue.
+        delay: Seconds from sending the last bit until the far end has it.
+        jitter: The largest additional delay of a packet, in seconds. Packets do not overtake each other.
+        queue_bytes: The size of the queue. A packet that does not fit is dropped. None means unlimited.
+        ecn_bytes: An ECN-capable packet that finds more than this in the queue is marked (RFC 3168).
+        loss: The probability that a packet is lost, independent for each packet, like the three below.
+        corruption: The probability that one bit of a packet is flipped, anywhere from the Ethernet header on.
+        duplication: The probability that a packet is duplicated.
+        reordering: The probability that a packet is delayed so that others overtake it.
+        displacement: The largest additional delay of a reordered packet or of a duplicate, in seconds.
+        overhead: Bytes that each frame takes on the wire in addition to its own.
+        seed: The seed of the random numbers.
+        burst: Loss in bursts, or None.
     """
 
     rate: float | None = None
@@ -66,11 +70,11 @@ class LinkProperties:
     seed: int = 0
 
     def given(self) -> dict[str, Any]:
-        """The properties that are not the default ones, as `changed` takes them."""
+        """Return the properties that differ from the defaults, as `changed` takes them."""
         return {f.name: value for f in fields(self) if (value := _data(getattr(self, f.name))) != f.default}
 
     def for_runtime(self) -> LinkSettings:
-        """As the runtime takes them."""
+        """Return the properties as the runtime takes them."""
         burst = self.burst or Burst(0, 1)
         return LinkSettings(
             rate=self.rate or 0,
@@ -96,10 +100,14 @@ def _data(value: Any) -> Any:
 
 
 def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkProperties:
-    """Properties with some of them changed: numbers, or texts with units such as `100M`, `1ms` and `1%`; None: default.
+    """Return properties with some of them changed.
+
+    Args:
+        properties: The properties before.
+        given: Numbers, or texts with units such as `100M`, `1ms` and `1%`. None restores the default.
 
     Raises:
-        LinkError: one does not exist, or is out of range.
+        LinkError: If there is no such property, or it is out of range.
     """
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -109,7 +117,7 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
     found = replace(properties, **values)
     if found.reordering and not found.displacement:
         raise LinkError(
-            "reordering: needs a displacement, how much later such a packet may come (displacement=1ms)"
+            "reordering: needs a displacement, the largest delay of such a packet (displacement=1ms)"
         )
     if found.queue_bytes is not None and found.ecn_bytes is not None and found.ecn_bytes >= found.queue_bytes:
         raise LinkError(
@@ -120,10 +128,10 @@ def changed(properties: LinkProperties, given: Mapping[str, Any]) -> LinkPropert
 
 
 def link_option(text: str) -> tuple[int, Direction, dict[str, str]]:
-    """Port, direction and properties in `PORT[:ingress]:NAME=VALUE,…`.
+    """Parse `PORT[:ingress]:NAME=VALUE,…` into port, direction and properties.
 
     Raises:
-        LinkError: it is not written so.
+        LinkError: If it has another form.
     """
     place, _, listed = text.rpartition(":")
     number, _, direction = place.partition(":")
@@ -140,7 +148,7 @@ def link_option(text: str) -> tuple[int, Direction, dict[str, str]]:
 
 
 def report(properties: LinkProperties, statistics: LinkStatistics | None) -> dict[str, Any]:
-    """A link as data; times in seconds. `statistics` are None while the switch has no program."""
+    """Return a link as data, with times in seconds. `statistics` is None while the switch has no program."""
     answer: dict[str, Any] = {"properties": properties.given()}
     if statistics is not None:
         answer |= {
@@ -214,7 +222,8 @@ def _probability(name: str, value: Any) -> float:
 
 
 def _seed(name: str, value: Any) -> int:
-    return int(_quantity(name, value, "a whole number", 0, 2**53))  # more does not arrive whole over JSON
+    # a larger number would lose digits in JSON
+    return int(_quantity(name, value, "a whole number", 0, 2**53))
 
 
 def _burst(name: str, value: Any) -> Burst:

@@ -14,25 +14,25 @@ from fanin.p4switch.bmv2json.program import LONGEST_PACKET
 from fanin.p4switch.engine.library import LinkStatistics, PortStatistics, runtime
 from fanin.p4switch.engine.links import Direction, LinkProperties
 
-# Drops what comes in behind the tap: else the host's own stack would process (and answer) every packet a second time.
+# Drops arriving packets behind the tap: the host's own stack would otherwise process (and answer) them a second time.
 # The program is classic BPF, "return 2", which clsact reads as TC_ACT_SHOT.
 TAKE_FROM_HOST = (
     "qdisc add dev {0} clsact\nfilter add dev {0} ingress protocol all prio 1 bpf da bytecode '1,6 0 0 2'\n"
 )
 GIVE_BACK = "qdisc del dev {0} clsact\n"
-# Waits for the end of its input, which comes however the switch ends, and gives the interfaces back.
+# Waits for the end of its input, which comes however the switch ends, and then restores the interfaces.
 GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
 
 class PortError(Exception):
-    """A port that cannot be opened, or that is needed and not open; names the interface and the fix."""
+    """Port that cannot be opened, or that must be open and is not. The message names the interface and the cure."""
 
 
 class LivePorts:
-    """Open ports and the threads behind them.
+    """Open ports and their threads.
 
     Raises:
-        PortError: one of them cannot be opened.
+        PortError: If one of them cannot be opened.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class LivePorts:
         interfaces = dict.fromkeys(ports.values())
         if interfaces:
             give_back = "".join(map(GIVE_BACK.format, interfaces))
-            _tc(give_back, check=False)  # what others have put there
+            _tc(give_back, check=False)  # a filter that somebody else has installed
             self._guard = subprocess.Popen(
                 ["sh", "-c", GUARD, "sh", give_back],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is not meant for it
+                start_new_session=True,  # Ctrl-C must not end it
             )
             _tc("".join(map(TAKE_FROM_HOST.format, interfaces)))
         count = len(self._numbers)
@@ -114,10 +114,10 @@ class LivePorts:
             thread.start()
 
     def packet_out(self, packet: bytes, port: int) -> None:
-        """Hands a packet to the forwarding thread.
+        """Send a packet to the forwarding thread.
 
         Raises:
-            PortError: there is no CPU port, or the packet is too long.
+            PortError: If there is no CPU port, or the packet is too long.
         """
         if self._control is None:
             raise PortError("packet-out needs a CPU port")
@@ -128,11 +128,11 @@ class LivePorts:
         self._control.send(struct.pack("=I", port) + packet)
 
     def now(self) -> int:
-        """Microseconds since the ports were opened: the time that packets are processed at."""
+        """Return the microseconds since the ports were opened, the clock that packets are processed by."""
         return int(runtime().forwarder_now(self._forwarder))
 
     def statistics(self) -> dict[int, PortStatistics]:
-        """Of each port."""
+        """Return the statistics of each port."""
         found = {}
         for index, number in enumerate(self._numbers):
             found[number] = PortStatistics()
@@ -140,10 +140,10 @@ class LivePorts:
         return found
 
     def set_link(self, number: int, direction: Direction, properties: LinkProperties) -> None:
-        """What happens to packets at a port from now on. Under the switch's lock.
+        """Set the emulated link at a port. The caller holds the switch's lock.
 
         Raises:
-            PortError: the port is not open, or there is no memory.
+            PortError: If the port is not open, or there is no memory.
         """
         settings = properties.for_runtime()
         index, ingress = self._index(number), direction == Direction.INGRESS
@@ -151,7 +151,7 @@ class LivePorts:
             raise PortError(f"no memory for a link at port {number}")
 
     def link_statistics(self, number: int, direction: Direction) -> LinkStatistics | None:
-        """Of an emulated link, None where there has been none. Under the switch's lock."""
+        """Return the statistics of an emulated link; None if there was none. The caller holds the switch's lock."""
         found = LinkStatistics()
         index, ingress = self._index(number), direction == Direction.INGRESS
         there = runtime().forwarder_read_link(self._forwarder, index, ingress, ctypes.byref(found))
@@ -163,7 +163,7 @@ class LivePorts:
         return self._numbers.index(number)
 
     def close(self) -> None:
-        """Ends the threads, closes the sockets and gives the interfaces back to the host."""
+        """Stop the threads, close the sockets and restore the interfaces."""
         if self._forwarder:
             runtime().forwarder_stop(self._forwarder)
         if self._control is not None:
@@ -183,14 +183,14 @@ class LivePorts:
             self._guard = None
 
     def _receive(self, control: socket.socket) -> None:
-        """Packets from the program to the control plane, until the socket is shut down."""
+        """Receive packets from the program to the control plane, until the socket is shut down."""
         while packet := control.recv(1 << 17):
             if self._packet_in is not None:
                 self._packet_in(packet)
 
 
 def _tc(commands: str, *, check: bool = True) -> None:
-    """Runs commands in one `tc -batch`; without `check` those that fail are skipped."""
+    """Run commands in one `tc -batch`. Without `check`, failing commands are skipped."""
     force: Iterable[str] = () if check else ("-force",)
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A match table as the control plane sees it: entries by key, kept beside the look-up structure in C."""
+"""A match table for the control plane: entries by key, stored in addition to the lookup structure in C."""
 
 from __future__ import annotations
 
@@ -43,9 +43,16 @@ class _Installed:
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What all switches that run a program have alike of a table.
+    """Properties of a table that all switches with the same program share.
 
-    `numbers`: of its actions, by name. `data_words`: of the longest action data. `entries`: those of the program.
+    Attributes:
+        table: The table.
+        keys: The layout of its keys.
+        extra: The additional words of an entry.
+        numbers: The numbers of its actions, by name.
+        data_words: The words of the longest action data.
+        default: The program's default action.
+        entries: The program's entries.
     """
 
     table: Table
@@ -58,7 +65,7 @@ class TableShape:
 
     @classmethod
     def of(cls, program: Program, table: Table) -> TableShape:
-        """Of a table of the program, or of a value set."""
+        """Return the shape of a table, or of a value set's table."""
         keys = KeyLayout(table)
         default = table.default
         return cls(
@@ -73,10 +80,10 @@ class TableShape:
 
 
 class MatchTable:
-    """One table.
+    """Match table of a running switch.
 
-    Writes raise TableError: a key that is there (or not), a full table, a match or an action that does not fit, or a
-    table or default action that the program made constant.
+    Writes raise TableError: for a key that exists already or does not exist, a full table, a match or an action that
+    does not fit, and a table or default action that the program declares constant.
     """
 
     def __init__(
@@ -110,12 +117,12 @@ class MatchTable:
         self._initial: EntryAction | None = shape.default
         self._set_default(self._initial)
         for entry in shape.entries:
-            if self.keys.pack(entry.key) not in self._installed:  # else the one before it wins
+            if self.keys.pack(entry.key) not in self._installed:  # of equal keys the first wins
                 self._add(entry)
 
     @locked
     def release(self, size: int) -> None:
-        """Makes the program's entries ordinary ones, of which there may be `size`.
+        """Make the program's entries ordinary ones, which can be changed, in a table of at least `size` entries.
 
         The JSON does not say whether a program declares `entries` or `const entries`; P4Info does.
         """
@@ -126,7 +133,7 @@ class MatchTable:
 
     @locked
     def insert(self, entry: Entry) -> None:
-        """Adds an entry."""
+        """Add an entry."""
         self._writable()
         if len(self._installed) >= self.table.max_size and self.entry(entry.key) is None:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
@@ -136,7 +143,7 @@ class MatchTable:
 
     @locked
     def modify(self, entry: Entry) -> None:
-        """Gives the entry of that key another action."""
+        """Replace the action of an entry."""
         self._writable()
         installed = self._find(entry.key)
         number, data = self._resolve(entry.action)
@@ -146,7 +153,7 @@ class MatchTable:
 
     @locked
     def delete(self, key: EntryKey) -> None:
-        """Removes the entry of that key."""
+        """Remove the entry with a key."""
         self._writable()
         packed = self.keys.pack(key)
         installed = self._find(key)
@@ -156,41 +163,41 @@ class MatchTable:
 
     @locked
     def clear(self) -> None:
-        """Removes every entry."""
+        """Remove all entries."""
         for entry in self.entries():
             self.delete(entry.key)
 
     @locked
     def entries(self) -> list[Entry]:
-        """All entries, in the order in which they were added."""
+        """Return all entries, in the order in which they were added."""
         return [i.entry for i in self._installed.values()]
 
     @locked
     def places(self) -> dict[int, Entry]:
-        """All entries by their place in the look-up structure."""
+        """Return all entries by their index in the lookup structure."""
         return {installed.index: installed.entry for installed in self._installed.values()}
 
     @locked
     def entry(self, key: EntryKey) -> Entry | None:
-        """The entry of that key."""
+        """Return the entry with a key, or None."""
         installed = self._installed.get(self.keys.pack(key))
         return installed.entry if installed else None
 
     @locked
     def set_default(self, action: EntryAction | None) -> None:
-        """Sets the default action; None: back to the program's."""
+        """Set the default action. None restores the program's."""
         if self.table.default is not None and self.table.default.is_const and action != self._initial:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its default action is constant")
         self._set_default(self._initial if action is None else action)
 
     @locked
     def default(self) -> EntryAction | None:
-        """The default action."""
+        """Return the default action."""
         return self._default
 
     @locked
     def counter(self, key: EntryKey | None) -> CounterValue:
-        """The entry's direct counter; here and below, None is the default entry's key."""
+        """Return the entry's direct counter. Here and below, None is the default entry's key."""
         self._counted()
         packets, size = ctypes.c_uint64(), ctypes.c_uint64()
         runtime().table_counter(self._address, self._index(key), ctypes.byref(packets), ctypes.byref(size))
@@ -198,39 +205,39 @@ class MatchTable:
 
     @locked
     def write_counter(self, key: EntryKey | None, value: CounterValue) -> None:
-        """Sets the entry's direct counter."""
+        """Set the entry's direct counter."""
         self._counted()
         runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
 
     @locked
     def meter_config(self, key: EntryKey | None) -> MeterConfig | None:
-        """The rates of the entry's direct meter; None: it has none, and everything is green."""
+        """Return the rates of the entry's direct meter; None if it has none, so that everything is green."""
         return self._meter(key).config()
 
     @locked
     def configure_meter(self, key: EntryKey | None, config: MeterConfig | None) -> None:
-        """Sets the rates of the entry's direct meter."""
+        """Set the rates of the entry's direct meter."""
         self._meter(key).configure(config, self._meter_rates)
 
     @locked
     def meter_counters(self, key: EntryKey | None) -> MeterCounters:
-        """What the entry's direct meter has found green, yellow and red."""
+        """Return what the entry's direct meter has marked green, yellow and red."""
         return self._meter(key).counters()
 
     @locked
     def set_meter_counters(self, key: EntryKey | None, counters: MeterCounters) -> None:
-        """Sets the counters of the entry's direct meter."""
+        """Set the counters of the entry's direct meter."""
         self._meter(key).set_counters(counters)
 
     @locked
     def last_hits(self) -> list[tuple[Entry, int]]:
-        """Every entry with the time in microseconds of its last packet, at first that of its insertion; 0: unknown."""
+        """Return all entries with the time of their last packet or their insertion in microseconds; 0 if unknown."""
         if self._hit_at is None:
             return [(i.entry, 0) for i in self._installed.values()]
         return [(i.entry, self._last_hit(i.index).value) for i in self._installed.values()]
 
     def idle_times(self) -> dict[EntryKey, int]:
-        """Nanoseconds since each entry was hit, or added."""
+        """Return the nanoseconds since each entry was hit or added."""
         now = self._switch.now()
         return {entry.key: 1000 * max(0, now - hit) for entry, hit in self.last_hits()}
 
@@ -240,12 +247,12 @@ class MatchTable:
         """Check that an entry of this table could have an action.
 
         Raises:
-            TableError: INVALID_ARGUMENT, if none could.
+            TableError: INVALID_ARGUMENT if it could not.
         """
         self._action(call)
 
     def refresh(self) -> None:
-        """After a member or group of the profile has changed."""
+        """Update entries after a member or group of the profile has changed."""
         old, self._groups = self._groups, {}
         for installed in self._installed.values():
             if not isinstance(installed.entry.action, ActionCall):
@@ -253,19 +260,19 @@ class MatchTable:
                 runtime().table_set(self._address, installed.index, number, words(data))
         if self._default is not None:
             self._set_default(self._default)
-        del old  # only now does no entry point at it
+        del old  # keep the old groups until here: entries pointed at them
 
     def names(self, reference: MemberReference | GroupReference) -> bool:
-        """Whether an entry names this member or group."""
+        """Return whether an entry refers to this member or group."""
         return reference == self._default or any(
             installed.entry.action == reference for installed in self._installed.values()
         )
 
     def has_action_sets(self) -> bool:
-        """Whether entries have groups of their own: all have, or none."""
+        """Return whether entries have groups of their own: either all have, or none."""
         return any(isinstance(action, OneShot) for action in islice(self._groups, 1))
 
-    # Inside
+    # Internals
 
     def _meter(self, key: EntryKey | None) -> Meter:
         if not self._meter_rates:
@@ -299,7 +306,7 @@ class MatchTable:
         self._default = action
 
     def _resolve(self, action: EntryAction) -> tuple[int, tuple[int, ...]]:
-        """What an entry's words say for an action: its number and data, or those of a group and its address."""
+        """Return the number and data of an action as an entry holds them; for a group its number and its address."""
         if not self.table.actions:
             return 0, ()  # a value set
         if isinstance(action, ActionCall):
@@ -316,7 +323,7 @@ class MatchTable:
         return len(self.table.actions) + 1, (address,) + (0,) * (self._data_words - 1)
 
     def _group(self, action: GroupReference | OneShot) -> ctypes.Array[ctypes.c_uint64]:
-        """A group as the C of tables.py reads it: choices, words of each, whether at random; then actions and data."""
+        """Return a group as the C of tables.py reads it: choices, words of each, is random; then actions and data."""
         assert self._profile is not None
         if isinstance(action, GroupReference):
             calls, random = self._profile.group(action.id), False
@@ -330,16 +337,18 @@ class MatchTable:
         return words(tuple(packed))
 
     def _forget_groups(self) -> None:
-        """Drops the groups that no entry names any more."""
+        """Drop the groups that no entry refers to any more."""
         if self._groups:
             named = {i.entry.action for i in self._installed.values()} | {self._default}
             self._groups = {a: g for a, g in self._groups.items() if a in named}
 
     def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
-        """The action's number in the table, and its data padded to the table's width."""
+        """Return the action's number in the table, and its data padded to the table's width."""
         number = self._numbers.get(call.name)
         if number is None:
-            raise self._error(TableErrorCode.INVALID_ARGUMENT, f"action {call.name} is none of its actions")
+            raise self._error(
+                TableErrorCode.INVALID_ARGUMENT, f"action {call.name} is not one of its actions"
+            )
         action = self.table.actions[number]
         if len(call.args) != len(action.parameters):
             raise self._error(
@@ -357,7 +366,7 @@ class MatchTable:
         return number, tuple(data) + (0,) * (self._data_words - len(data))
 
     def _index(self, key: EntryKey | None) -> int:
-        """The entry's place in the look-up structure."""
+        """Return the entry's index in the lookup structure."""
         return -1 if key is None else self._find(key).index
 
     def _find(self, key: EntryKey) -> _Installed:

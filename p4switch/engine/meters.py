@@ -1,4 +1,4 @@
-"""Meters as the control plane sees them; runtime/meter.h has the other side."""
+"""Meters for the control plane. runtime/meter.h declares the same structs in C."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fanin.p4switch.entries import (
 
 
 class MeterRate(ctypes.Structure):
-    """One of its rates, and the bucket."""
+    """Rate of a meter, with its bucket."""
 
     _fields_ = (
         ("per_microsecond", c_double),
@@ -24,25 +24,25 @@ class MeterRate(ctypes.Structure):
 
 
 class Counter(ctypes.Structure):
-    """A counter, in the switch's memory."""
+    """Counter in the switch's memory."""
 
     _fields_ = (("packets", c_uint64), ("bytes", c_uint64))
 
     def value(self) -> CounterValue:
-        """What it has counted."""
+        """Return the packets and bytes counted."""
         return CounterValue(self.packets, self.bytes)
 
 
 class Meter(ctypes.Structure):
-    """One meter, in the switch's memory."""
+    """Meter in the switch's memory."""
 
     _fields_ = (("rates", c_uint64), ("excess", c_uint64), ("rate", MeterRate * 2), ("count", Counter * 3))
 
     def configure(self, config: MeterConfig | None, rates: int) -> None:
-        """Sets its rates, with full buckets; None: everything is green.
+        """Set its rates, with full buckets. None makes everything green.
 
         Raises:
-            TableError: INVALID_ARGUMENT for rates that are none.
+            TableError: INVALID_ARGUMENT for invalid rates.
         """
         if config is None:
             self.rates = self.excess = 0
@@ -61,7 +61,7 @@ class Meter(ctypes.Structure):
         self.rates, self.excess = rates, config.eburst > 0
 
     def config(self) -> MeterConfig | None:
-        """Its rates; None: it has not been configured."""
+        """Return its rates; None if it is not configured."""
         if not self.rates:
             return None
         first, last = self.rate[0], self.rate[self.rates - 1]
@@ -71,12 +71,12 @@ class Meter(ctypes.Structure):
         return MeterConfig(rate, burst, last.per_second, last.burst)
 
     def counters(self) -> MeterCounters:
-        """What it has found green, yellow and red."""
+        """Return what it has marked green, yellow and red."""
         green, yellow, red = (count.value() for count in self.count)
         return green, yellow, red
 
     def set_counters(self, counters: MeterCounters) -> None:
-        """Sets its counters."""
+        """Set its counters."""
         for count, value in zip(self.count, counters, strict=True):
             count.packets, count.bytes = value.packets, value.bytes
 

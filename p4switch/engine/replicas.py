@@ -7,7 +7,7 @@ from fanin.p4switch.engine.library import MULTICAST_GROUPS, SESSIONS, runtime
 from fanin.p4switch.engine.switch import RunningSwitch, locked
 from fanin.p4switch.entries import DEFAULT_CLONE_OPTIONS, Clones, Replica, TableError, TableErrorCode
 
-MAX_REPLICAS = 4096  # of a group: all of them are made while nothing else happens
+MAX_REPLICAS = 4096  # of a group, because all of them are made at once
 
 
 class ReplicaGroups:
@@ -26,7 +26,7 @@ class ReplicaGroups:
     def insert(
         self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
-        """Adds a group."""
+        """Add a group."""
         if number in self._groups:
             raise TableError(TableErrorCode.ALREADY_EXISTS, f"{self._name(number)} exists")
         self._set(number, replicas, clones)
@@ -35,19 +35,19 @@ class ReplicaGroups:
     def modify(
         self, number: int, replicas: tuple[Replica, ...], clones: Clones = DEFAULT_CLONE_OPTIONS
     ) -> None:
-        """Replaces the replicas of a group, and what becomes of clones."""
+        """Replace the replicas of a group, and the options of its clones."""
         self._known(number)
         self._set(number, replicas, clones)
 
     @locked
     def delete(self, number: int) -> None:
-        """Removes a group."""
+        """Remove a group."""
         self._known(number)
         runtime().switch_set_replicas(self._switch.base, self._sessions, number, -1, None, 0, 0)
         del self._groups[number]
 
     def all(self) -> dict[int, tuple[Replica, ...]]:
-        """Every group, by number."""
+        """Return every group, by number."""
         return dict(self._groups)
 
     def _name(self, number: int) -> str:

@@ -1,4 +1,4 @@
-"""A switch that runs: its state in memory, the lock around it, and its open ports. All its parts share it."""
+"""A running switch: its state in memory, its lock, and its open ports, which all its parts share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fanin.p4switch.engine.live_ports import LivePorts
 
 
 class SwitchLock:
-    """Held, no packet is processed and no other thread writes; a thread that holds it may take it again."""
+    """Lock of a switch. While it is held, no packet is processed and no other thread writes. It is reentrant."""
 
     def __init__(self, base: int) -> None:
         self._base = base
@@ -37,12 +37,12 @@ class SwitchLock:
 
 
 class RunningSwitch:
-    """State of a program that begins at `base`; closed with the last part of the switch that refers to it.
+    """State of a program, which begins at `base`. It is freed with the last part of the switch that refers to it.
 
     `live` holds one item while the ports are open.
 
     Raises:
-        MemoryError: there is no room for its state.
+        MemoryError: If there is no memory for its state.
     """
 
     def __init__(self, program: Program, library: ctypes.CDLL, drop_port: int, seed: int) -> None:
@@ -55,7 +55,7 @@ class RunningSwitch:
         weakref.finalize(self, _close, self.base, len(program.tables), len(program.value_sets), self.live)
 
     def now(self) -> int:
-        """The time of the live ports' clock in microseconds; 0 while they are closed."""
+        """Return the time of the live ports' clock in microseconds; 0 while they are closed."""
         return self.live[0].now() if self.live else 0
 
 
@@ -71,7 +71,7 @@ _Owner = TypeVar("_Owner", bound=_SwitchPart)
 def locked(
     method: Callable[Concatenate[_Owner, _Arguments], _Result],
 ) -> Callable[Concatenate[_Owner, _Arguments], _Result]:
-    """Makes a method of a part of the switch hold the switch's lock."""
+    """Make a method of a part of the switch hold the switch's lock."""
 
     @wraps(method)
     def holding(part: _Owner, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:

@@ -1,4 +1,4 @@
-"""Parser value sets: their members as they were written, and as masked keys in the look-up structure."""
+"""Parser value sets: their members as they were written, and as masked keys in the lookup structure."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 
-_MAX_KEYS = 1 << 16  # that all members together may need: a range is several
+_MAX_KEYS = 1 << 16  # that all members together may need: a range takes several
 
 
 class ValueSetState:
-    """The members of one value set."""
+    """Members of one value set."""
 
     def __init__(self, switch: RunningSwitch, program: Program, value_set: ValueSet, address: int) -> None:
         self._switch = switch
@@ -37,10 +37,10 @@ class ValueSetState:
 
     @locked
     def write(self, members: list[EntryKey]) -> None:
-        """Replaces all members.
+        """Replace all members.
 
         Raises:
-            TableError: INVALID_ARGUMENT, ALREADY_EXISTS (one twice), RESOURCE_EXHAUSTED.
+            TableError: INVALID_ARGUMENT, ALREADY_EXISTS (a duplicate), RESOURCE_EXHAUSTED.
         """
         if len(members) > self._size:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self._size} members")
@@ -60,7 +60,7 @@ class ValueSetState:
         self.members = list(members)
 
     def _masked(self, member: EntryKey) -> Iterator[EntryKey]:
-        """The member as keys without ranges."""
+        """Yield a member as keys without ranges."""
         fields = zip(member.match, self._table.table.keys, strict=True)
         choices = [
             self._prefixes(match, key) if isinstance(match, Range) else [match] for match, key in fields
@@ -71,7 +71,7 @@ class ValueSetState:
             yield EntryKey(match, member.priority)
 
     def _prefixes(self, match: Range, key: TableKey) -> list[Match]:
-        """The fewest prefixes that are a range together."""
+        """Return the smallest set of prefixes that covers a range."""
         low, end = match.low, match.high + 1
         if not 0 <= low < end <= 1 << key.width:
             raise self._error(

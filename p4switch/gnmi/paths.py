@@ -1,4 +1,4 @@
-"""gNMI paths: as text, and what they select of the tree (gNMI specification 2.2.2 and 2.4; gNMI path conventions)."""
+"""gNMI paths as text, and their selection in the tree (gNMI specification 2.2.2 and 2.4; gNMI path conventions)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ORIGINS = ("", "openconfig")
 
 
 class Selected(NamedTuple):
-    """A leaf of a port's that a path selects, by an element that is `depth` elements from the root."""
+    """Leaf of one port that a path selects through the element at depth `depth`."""
 
     name: str
     leaf: Leaf
@@ -23,10 +23,10 @@ class Selected(NamedTuple):
 
 
 def absolute(prefix: gnmi.Path, path: gnmi.Path) -> list[gnmi.PathElem]:
-    """The elements of a path behind those of its prefix.
+    """Return the elements of a prefix and a path.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT for what is not a path here.
+        P4RuntimeError: INVALID_ARGUMENT if the path is not supported.
     """
     for part in prefix, path:
         if part.origin not in _ORIGINS:
@@ -41,7 +41,9 @@ def absolute(prefix: gnmi.Path, path: gnmi.Path) -> list[gnmi.PathElem]:
 
 
 def select(elements: Sequence[gnmi.PathElem], names: Iterable[str]) -> list[Selected]:
-    """What a path selects: its node and everything below, of each port; wildcards are *, … (written ...) and no key.
+    """Return the leaves that a path selects: its node and everything below, for each port.
+
+    Wildcards are `*`, `...` and a missing key.
 
     Raises:
         P4RuntimeError: NOT_FOUND if no port could have such a node.
@@ -60,12 +62,12 @@ def select(elements: Sequence[gnmi.PathElem], names: Iterable[str]) -> list[Sele
 
 
 def names_one(elements: Iterable[gnmi.PathElem]) -> bool:
-    """Whether a path names an interface."""
+    """Return whether a path names an interface."""
     return any(element.key.get(KEY, "*") != "*" for element in elements)
 
 
 def path_of(selected: Selected, depth: int) -> gnmi.Path:
-    """The path of a selected leaf, or of the node that is `depth` elements from the root."""
+    """Return the path of a selected leaf, cut off `depth` elements from the root."""
     path = gnmi.Path(elem=[gnmi.PathElem(name=name) for name in (*LIST, *selected.leaf.path)[:depth]])
     if depth >= len(LIST):
         path.elem[len(LIST) - 1].key[KEY] = selected.name
@@ -73,7 +75,7 @@ def path_of(selected: Selected, depth: int) -> gnmi.Path:
 
 
 def text(elements: Iterable[gnmi.PathElem]) -> str:
-    """As people write it: /interfaces/interface[name=s1-eth1]/state."""
+    """Format a path as in /interfaces/interface[name=s1-eth1]/state."""
     return "/" + "/".join(
         element.name + "".join(f"[{key}={value}]" for key, value in sorted(element.key.items()))
         for element in elements
@@ -81,7 +83,13 @@ def text(elements: Iterable[gnmi.PathElem]) -> str:
 
 
 def _depth(pattern: Sequence[gnmi.PathElem], names: tuple[str, ...], port: str | None) -> int | None:
-    """How many of the names a path uses up, if it fits to them; `port` is the list's key, None: any."""
+    """Return how many of the names a path matches, or None if it does not match.
+
+    Args:
+        pattern: The elements of the path.
+        names: The names of the elements down to a leaf.
+        port: The key of the list; None matches any.
+    """
 
     def fits(at: int, depth: int) -> int | None:
         if at == len(pattern):

@@ -1,4 +1,4 @@
-"""The switch's ports as gNMI shows and changes them: the kernel's interfaces and the engine's counters."""
+"""The switch's ports for gNMI, which combines the kernel's interfaces and the engine's counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanin.p4switch.ports.status import PortMonitor
 
 
 class SwitchPorts:
-    """Ports by the names of their interfaces; `numbered` has the names by port number."""
+    """Ports by the names of their interfaces; `numbered` maps port numbers to names."""
 
     def __init__(
         self,
@@ -28,14 +28,14 @@ class SwitchPorts:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every port's, in the order of their numbers."""
+        """Return the names of all ports, ordered by port number."""
         return tuple(self._numbers)
 
     def read(self, names: Iterable[str]) -> dict[str, PortState]:
-        """These ports as they are now."""
+        """Return the current state of these ports."""
         counters = self._counters()
         interfaces = {name: read_interface(name) for name in names}
-        self._monitor.look()  # behind it: what an interface is said to be now has its time, too
+        self._monitor.look()  # after reading the interfaces, so that their current state has a time, too
         states = {}
         for name, interface in interfaces.items():
             number = self._numbers[name]
@@ -43,16 +43,16 @@ class SwitchPorts:
         return states
 
     def set_up(self, name: str, up: bool) -> None:
-        """Brings a port's interface up or down.
+        """Bring a port's interface up or down.
 
         Raises:
-            OSError: see set_interface_up.
+            OSError: As for `set_interface_up`.
         """
         set_interface_up(name, up)
 
     @contextmanager
     def listening(self, tell: Callable[[], None]) -> Iterator[None]:
-        """Calls `tell` at any news of interfaces, for the time of a `with` block."""
+        """Call `tell` on every change of an interface, during a `with` block."""
         with self._listening:
             self._monitor.listeners |= {tell}
         try:

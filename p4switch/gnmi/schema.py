@@ -1,4 +1,4 @@
-"""The part of OpenConfig's tree that the switch has: the leaves of an interface, and what they hold.
+"""The part of OpenConfig's tree that the switch supports: the leaves of an interface, and their values.
 
 openconfig-interfaces with the augmentations openconfig-if-ethernet and openconfig-p4rt.
 """
@@ -25,7 +25,7 @@ _SPEEDS = {
 
 @dataclass(frozen=True, slots=True)
 class PortState:
-    """A port at one moment; `interface` is None if the kernel has none of that name (any more)."""
+    """State of a port at one moment; `interface` is None if the interface does not exist."""
 
     number: int
     name: str
@@ -35,7 +35,7 @@ class PortState:
 
 
 class LeafKind(Enum):
-    """How a leaf's value is written: RFC 7951 makes strings of wide numbers, and prefixes identities."""
+    """Kind of a leaf's encoding: RFC 7951 makes wide numbers strings, and prefixes identities."""
 
     TEXT = auto()
     IDENTITY = auto()
@@ -46,9 +46,13 @@ class LeafKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A leaf of /interfaces/interface[name=*]; `path` is what follows, `module` the one that an identity is from.
+    """Leaf of /interfaces/interface[name=*].
 
-    `value` is None where there is none at present.
+    Attributes:
+        path: The elements below the interface.
+        kind: The encoding of its value.
+        value: Returns the value for a port, or None if there is none at present.
+        module: The module of an identity.
     """
 
     path: tuple[str, ...]
@@ -58,17 +62,17 @@ class Leaf:
 
     @property
     def is_counter(self) -> bool:
-        """Whether it changes with packets, of which nobody tells."""
+        """Return whether it changes with every packet, so that no changes are reported."""
         return "counters" in self.path
 
     @property
     def is_config(self) -> bool:
-        """Whether it is read-write in its module (the list's key refers to one that is)."""
+        """Return whether it is read-write in its module; the list's key counts as such."""
         return self.path[0] in ("config", "name")
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The module of each element of the path."""
+        """Return the module of each element of the path."""
         if self.path[0] == "ethernet":
             return (ETHERNET,) * len(self.path)
         return tuple(P4RT if name == "id" else INTERFACES for name in self.path)

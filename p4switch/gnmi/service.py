@@ -38,7 +38,7 @@ _Responses = Iterator[gnmi.SubscribeResponse]
 
 
 class GnmiService:
-    """gNMI on the ports of one switch. Malformed requests end with a canonical code and the path that is meant."""
+    """gNMI service for the ports of one switch. Errors have a canonical code and name the path."""
 
     def __init__(self, ports: SwitchPorts) -> None:
         self._ports = ports
@@ -46,7 +46,7 @@ class GnmiService:
         self._subscriptions = threading.BoundedSemaphore(_MAX_SUBSCRIPTIONS)
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """What serves it on a gRPC server."""
+        """Return the handler for a gRPC server."""
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
         methods = {
             "Capabilities": (unary, _answering(self.capabilities), gnmi.CapabilityRequest),
@@ -63,7 +63,7 @@ class GnmiService:
         )
 
     def capabilities(self, _request: gnmi.CapabilityRequest) -> gnmi.CapabilityResponse:
-        """Models, encodings and version."""
+        """Return models, encodings and version."""
         models = [
             gnmi.ModelData(name=name, organization="OpenConfig working group", version=version)
             for name, version in MODULES.items()
@@ -73,10 +73,10 @@ class GnmiService:
         )
 
     def get(self, request: gnmi.GetRequest) -> gnmi.GetResponse:
-        """A notification for each path: its leaves, or in JSON its node as a whole.
+        """Return a notification for each path, with its leaves, or in JSON with its node as a whole.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT, NOT_FOUND or UNIMPLEMENTED for what cannot be answered.
+            P4RuntimeError: INVALID_ARGUMENT, NOT_FOUND or UNIMPLEMENTED for requests that are not supported.
         """
         check_encoding(request.encoding)
         if request.type not in _TYPES:
@@ -99,7 +99,7 @@ class GnmiService:
         return response
 
     def set(self, request: gnmi.SetRequest) -> gnmi.SetResponse:
-        """All of it, or an error and nothing."""
+        """Apply a Set request as a whole, or raise an error and change nothing."""
         with self._setting:
             gnmi_set.apply(request, self._ports)
         response = gnmi.SetResponse(timestamp=time.time_ns(), prefix=request.prefix)
@@ -232,7 +232,7 @@ def _answering(call: Callable[[Any], Any]) -> Callable[[Any, grpc.ServicerContex
 
 
 def _of_models(selected: Sequence[Selected], models: Iterable[gnmi.ModelData]) -> list[Selected]:
-    """The leaves that these models have; without models, all."""
+    """Return the leaves that belong to these models; all if no models are given."""
     names = {model.name for model in models}
     if names - MODULES.keys():
         raise invalid(f"unknown models: {', '.join(names - MODULES.keys())}; there are {', '.join(MODULES)}")
@@ -242,9 +242,10 @@ def _of_models(selected: Sequence[Selected], models: Iterable[gnmi.ModelData]) -
 def _notify(
     wanted: gnmi.SubscriptionList, values: dict[Selected, LeafValue | None], *, deletes: bool
 ) -> _Responses:
-    """One notification of leaves, if there are any.
+    """Yield one notification with these leaves, unless there are none.
 
-    JSON is what a list has that says nothing of encoding: such clients, finsy among them, expect Stratum's scalars.
+    A request without an encoding has the default, JSON. Clients that send such requests, finsy among them, expect the
+    scalars that Stratum sends.
     """
     if not values:
         return
@@ -263,7 +264,7 @@ def _notify(
 
 
 def _updates(present: _Found, encoding: int) -> Iterator[gnmi.Update]:
-    """What Get answers: leaf by leaf, or in JSON the nodes that the path selected."""
+    """Yield the updates of a Get: leaf by leaf, or in JSON the nodes that the path selected."""
     if encoding == gnmi.PROTO:
         for found, value in present:
             path = path_of(found, len(LIST) + len(found.leaf.path))

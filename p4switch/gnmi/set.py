@@ -1,4 +1,4 @@
-"""gNMI Set: what a request writes, checked as a whole, then done all or not at all (gNMI specification 3.4)."""
+"""gNMI Set: a request is checked as a whole, then carried out completely or not at all (gNMI specification 3.4)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _Element = gnmi.PathElem
 
 
 def apply(request: gnmi.SetRequest, ports: SwitchPorts) -> None:
-    """Does what a request says: deletes, then replaces, then updates.
+    """Carry out a Set request: deletes, then replaces, then updates.
 
     Raises:
-        P4RuntimeError: what it says cannot be done; then nothing is.
+        P4RuntimeError: If it cannot be carried out. Then nothing is changed.
     """
     if request.union_replace:
         raise unimplemented("union_replace is not supported; write replace or update")
@@ -46,7 +46,7 @@ def apply(request: gnmi.SetRequest, ports: SwitchPorts) -> None:
 
 
 def _bring(wanted: dict[str, bool], states: dict[str, PortState], ports: SwitchPorts) -> None:
-    """Brings interfaces up or down; if one cannot be, those before it go back."""
+    """Bring interfaces up or down. If one fails, restore those before it."""
     done: list[str] = []
     for name, up in wanted.items():
         interface = states[name].interface
@@ -65,7 +65,7 @@ def _bring(wanted: dict[str, bool], states: dict[str, PortState], ports: SwitchP
 
 
 def _deleted(elements: Sequence[_Element], names: Iterable[str]) -> dict[str, bool]:
-    """A delete takes configuration back to what it is by default."""
+    """Return the interfaces that a delete changes. Deleting restores the default configuration."""
     back = _reset(elements, names)
     if not back and select(elements, names):
         raise invalid(f"{text(elements)} cannot be deleted: only /{'/'.join(ENABLED.path)} can be written")
@@ -79,9 +79,9 @@ def _reset(elements: Sequence[_Element], names: Iterable[str]) -> dict[str, bool
 def _written(
     elements: Sequence[_Element], value: gnmi.TypedValue, states: dict[str, PortState]
 ) -> dict[str, bool]:
-    """Which interfaces an update or replace enables; the other leaves it has must be as they are."""
+    """Return the interfaces that an update or replace enables or disables. It must not change other leaves."""
     where = text(elements)
-    select(elements, ())  # it exists
+    select(elements, ())  # raises an error unless the path exists
     enabled = {}
     for name, leaf, given in _leaves(_whole(elements, decode(value, where)), where):
         if name not in states:
@@ -101,7 +101,7 @@ def _as_it_is(leaf: Leaf, given: Any, port: PortState) -> bool:
 
 
 def _whole(elements: Sequence[_Element], value: Any) -> Any:
-    """A value of a node as one of the whole tree."""
+    """Return the value of a node as a value of the whole tree."""
     if any(element.name in ("*", "...") for element in elements):
         raise invalid(f"{text(elements)}: a path to write has no wildcards")
     for at in reversed(range(len(elements))):
@@ -120,7 +120,7 @@ def _whole(elements: Sequence[_Element], value: Any) -> Any:
 
 
 def _leaves(tree: Any, where: str) -> Iterator[tuple[str, Leaf, Any]]:
-    """The leaves in a value of the whole tree, each with the name of its interface."""
+    """Yield the leaves in a value of the whole tree, each with the name of its interface."""
     for interfaces in _only(LIST[0], tree, where):
         for entries in _only(LIST[1], interfaces, where):
             if not isinstance(entries, list):
@@ -134,10 +134,10 @@ def _leaves(tree: Any, where: str) -> Iterator[tuple[str, Leaf, Any]]:
 
 
 def _only(name: str, node: Any, where: str) -> Iterator[Any]:
-    """The member of that name, if there is one; there are no others."""
+    """Yield the member of that name, if present, and reject all others."""
     for member, value in _members(node, where):
         if member != name:
-            raise not_found(f"{where}: there is no {member} beside {name}")
+            raise not_found(f"{where}: there is no {member} next to {name}")
         yield value
 
 
@@ -153,7 +153,7 @@ def _below(path: tuple[str, ...], node: Any, where: str) -> Iterator[tuple[Leaf,
 
 
 def _members(node: Any, where: str) -> Iterator[tuple[str, Any]]:
-    """Those of an object, without the names of their modules."""
+    """Yield the members of an object, without the names of their modules."""
     if not isinstance(node, dict):
         raise invalid(f"{where}: {node!r} is not an object")
     for name, value in node.items():

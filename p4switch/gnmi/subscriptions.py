@@ -1,6 +1,6 @@
-"""What a gNMI stream sends when (gNMI specification 3.5.1.5.2).
+"""The contents and times of a gNMI stream's messages (gNMI specification 3.5.1.5.2).
 
-Time is the caller's, in nanoseconds; nothing here waits.
+The caller passes the time, in nanoseconds. Nothing here waits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from fanin.p4switch.gnmi.schema import LeafValue
 from fanin.p4switch.p4runtime.errors import invalid
 from fanin.p4switch.p4runtime.proto import gnmi
 
-# Nobody tells of counters: where their changes are wanted, they are looked at so often.
+# Counters cause no notifications: where their changes are wanted, they are sampled at this interval.
 COUNTERS_EVERY = 1_000_000_000
-# Shorter ones become it: Stratum reads the number as milliseconds, and controllers write what Stratum understands.
+# Shorter intervals are raised to it: Stratum reads the number as milliseconds, and controllers are written for Stratum.
 SHORTEST_INTERVAL = 100_000_000
 
 LeafValues = Mapping[Selected, LeafValue | None]
@@ -23,9 +23,13 @@ LeafValues = Mapping[Selected, LeafValue | None]
 
 @dataclass
 class Watch:
-    """Leaves that are looked at together: every `period`, or when there is news (None).
+    """Leaves of a subscription that are read together.
 
-    `redundant` ones are sent at every look, others if they have changed; all of them once in a `heartbeat`.
+    Attributes:
+        selected: The leaves.
+        period: Nanoseconds between two readings. None means after each change.
+        redundant: Whether values are sent even if they have not changed.
+        heartbeat: Nanoseconds after which all values are sent in any case, or None.
     """
 
     selected: Sequence[Selected]
@@ -37,18 +41,18 @@ class Watch:
     _last: dict[Selected, LeafValue | None] = field(default_factory=dict)
 
     def start(self, now: int, values: LeafValues) -> None:
-        """From now on, when these values are known."""
+        """Start at `now`, with these values known to the client."""
         self._last = {found: values[found] for found in self.selected}
         self._next_look = None if self.period is None else now + self.period
         self._next_beat = None if self.heartbeat is None else now + self.heartbeat
 
     @property
     def deadline(self) -> int | None:
-        """When it is to look at the latest; None: at the next news."""
+        """Return the time of the next reading at the latest; None means at the next change."""
         return min((due for due in (self._next_look, self._next_beat) if due is not None), default=None)
 
     def look(self, now: int, values: LeafValues) -> dict[Selected, LeafValue | None]:
-        """What is to be sent; None: the leaf is gone."""
+        """Return the values to send now; None for a leaf that no longer exists."""
         beat = self._next_beat is not None and now >= self._next_beat
         turn = self._next_look is not None and now >= self._next_look
         if self.period is not None and not turn and not beat:
@@ -68,10 +72,10 @@ class Watch:
 
 
 def watches(subscription: gnmi.Subscription, selected: Sequence[Selected]) -> Iterator[Watch]:
-    """What a subscription of a stream comes to; TARGET_DEFINED is ON_CHANGE.
+    """Yield the watches that a subscription of a stream needs. TARGET_DEFINED is treated as ON_CHANGE.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT for a mode that does not exist.
+        P4RuntimeError: INVALID_ARGUMENT for an unknown mode.
     """
     heartbeat = subscription.heartbeat_interval or None
     if heartbeat is not None:

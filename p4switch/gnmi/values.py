@@ -1,4 +1,4 @@
-"""Values of leaves on the wire: protobuf scalars, JSON, and JSON as RFC 7951 has it (gNMI specification 2.2.3, 2.3)."""
+"""Leaf values on the wire: protobuf scalars, JSON, and JSON according to RFC 7951 (gNMI specification 2.2.3, 2.3)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ENCODINGS = (gnmi.JSON, gnmi.JSON_IETF, gnmi.PROTO)
 
 
 def check_encoding(encoding: int) -> None:
-    """Check that an encoding is ours.
+    """Check that an encoding is supported.
 
     Raises:
-        P4RuntimeError: UNIMPLEMENTED, if it is not.
+        P4RuntimeError: UNIMPLEMENTED if it is not.
     """
     if encoding not in ENCODINGS:
         known = ", ".join(map(gnmi.Encoding.Name, ENCODINGS))
@@ -27,7 +27,7 @@ def check_encoding(encoding: int) -> None:
 
 
 def encode(leaf: Leaf, value: LeafValue, encoding: int) -> gnmi.TypedValue:
-    """A leaf's value by itself."""
+    """Encode the value of a single leaf."""
     if encoding != gnmi.PROTO:
         return encode_json(_plain(leaf, value, encoding == gnmi.JSON_IETF), encoding)
     match value:
@@ -40,7 +40,7 @@ def encode(leaf: Leaf, value: LeafValue, encoding: int) -> gnmi.TypedValue:
 
 
 def encode_json(value: Any, encoding: int) -> gnmi.TypedValue:
-    """A JSON value, of a leaf or of a node above some."""
+    """Encode a JSON value, of a leaf or of an inner node."""
     written = json.dumps(value).encode()
     if encoding == gnmi.JSON_IETF:
         return gnmi.TypedValue(json_ietf_val=written)
@@ -48,9 +48,14 @@ def encode_json(value: Any, encoding: int) -> gnmi.TypedValue:
 
 
 def node(ports: Mapping[str, Sequence[tuple[Leaf, LeafValue]]], depth: int, encoding: int) -> Any:
-    """The leaves below a node as a JSON value; the node is `depth` elements from the root, below which are these ports.
+    """Return the leaves below a node as a JSON value.
 
-    In RFC 7951's way members are written with their module where it is not the one of the node above.
+    With JSON_IETF (RFC 7951), members are written with their module where it differs from that of the node above.
+
+    Args:
+        ports: The leaves of each port.
+        depth: The node's distance from the root.
+        encoding: JSON or JSON_IETF.
     """
     ietf = encoding == gnmi.JSON_IETF
 
@@ -78,10 +83,10 @@ def node(ports: Mapping[str, Sequence[tuple[Leaf, LeafValue]]], depth: int, enco
 
 
 def decode(value: gnmi.TypedValue, where: str) -> Any:
-    """What a client writes, as JSON has it.
+    """Decode a value that a client writes, to the form it has in JSON.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT if it is none, UNIMPLEMENTED for other encodings.
+        P4RuntimeError: INVALID_ARGUMENT if it is not valid, UNIMPLEMENTED for other encodings.
     """
     kind = value.WhichOneof("value")
     match kind:

@@ -1,1 +1,1 @@
-"""Management calls of a running switch beside P4Runtime."""
+"""Management calls to a running switch, in addition to P4Runtime."""

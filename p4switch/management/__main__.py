@@ -18,7 +18,7 @@ _EXIT_USAGE = 2
 
 
 def main(argv: Sequence[str]) -> int:
-    """Make the call that the command line names; the exit status."""
+    """Make the call that the command line names, and return the exit status."""
     if len(argv) not in (2, 3):
         print("usage: python -m fanin.p4switch.management HOST:PORT METHOD [JSON]", file=sys.stderr)
         return _EXIT_USAGE
@@ -32,7 +32,7 @@ def main(argv: Sequence[str]) -> int:
         return _EXIT_USAGE
     try:
         with ManagementClient(address) as client:
-            # A single answer is a stream of one on the wire.
+            # A call is a stream of one message on the wire.
             for message in client.stream(method, request):
                 print(json.dumps(message), flush=True)
     except ManagementError as error:

@@ -1,4 +1,4 @@
-"""The management call "SetHashKey": the key of a calculation by toeplitz, which BMv2 takes over Thrift."""
+"""The management call "SetHashKey", which sets the key of a toeplitz calculation. BMv2 has such a call over Thrift."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from fanin.p4switch.management.service import ManagementError, Method
 
 
 def hash_calls(running: Callable[[], Engine | None]) -> dict[str, Method]:
-    """SetHashKey: {"calculation": NAME, "key": HEX} gives {}. It lasts until another pipeline is set.
+    """Return the call SetHashKey: {"calculation": NAME, "key": HEX} returns {}.
 
-    What cannot be done is a ManagementError of the call.
+    The key is kept until another pipeline is set. Errors are raised as ManagementError.
     """
 
     def set_hash_key(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The management calls "Links" and "SetLink": emulated links of a running switch, read and changed."""
+"""The management calls "Links" and "SetLink", which read and change the emulated links of a running switch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fanin.p4switch.p4runtime.device import Device
 
 
 def link_calls(device: Device) -> dict[str, Method]:
-    """Both calls on a device.
+    """Return the calls on the links of a device.
 
-    Links: {} gives {"ports": [...]}, as Device.ports has it; {"port": 1} that port alone.
-    SetLink: {"port": 1, "direction": "egress" or "ingress", "properties": {...}} gives what Links then does for that
-    port; properties as links.changed has them; those not named stay.
+    Links: {} returns {"ports": [...]}, as Device.ports does; {"port": 1} only that port.
+    SetLink: {"port": 1, "direction": "egress" or "ingress", "properties": {...}} returns what Links then returns for
+    that port. Properties are those of links.changed; others keep their values.
 
-    What cannot be done is a ManagementError of the call.
+    Errors are raised as ManagementError.
     """
 
     def links(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Management of a running switch beside P4Runtime, on the same port: links, traces, what P4Runtime has no words for.
+"""The management service, on the same port as P4Runtime: links, traces, and everything else that P4Runtime lacks.
 
 Messages are `google.protobuf.Struct`: JSON-like objects, whose numbers are doubles.
 """
@@ -14,21 +14,21 @@ from google.protobuf.struct_pb2 import Struct
 
 SERVICE = "fanin.p4switch.Management"
 
-_PATIENCE = 10.0  # seconds until a call is given up
+_PATIENCE = 10.0  # seconds to wait for a call
 
 Method = Callable[[dict[str, Any]], dict[str, Any]]
 Stream = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 
 class ManagementError(Exception):
-    """A request that cannot be met, or a switch that does not answer; says what to change."""
+    """Invalid request, or a switch that does not answer. The message says what to change."""
 
 
 def handler(calls: Mapping[str, Method], streams: Mapping[str, Stream]) -> grpc.GenericRpcHandler:
-    """What serves them on a gRPC server. A ManagementError becomes INVALID_ARGUMENT with its text.
+    """Return the handler for a gRPC server. A ManagementError becomes INVALID_ARGUMENT with its text.
 
-    A stream that has nothing to say should yield {} a few times a second. That is not sent: it lets a stream whose
-    caller has gone be closed.
+    A stream without news should yield {} a few times per second. That is not sent, but makes it possible to close the
+    stream when its caller has gone.
     """
 
     def answer(call: Method) -> Callable[[Struct, grpc.ServicerContext], Struct]:
@@ -64,7 +64,10 @@ def handler(calls: Mapping[str, Method], streams: Mapping[str, Stream]) -> grpc.
 
 
 class ManagementClient:
-    """Calls of the switch that serves P4Runtime at `address` (host:port). A context manager."""
+    """Client for the management calls of the switch that serves P4Runtime at `address` (host:port).
+
+    It is a context manager.
+    """
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -81,10 +84,10 @@ class ManagementClient:
         self.close()
 
     def call(self, method: str, request: dict[str, Any]) -> dict[str, Any]:
-        """One answer.
+        """Make a call and return its result.
 
         Raises:
-            ManagementError: the switch refuses, does not know the method, or does not answer.
+            ManagementError: If the switch rejects it, does not know the method, or does not answer.
         """
         rpc = self._channel.unary_unary(f"/{SERVICE}/{method}", **self._form)
         try:
@@ -93,10 +96,10 @@ class ManagementClient:
             raise self._explained(method, error) from None
 
     def stream(self, method: str, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Messages until the switch ends the stream, or the caller closes it.
+        """Yield messages until the switch ends the stream, or the caller closes it.
 
         Raises:
-            ManagementError: the switch refuses, does not know the method, or does not answer.
+            ManagementError: If the switch rejects it, does not know the method, or does not answer.
         """
         rpc = self._channel.unary_stream(f"/{SERVICE}/{method}", **self._form)
         messages = rpc(_packed(request))
@@ -108,7 +111,7 @@ class ManagementClient:
             messages.cancel()
 
     def close(self) -> None:
-        """Close the connection; streams end."""
+        """Close the connection, which ends its streams."""
         self._channel.close()
 
     def _explained(self, method: str, error: grpc.RpcError) -> ManagementError:
@@ -136,7 +139,7 @@ def _unpacked(message: Struct) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Whole numbers as int again."""
+    """Return the value with whole numbers as int, which the wire format turns into float."""
     match value:
         case float() if value.is_integer():
             return int(value)

@@ -1,7 +1,7 @@
-"""Client arbitration: which controller is the primary of a role, and who is told when that changes.
+"""Client arbitration: which controller is the primary of a role, and who is notified of changes.
 
-P4Runtime specification, "Client Arbitration and Controller Replication". Nothing here knows of gRPC: a
-client is a queue of messages for it. Not thread-safe: the service's lock guards it.
+P4Runtime specification, "Client Arbitration and Controller Replication". Nothing here depends on gRPC: a
+client is a queue of messages. Not thread-safe: the service's lock guards it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Outgoing = p4r.StreamMessageResponse | P4RuntimeError | None
 
 @dataclass(eq=False)
 class Client:
-    """A controller's stream: what is to be sent on it (an error or None ends it), its role and its host's address."""
+    """Stream of a controller: the messages to send on it (an error or None ends it), its role, its host's address."""
 
     address: str = ""
     outbox: SimpleQueue[Outgoing] = field(default_factory=SimpleQueue)
@@ -54,7 +54,7 @@ class Client:
             self.outbox.put(P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, reason))
 
     def offer(self, message: p4r.StreamMessageResponse) -> None:
-        """Send a message that may be lost, as packets are when a controller does not keep up."""
+        """Send a message that may be lost. Packets are lost if a controller does not keep up."""
         if self.outbox.qsize() < _MAX_QUEUED_PACKETS:
             self.outbox.put(message)
             self.is_losing = False
@@ -67,7 +67,8 @@ class Client:
 class _Role:
     name: str
     clients: list[Client] = field(default_factory=list)
-    highest: int | None = None  # the highest election id ever seen: only its bearer can be primary
+    # the highest election id ever seen; only the client that has it can be primary
+    highest: int | None = None
     access: RoleAccess = field(default_factory=RoleAccess)  # as the last primary configured it
 
     @property
@@ -78,9 +79,9 @@ class _Role:
 
 
 class Arbitration:
-    """The roles of one device and their clients.
+    """Roles of one device and their clients.
 
-    Role "" is the default one, which always exists. Of the others, those that were left last are remembered.
+    The default role "" always exists. Of the others, those that were left last are remembered.
     """
 
     def __init__(self, device_id: int) -> None:
@@ -88,7 +89,7 @@ class Arbitration:
         self._roles = {"": _Role("")}
 
     def update(self, client: Client, message: p4r.MasterArbitrationUpdate) -> None:
-        """A client's announcement of itself, its first or a later one; an error ends the client's stream.
+        """Handle a client's arbitration message, its first or a later one. An error ends the client's stream.
 
         Raises:
             P4RuntimeError: NOT_FOUND, INVALID_ARGUMENT or FAILED_PRECONDITION, as the specification lists them;
@@ -127,7 +128,7 @@ class Arbitration:
             self._notify(role, client)
 
     def leave(self, client: Client) -> None:
-        """A client's stream has ended; if it was the primary, the others learn that there is none now."""
+        """Handle the end of a client's stream. If it was the primary, tell the others that there is none now."""
         if client.has_left:
             return
         client.has_left = True
@@ -139,26 +140,26 @@ class Arbitration:
         if was_primary:
             self._announce(role)
         if not role.clients and role.name:
-            self._roles[role.name] = self._roles.pop(role.name)  # behind those that were left before
+            self._roles[role.name] = self._roles.pop(role.name)  # after those that were left before
             left = [other.name for other in self._roles.values() if not other.clients and other.name]
             for name in left[:-_MAX_ROLES_LEFT]:
                 del self._roles[name]
 
     def primaries(self) -> dict[Client, RoleAccess]:
-        """The primary of each role that has one: who gets packets and notifications, as its role says."""
+        """Return the primary of each role that has one. It receives packets and notifications, as its role says."""
         return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
 
     def access(self, role: str) -> RoleAccess:
-        """What a role may read; one that nobody has configured, everything."""
+        """Return what a role may read: everything if nobody has configured it."""
         return self._roles[role].access if role in self._roles else RoleAccess()
 
     def require_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
     ) -> RoleAccess:
-        """What the role may do.
+        """Check that a request comes from the primary of its role, and return what the role may do.
 
         Raises:
-            P4RuntimeError: PERMISSION_DENIED unless the request bears the election id of its primary;
+            P4RuntimeError: PERMISSION_DENIED if the request's election id is not the primary's;
                 NOT_FOUND if there is no such role.
         """
         role = self._roles.get(request.role)

@@ -1,4 +1,4 @@
-"""The updates of a Write request: each by itself, or all of them or none."""
+"""The updates of a Write request: each on its own, or all of them or none."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 def attempt(entities: Entities, update: p4r.Update, access: RoleAccess) -> P4RuntimeError | None:
-    """Carries out an update; why it cannot be done."""
+    """Carry out an update. Return the error if it fails, else None."""
     try:
         if not entities.allows(access, update.entity):
             return denied("the role's config does not have the id of this entity")
@@ -33,7 +33,7 @@ def attempt(entities: Entities, update: p4r.Update, access: RoleAccess) -> P4Run
 def all_or_none(
     entities: Entities, updates: Sequence[p4r.Update], access: RoleAccess
 ) -> list[P4RuntimeError | None]:
-    """Carries out all updates, or brings back what was before; then every update but the wrong one was ABORTED."""
+    """Carry out all updates, or restore the state before. Then all updates except the failed one are ABORTED."""
     undo: list[list[p4r.Update]] = []
     for number, update in enumerate(updates):
         before = entities.undoing(update)
@@ -45,9 +45,9 @@ def all_or_none(
             try:
                 entities.restore(step)
             except (P4RuntimeError, TableError) as failed:
-                _log.error("an update could not be taken back: %s", failed)
+                _log.error("an update could not be undone: %s", failed)
         aborted = P4RuntimeError(
-            grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was done"
+            grpc.StatusCode.ABORTED, f"update {number} of the batch failed: none was carried out"
         )
         return [error if n == number else aborted for n in range(len(updates))]
     return [None] * len(updates)

@@ -1,4 +1,4 @@
-"""The controllers that are told what happens in the switch: packets, digests, idle entries."""
+"""The controllers that receive packets, digests and notifications of idle entries."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from fanin.p4switch.p4runtime.roles import RoleAccess
 
 
 class Controllers:
-    """The primary of each role, as arbitration found them last.
+    """Primary controllers of each role, according to the latest arbitration.
 
-    `primaries` is replaced as a whole, and read without the service's lock: a thread of the engine sends, for whose end
-    the holder of the lock may be waiting.
+    `primaries` is replaced as a whole and read without the service's lock. A thread of the engine sends messages, and
+    the holder of the lock may be waiting for that thread to end.
     """
 
     def __init__(self) -> None:
         self.primaries: Mapping[Client, RoleAccess] = {}
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
-        """Sends to those whose roles receive such a message."""
+        """Send a message to the controllers whose roles receive it."""
         for client, access in self.primaries.items():
             if access.receives(message):
                 client.offer(message)

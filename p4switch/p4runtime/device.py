@@ -1,4 +1,4 @@
-"""The device behind the P4Runtime service: its ports, its pipeline, and one that may be saved."""
+"""The device behind the P4Runtime service: its ports, its pipeline, and a saved pipeline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LoadedPipeline:
-    """A forwarding-pipeline config realised: its engine, and its entities under their P4Info ids."""
+    """Loaded forwarding-pipeline config: its engine, and its entities by P4Info id."""
 
     config: p4r.ForwardingPipelineConfig
     engine: Engine
@@ -43,10 +43,10 @@ class LoadedPipeline:
 
 
 class Device:
-    """A switch with ports and at most one pipeline forwarding; another may be saved, to be committed later.
+    """Switch with ports and at most one forwarding pipeline. Another one may be saved, to be committed later.
 
-    `controllers` get what the data plane sends to the CPU port, on a thread of the engine's, and digests and idle
-    timeouts, on another. But for `load`, links and `stop`, who calls it holds `lock`.
+    `controllers` receive the packets to the CPU port, on a thread of the engine, and digests and idle timeouts, on
+    another thread. Callers hold `lock`, except for `load`, the methods on links, and `stop`.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Device:
         self._drop_port = drop_port
         self._links = dict(links or {})
         self._linking = threading.Lock()
-        self._past = dict.fromkeys(ports, PortCounters())  # of the pipelines before the present one
+        self._past = dict.fromkeys(ports, PortCounters())  # of the earlier pipelines
         self._device_id = device_id
         self._priority_queues = priority_queues
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
@@ -77,27 +77,29 @@ class Device:
 
     @property
     def pipeline(self) -> LoadedPipeline | None:
-        """The pipeline that reads and writes concern: the last one saved or committed."""
+        """Return the pipeline that reads and writes use: the last one saved or committed."""
         return self._saved or self._committed
 
     @property
     def engine(self) -> Engine | None:
-        """The engine that forwards."""
+        """Return the engine that forwards, or None."""
         return self._running[0] if self._running is not None else None
 
     def boot(self, device_config: bytes) -> None:
-        """Forward with a BMv2 JSON alone; without P4Info no controller can write to it.
+        """Forward with a BMv2 JSON only. Without P4Info no controller can write to it.
 
         Raises:
-            ProgramError, ToolchainError, PortError: as the engine does.
+            ProgramError: As for `Engine.load`.
+            ToolchainError: As for `Engine.load`.
+            PortError: If a port cannot be opened.
         """
         self._run(self._engine(device_config), _discard)
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
-        """Realise a config beside the present one.
+        """Load a config while the present one keeps forwarding.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT for what cannot be loaded, RESOURCE_EXHAUSTED for what is too large,
+            P4RuntimeError: INVALID_ARGUMENT for an invalid config, RESOURCE_EXHAUSTED for one that is too large,
                 INTERNAL without a C compiler.
         """
         if not config.HasField("p4info") or not config.p4_device_config:
@@ -119,14 +121,14 @@ class Device:
         return LoadedPipeline(config, engine, entities, packet_in, packet_out)
 
     def save(self, pipeline: LoadedPipeline) -> None:
-        """Keep a pipeline to be committed: reads and writes concern it from now on, packets do not."""
+        """Save a pipeline to be committed later. From now on reads and writes use it, but packets do not."""
         self._saved = pipeline
 
     def commit_saved(self) -> None:
         """Forward with the saved pipeline.
 
         Raises:
-            P4RuntimeError: NOT_FOUND if there is none; else see commit.
+            P4RuntimeError: NOT_FOUND if there is none, or as for `commit`.
         """
         if self._saved is None:
             raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
@@ -136,7 +138,7 @@ class Device:
         """Forward with a pipeline instead of the present one.
 
         Raises:
-            P4RuntimeError: FAILED_PRECONDITION if a port does not open.
+            P4RuntimeError: FAILED_PRECONDITION if a port cannot be opened.
         """
 
         def deliver(packet: bytes) -> None:
@@ -160,7 +162,7 @@ class Device:
 
     @property
     def monitor(self) -> PortMonitor:
-        """Follows the ports' interfaces, from the first call on."""
+        """Return the monitor of the ports' interfaces, started by the first call."""
         if self._monitor is None:
             self._monitor = PortMonitor(self._ports, self._ports_changed)
         return self._monitor
@@ -168,10 +170,10 @@ class Device:
     def reconcile(self, pipeline: LoadedPipeline) -> None:
         """Commit a pipeline that takes over the present one's table entries and multicast groups.
 
-        Counters and registers start at zero, unless the config is the present one: then nothing but the cookie changes.
+        Counters and registers start at zero, unless the config is the present one. Then only the cookie changes.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT if one of them has no place in it; else see commit.
+            P4RuntimeError: INVALID_ARGUMENT if one of them does not fit the new pipeline, or as for `commit`.
         """
         present = self._committed
         if present is not None and self._saved is None and _same_program(present.config, pipeline.config):
@@ -182,11 +184,11 @@ class Device:
         self.commit(pipeline)
 
     def packet_out(self, message: p4r.PacketOut) -> None:
-        """Run a controller's packet through the pipeline as one that came in by the CPU port.
+        """Process a controller's packet as if it had arrived at the CPU port.
 
         Raises:
             P4RuntimeError: UNIMPLEMENTED without a CPU port, FAILED_PRECONDITION without a pipeline, INVALID_ARGUMENT
-                for a packet that has not its header's fields, or is too long.
+                for a packet that lacks fields of its header, or is too long.
         """
         if self._cpu_port is None:
             raise unimplemented("packet I/O needs a CPU port: start the switch with --cpu-port")
@@ -199,10 +201,10 @@ class Device:
             raise invalid(f"packet-out: {error}") from None
 
     def set_link(self, port: int, direction: Direction, given: Mapping[str, Any]) -> None:
-        """Change properties of an emulated link at once, and for pipelines to come.
+        """Change properties of an emulated link, for the present pipeline and later ones.
 
         Raises:
-            LinkError: there is no such port or property, or it is out of range.
+            LinkError: If there is no such port or property, or it is out of range.
         """
         if port not in self._ports:
             raise LinkError(f"the switch has no port {port}; there are {', '.join(map(str, self._ports))}")
@@ -213,7 +215,7 @@ class Device:
                 self._running[0].set_link(port, direction, self._seeded(properties))
 
     def ports(self) -> list[dict[str, Any]]:
-        """Every port with its counts and emulated links; counts are since the pipeline was set."""
+        """Return every port with its statistics and emulated links. Statistics begin when the pipeline is set."""
         with self._linking:
             engine = self._running[0] if self._running else None
             counts = engine.port_statistics() if engine else {}
@@ -230,12 +232,12 @@ class Device:
         return found
 
     def counters(self) -> dict[int, PortCounters]:
-        """What has crossed each port since the switch was started."""
+        """Return the packets and bytes of each port since the switch was started."""
         with self._linking:
             return self._total()
 
     def stop(self) -> None:
-        """Close the ports. The caller does not hold the lock, for which a thread that ends may wait."""
+        """Close the ports. The caller must not hold the lock, because threads that end may need it."""
         if self._monitor is not None:
             self._monitor.stop()
             self._monitor = None
@@ -253,7 +255,7 @@ class Device:
             self._follow_ports(down)
 
     def _follow_ports(self, down: frozenset[int]) -> None:
-        """Groups skip members that watch these ports, and no others."""
+        """Let groups skip the members that watch the ports that are down."""
         self._watched.down = down
         for pipeline in (self._committed, self._saved):
             if pipeline is not None:
@@ -265,7 +267,7 @@ class Device:
         return engine
 
     def _seeded(self, properties: LinkProperties) -> LinkProperties:
-        """Links of different switches with one seed shall not lose the same packets."""
+        """Return properties with a seed that depends on the device, so that switches do not lose the same packets."""
         return replace(properties, seed=properties.seed | self._device_id % 2**11 << 53)
 
     def _total(self) -> dict[int, PortCounters]:
@@ -290,11 +292,11 @@ class Device:
 
 
 def _discard(_packet: bytes) -> None:
-    """Where packets to the CPU port go while no controller knows the program."""
+    """Discard a packet to the CPU port, while no controller knows the program."""
 
 
 def _bmv2_json(device_config: bytes) -> bytes:
-    """The JSON in a device config: bare, or field 3 of p4.tmp.P4DeviceConfig, in which older scripts wrap it."""
+    """Return the JSON in a device config: bare, or in field 3 of p4.tmp.P4DeviceConfig, as older scripts write it."""
     if device_config.lstrip().startswith(b"{"):
         return device_config
     try:
@@ -309,7 +311,7 @@ def _same_program(a: p4r.ForwardingPipelineConfig, b: p4r.ForwardingPipelineConf
 
 
 def no_pipeline() -> P4RuntimeError:
-    """What requests about entities get before a pipeline is set, in BMv2's words: finsy looks for them."""
+    """Return the error for requests about entities without a pipeline, in BMv2's words because finsy looks for them."""
     return P4RuntimeError(
         grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device"
     )

@@ -1,4 +1,4 @@
-"""P4Runtime errors: raised anywhere below the service, turned into gRPC statuses at its edge."""
+"""P4Runtime errors, raised anywhere below the service and converted to gRPC statuses by it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from fanin.p4switch.p4runtime.proto import p4r, rpc_status
 
 _MESSAGE_BYTES = 16 << 10
 _MAX_MESSAGE = 2000  # characters
-_MAX_ECHO_BYTES = 4 << 10  # of a refused stream message
+_MAX_ECHO_BYTES = 4 << 10  # of a rejected stream message
 
 
 class P4RuntimeError(Exception):
-    """A request that cannot be done: a canonical gRPC code and a message that says what to change."""
+    """Request that cannot be carried out: a canonical gRPC code and a message that says what to change."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         if len(message) > _MAX_MESSAGE:  # it quotes what a client has sent
@@ -27,34 +27,34 @@ class P4RuntimeError(Exception):
 
     @classmethod
     def of(cls, error: TableError) -> P4RuntimeError:
-        """The engine's refusal of a control-plane operation; its codes bear gRPC's names."""
+        """Convert the engine's error. Its codes have gRPC's names."""
         return cls(grpc.StatusCode[error.code.name], error.message)
 
 
 def invalid(message: str) -> P4RuntimeError:
-    """An INVALID_ARGUMENT error."""
+    """Return an INVALID_ARGUMENT error."""
     return P4RuntimeError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
 def not_found(message: str) -> P4RuntimeError:
-    """A NOT_FOUND error."""
+    """Return a NOT_FOUND error."""
     return P4RuntimeError(grpc.StatusCode.NOT_FOUND, message)
 
 
 def denied(message: str) -> P4RuntimeError:
-    """A PERMISSION_DENIED error."""
+    """Return a PERMISSION_DENIED error."""
     return P4RuntimeError(grpc.StatusCode.PERMISSION_DENIED, message)
 
 
 def unimplemented(message: str) -> P4RuntimeError:
-    """An UNIMPLEMENTED error."""
+    """Return an UNIMPLEMENTED error."""
     return P4RuntimeError(grpc.StatusCode.UNIMPLEMENTED, message)
 
 
 def stream_error(error: P4RuntimeError, request: p4r.StreamMessageRequest) -> p4r.StreamMessageResponse:
-    """The report of a refused stream message (P4Runtime specification, "Stream Error Reporting").
+    """Return the report of a rejected stream message (P4Runtime specification, "Stream Error Reporting").
 
-    It bears the message itself unless that is long: reports wait in memory for a client to read them.
+    It contains the message itself unless that is long, because reports wait in memory until a client reads them.
     """
     report = p4r.StreamError(canonical_code=error.code.value[0], message=error.message)
     if request.ByteSize() > _MAX_ECHO_BYTES:
@@ -78,9 +78,9 @@ def abort(context: grpc.ServicerContext, error: P4RuntimeError) -> NoReturn:
 def abort_batch(context: grpc.ServicerContext, errors: Sequence[P4RuntimeError | None]) -> NoReturn:
     """End a Write or Read RPC some of whose elements failed; `errors` has an item for each, None for success.
 
-    The code is UNKNOWN and the details carry one `p4.v1.Error` for each element, in their order (P4Runtime
-    specification, "Error Reporting Messages"). They travel in the trailing metadata, of which clients take only
-    so much (gRPC 8 KB by default, finsy 64): where many fail, the later ones have a code without a message.
+    The code is UNKNOWN, and the details contain one `p4.v1.Error` for each element, in order (P4Runtime specification,
+    "Error Reporting Messages"). They are sent in the trailing metadata, whose size clients limit (gRPC to 8 KB by
+    default, finsy to 64 KB). If many elements fail, the later ones have a code without a message.
     """
     failed = [error for error in errors if error is not None]
     message = f"{len(failed)} of {len(errors)} failed, the first: {failed[0].message}"

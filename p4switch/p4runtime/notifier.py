@@ -1,4 +1,4 @@
-"""What a running pipeline tells its controllers unasked, on a thread of its own: digests and idle table entries."""
+"""Notifications from a running pipeline to its controllers, on a separate thread: digests and idle table entries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fanin.p4switch.p4runtime.entities.table_entries import TableEntries
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from fanin.p4switch.p4runtime.proto import p4r
 
-SHORTEST_SCAN = 10_000_000  # nanoseconds between two looks at the idle entries
+SHORTEST_SCAN = 10_000_000  # nanoseconds between two scans for idle entries
 
 _log = logging.getLogger(__name__)
 
 
 class Notifier:
-    """Waits for digests, and scans tables in which entries have timeouts; sleeps while there is nothing to do."""
+    """Thread that sends digests and notifications of idle entries, and sleeps while there is nothing to do."""
 
     def __init__(self, engine: Engine, entities: Entities, controllers: Controllers) -> None:
         self._engine = engine
@@ -30,13 +30,13 @@ class Notifier:
         self._controllers = controllers
         self._wakeup = entities.wakeup
         self._stopping = False
-        self._notified: dict[tuple[int, EntryKey], int] = {}  # when an entry's timer began anew
+        self._notified: dict[tuple[int, EntryKey], int] = {}  # when an entry's timer was last restarted
         engine.keep_digests(self._wakeup.event)
         self._thread = threading.Thread(target=self._run, name="p4runtime notifier", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Stop the thread."""
         self._engine.keep_digests(None)
         self._stopping = True
         self._wakeup.set()
@@ -54,7 +54,7 @@ class Notifier:
                 _log.exception("the notifier failed")
 
     def _longest_sleep(self) -> float | None:
-        """Seconds; None: until woken."""
+        """Return the seconds to sleep; None means until woken."""
         waits = []
         deadline = self._digests.deadline()
         if deadline is not None:
@@ -78,7 +78,7 @@ class Notifier:
                 self._controllers.send(p4r.StreamMessageResponse(idle_timeout_notification=notification))
 
     def _expired(self, table_id: int, timeouts: Mapping[EntryKey, int], now: int) -> list[EntryKey]:
-        """The entries that have been idle for their timeout, since their last packet or notification."""
+        """Return the entries that have been idle for their timeout, since their last packet or notification."""
         expired = []
         for key, idle in self._entries.idle_times(table_id).items():
             timeout = timeouts.get(key)

@@ -1,4 +1,4 @@
-"""What a P4Info describes of a program, under its ids; the entities of a pipeline are made of it."""
+"""The objects of a program by their P4Info ids, from which the entities of a pipeline are made."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from fanin.p4switch.p4runtime.wakeup import WakeUp
 
 
 class PipelineObjects:
-    """The actions and tables of one pipeline, and what else its entities share.
+    """Actions and tables of one pipeline, and everything else that its entities share.
 
-    `wakeup` is for what the notifier has to know. Only what the program has is here, too: a compiler may have dropped
-    from the device config what the program never uses.
+    `wakeup` wakes the notifier. Only objects that the program has are included: a compiler may omit unused ones from
+    the device config.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if P4Info and program do not belong together.
@@ -37,7 +37,7 @@ class PipelineObjects:
         self.ports = ports
         self.wakeup = WakeUp()
         self.translations = Translations(p4info.type_info)
-        # An action that a control calls, too, is there a second time, its parameters bound.
+        # An action that a control also calls exists twice, the second time with bound parameters.
         by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
         parameters = {action.name: action.parameters for action in by_count}
         self.actions = {

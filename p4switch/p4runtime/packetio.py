@@ -1,7 +1,7 @@
-"""PacketIn and PacketOut: the controller headers' fields as P4Runtime metadata.
+"""PacketIn and PacketOut: the fields of controller headers as P4Runtime metadata.
 
-P4Runtime specification, "ControllerPacketMetadata" and "Packet I/O". The data plane sees a packet to or from
-the controller with its `@controller_header` in front, most significant bit first, padded to whole bytes.
+P4Runtime specification, "ControllerPacketMetadata" and "Packet I/O". In the data plane a packet to or from the
+controller begins with its `@controller_header`, most significant bit first, padded to whole bytes.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ class _MetadataField:
     id: int
     name: str
     width: int
-    shift: int  # bits of the header behind the field
+    shift: int  # bits of the header after the field
     codec: Codec
 
 
 class ControllerHeader:
-    """The header that P4Info describes as "packet_in" or "packet_out"; none is a header of no bits.
+    """Header that P4Info describes as "packet_in" or "packet_out". Without a description it has no bits.
 
-    `types` are the program's: P4Info has no fields that are `@hidden`, and of translated ones another width.
+    `types` are the program's: P4Info omits fields that are `@hidden`, and has another width for translated ones.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT if none of them is as P4Info says, and its fields have no widths of their own.
+        P4RuntimeError: INVALID_ARGUMENT if none of them fits P4Info, and P4Info's fields have no widths.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class ControllerHeader:
                 self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:
-        """A packet from the data plane as PacketIn.
+        """Decode a packet from the data plane.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if it is shorter than the header.
@@ -73,7 +73,7 @@ class ControllerHeader:
         return message
 
     def pack(self, message: p4r.PacketOut) -> bytes:
-        """A PacketOut as the data plane sees it.
+        """Encode a packet for the data plane.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT unless each field is given and fits.
@@ -95,7 +95,7 @@ class ControllerHeader:
 def _layout(
     header: HeaderType, metadata: Sequence[p4i.ControllerPacketMetadata.Metadata]
 ) -> list[tuple[str, int]] | None:
-    """The names and widths of a header's fields, if they are those that P4Info describes, and others between them."""
+    """Return the names and widths of a header's fields if it has those that P4Info describes, in order; else None."""
     fields = {field.name: field.width for field in header.fields}
     names = [field.name for field in metadata]
     if [name for name in fields if name in names] != names or not names:

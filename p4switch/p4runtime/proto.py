@@ -1,8 +1,8 @@
 """The P4Runtime and gNMI messages and P4Runtime's service stubs, taken from finsy without its client.
 
-Importing `finsy` itself would load a whole asyncio controller, about as long again as all of gRPC, in every
-switch process. Its generated modules refer to each other relatively, so they load as well under a name of
-ours; protobuf keeps one class for each message whichever way it was reached.
+Importing `finsy` itself would load a whole asyncio controller in every switch process, which takes about as long as
+loading gRPC. Its generated modules import each other relatively, so they can be loaded under another package name.
+protobuf has a single class for each message either way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What a controller's role may do: everything, or what its configuration grants.
+"""The rights of a controller's role: everything, or what its configuration grants.
 
-P4Runtime specification, "Role Config", leaves the configuration's format to server and controllers. Here it is
-Stratum's and finsy's `stratum.P4RoleConfig`: P4Info ids that the role may write and is told of, and its packets.
+P4Runtime specification, "Role Config", leaves the configuration's format to server and controllers. This server uses
+Stratum's and finsy's `stratum.P4RoleConfig`: the P4Info ids that the role may write and is notified of, and its
+packets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from fanin.p4switch.p4runtime.proto import p4r, stratum
 
 
 class RoleAccess:
-    """A role's access; without a configuration to everything.
+    """Access rights of a role. Without a configuration it may access everything.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
@@ -48,20 +49,20 @@ class RoleAccess:
 
     @property
     def is_full(self) -> bool:
-        """Whether there is nothing that the role may not do."""
+        """Return whether the role may do everything."""
         return self.config is None
 
     def conflict(self, other: RoleAccess) -> int | None:
-        """An id that one of two roles has for itself, and the other has as well."""
+        """Return an id that is exclusive to one of two roles and also given to the other, or None."""
         ids = self.exclusive & (other.exclusive | other.shared) | self.shared & other.exclusive
         return min(ids, default=None)
 
     def names(self, p4_id: int) -> bool:
-        """Whether the configuration has that P4Info id."""
+        """Return whether the configuration contains that P4Info id."""
         return p4_id in self.exclusive or p4_id in self.shared
 
     def receives(self, message: p4r.StreamMessageResponse) -> bool:
-        """Whether a packet-in or a notification is for the role."""
+        """Return whether the role receives a packet-in or a notification."""
         if self.is_full:
             return True
         match message.WhichOneof("update"):

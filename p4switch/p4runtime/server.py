@@ -1,7 +1,7 @@
 """The P4Runtime service on gRPC: streams, arbitration, and requests on the device's pipeline.
 
-gRPC's threaded server: on two cores it answers as many small requests a second as grpc.aio does (2,100), and
-grpc.aio cancels requests when thousands are outstanding. A stream holds one of its threads while it is open.
+It uses gRPC's threaded server. On two cores that answers as many small requests per second as grpc.aio (2,100), and
+grpc.aio cancels requests when thousands are outstanding. A stream occupies one thread while it is open.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
-    """The service for one device. One lock makes every update of it atomic against every other."""
+    """P4Runtime service for one device. One lock makes its updates atomic."""
 
     def __init__(self, device: Device, device_id: int) -> None:
         self._device = device
@@ -65,7 +65,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def StreamChannel(  # noqa: N802
         self, request_iterator: Iterator[p4r.StreamMessageRequest], context: grpc.ServicerContext
     ) -> Iterator[p4r.StreamMessageResponse]:
-        """Arbitration, and packets to and from the controller."""
+        """Serve a stream: arbitration, and packets to and from the controller."""
         client = Client(context.peer().rpartition(":")[0])
         with self._device.lock:
             self._admit(client, context.cancel)
@@ -148,12 +148,19 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 except P4RuntimeError as error:
                     client.offer(stream_error(error, request))
             case _:
-                client.offer(stream_error(unimplemented("there are no other stream messages here"), request))
+                client.offer(
+                    stream_error(
+                        unimplemented(
+                            "this stream message is not supported; send arbitration, packet or digest_ack"
+                        ),
+                        request,
+                    )
+                )
 
     # Entities
 
     def Write(self, request: p4r.WriteRequest, context: grpc.ServicerContext) -> p4r.WriteResponse:  # noqa: N802
-        """Carry out a batch of updates in order: every one whatever becomes of the others, or all or none."""
+        """Carry out a batch of updates in order: each on its own, or all or none."""
         try:
             self._check_device(request.device_id)
             with self._device.lock:
@@ -177,7 +184,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         return p4r.WriteResponse()
 
     def Read(self, request: p4r.ReadRequest, context: grpc.ServicerContext) -> Iterator[p4r.ReadResponse]:  # noqa: N802
-        """The entities that each entity of the request selects, all as they are at one moment."""
+        """Yield the entities that the request selects, all at the same moment."""
         responses: list[bytes] = []  # serialized, as a table may have a million entries
         errors: list[P4RuntimeError | None] = []
         try:
@@ -199,10 +206,10 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def SetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.SetForwardingPipelineConfigRequest, context: grpc.ServicerContext
     ) -> p4r.SetForwardingPipelineConfigResponse:
-        """Verify, save or commit a pipeline; the present one forwards until the new one is ready."""
+        """Verify, save or commit a pipeline. The present one forwards until the new one is ready."""
         try:
             self._check_device(request.device_id)
-            # Compiling may take seconds, in which writes and streams go on.
+            # Compiling may take seconds, during which writes and streams continue.
             with self._configuring:
                 with self._device.lock:
                     if not self._arbitration.require_primary(request).can_push_pipeline:
@@ -242,7 +249,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def GetForwardingPipelineConfig(  # noqa: N802
         self, request: p4r.GetForwardingPipelineConfigRequest, context: grpc.ServicerContext
     ) -> p4r.GetForwardingPipelineConfigResponse:
-        """The config that was set, or those parts of it that are asked for; none before one was set."""
+        """Return the config that was set, or the parts requested; empty if none was set."""
         try:
             self._check_device(request.device_id)
         except P4RuntimeError as error:
@@ -265,7 +272,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def Capabilities(  # noqa: N802
         self, request: p4r.CapabilitiesRequest, context: grpc.ServicerContext
     ) -> p4r.CapabilitiesResponse:
-        """The version of P4Runtime that is spoken."""
+        """Return the supported version of P4Runtime."""
         try:
             if request.device_id:
                 self._check_device(request.device_id)
@@ -286,7 +293,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
 def _collect(
     entities: Entities, query: p4r.Entity, access: RoleAccess, responses: list[bytes]
 ) -> P4RuntimeError | None:
-    """Adds what a query selects to the responses."""
+    """Add the entities that a query selects to the responses. Return the error if it fails, else None."""
     response = p4r.ReadResponse()
     try:
         for entity in entities.read(query):
@@ -311,12 +318,19 @@ def serve(
     *others: grpc.GenericRpcHandler,
     credentials: grpc.ServerCredentials | None = None,
 ) -> tuple[grpc.Server, int]:
-    """Start serving it and `others` at `address` (host:port, port 0 for any free one); the server and its port.
+    """Start to serve the service and `others`.
 
-    With credentials over TLS.
+    Args:
+        service: The P4Runtime service.
+        address: The address, host:port. Port 0 is any free port.
+        others: Handlers of other services.
+        credentials: The credentials for TLS, or None.
+
+    Returns:
+        The server and its port.
 
     Raises:
-        OSError: the address cannot be bound.
+        OSError: If the address cannot be bound.
     """
     server = grpc.server(
         ThreadPoolExecutor(_MAX_STREAMS + _OTHER_THREADS, "p4runtime"),
@@ -325,7 +339,7 @@ def serve(
             ("grpc.max_receive_message_length", _MAX_REQUEST_BYTES),
             ("grpc.max_concurrent_streams", _MAX_CALLS),
             ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MILLISECONDS),
-            # A controller whose machine has gone says nothing, and would keep its stream.
+            # A controller whose machine has crashed never closes its stream.
             ("grpc.keepalive_time_ms", 30_000),
             ("grpc.keepalive_timeout_ms", 20_000),
         ],

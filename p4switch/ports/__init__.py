@@ -1,1 +1,1 @@
-"""Packet ports: interfaces, emulated links, and what has crossed them."""
+"""Packet ports: interfaces, emulated links, and counters."""

@@ -1,4 +1,4 @@
-"""What has crossed a port, as interfaces' statistics count it (RFC 2863), over all pipelines that have run."""
+"""Counters of a port as in interface statistics (RFC 2863), over all pipelines that have run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fanin.p4switch.engine.links import Direction
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Packets, and bytes (octets). What an emulated link lost, or what found no room, is a discard."""
+    """Packets and bytes (octets) of a port. Losses on an emulated link or for lack of memory count as discards."""
 
     in_octets: int = 0
     in_pkts: int = 0
@@ -26,12 +26,12 @@ class PortCounters:
 
     @property
     def in_unicast_pkts(self) -> int:
-        """Packets to one station."""
+        """Return the unicast packets received."""
         return self.in_pkts - self.in_multicast_pkts - self.in_broadcast_pkts
 
     @property
     def out_unicast_pkts(self) -> int:
-        """Packets to one station."""
+        """Return the unicast packets sent."""
         return self.out_pkts - self.out_multicast_pkts - self.out_broadcast_pkts
 
     def __add__(self, other: PortCounters) -> PortCounters:
@@ -39,7 +39,7 @@ class PortCounters:
 
 
 def port_counters(engine: Engine) -> dict[int, PortCounters]:
-    """Of each live port of an engine, since its ports were opened."""
+    """Return the counters of each live port of an engine, since its ports were opened."""
     return {
         port: PortCounters(
             in_octets=seen.received_bytes,

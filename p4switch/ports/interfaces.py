@@ -1,4 +1,4 @@
-"""Network interfaces as the kernel has them: state and errors by rtnetlink(7), speed by ethtool(8)'s ioctl."""
+"""Network interfaces of the kernel: state and errors from rtnetlink(7), speed from ethtool(8)'s ioctl."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _UNKNOWN_SPEEDS = (0, 0xFFFF, 0xFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """An interface at one moment; `speed` in Mb/s, None: the kernel does not know. Errors are frames."""
+    """State of an interface; `speed` is in Mb/s, None if the kernel does not know it. Errors count frames."""
 
-    up: bool  # as its administrator wants it
-    running: bool  # with a carrier
+    up: bool  # the administrative state
+    running: bool  # whether it has a carrier
     address: str
     speed: int | None
     carrier_changes: int
@@ -45,10 +45,10 @@ class Interface:
 
 
 def read_interface(name: str) -> Interface | None:
-    """The interface of that name in this network namespace; None: there is none.
+    """Return the state of an interface in this network namespace; None if it does not exist.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: If it cannot be read.
     """
     try:
         payload = _ask(_RTM_GETLINK, 0, _LINK.pack(0, 0, 0, 0, 0) + _name(name))
@@ -72,16 +72,16 @@ def read_interface(name: str) -> Interface | None:
 
 
 def set_interface_up(name: str, up: bool) -> None:
-    """Brings an interface up or down.
+    """Bring an interface up or down.
 
     Raises:
-        OSError: it is not there, or the process may not (CAP_NET_ADMIN).
+        OSError: If it does not exist, or the process lacks CAP_NET_ADMIN.
     """
     _ask(_RTM_NEWLINK, _NLM_F_ACK, _LINK.pack(0, 0, 0, _IFF_UP if up else 0, _IFF_UP) + _name(name))
 
 
 def _ask(kind: int, flags: int, payload: bytes) -> bytes:
-    """The kernel's answer to one request; empty: it is done."""
+    """Send a request to the kernel and return its answer; empty for a plain acknowledgement."""
     with socket.socket(
         socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE
     ) as link:

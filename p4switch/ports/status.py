@@ -1,4 +1,4 @@
-"""Which ports are up: those whose interfaces have a carrier (IFF_RUNNING, netdevice(7)), followed by rtnetlink(7)."""
+"""Status of ports: up if the interface has a carrier (IFF_RUNNING, netdevice(7)), followed with rtnetlink(7)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _RTMGRP_LINK = 1
 
 
 class PortMonitor:
-    """Calls `changed` with the ports that are down, on a thread of its own, when others are; sleeps in between.
+    """Thread that calls `changed` with the ports that are down whenever that changes, and sleeps in between.
 
-    `down` is what they were last, `since` when each was last found to have gone up or down (nanoseconds since 1970; at
-    first: when it was first looked at). An interface that is gone is down. `listeners` are called, behind that, at any
-    news of interfaces.
+    `down` is what `changed` was last called with. `since` is the time when each port was last seen to go up or down, in
+    nanoseconds since 1970, initially the time of the first look. A missing interface is down. `listeners` are called
+    afterwards, on any change of an interface.
     """
 
     def __init__(self, ports: Mapping[int, str], changed: Callable[[frozenset[int]], None]) -> None:
@@ -30,7 +30,7 @@ class PortMonitor:
         self._changed = changed
         self._links = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._links.setblocking(False)
-        # Kept open: there may be no file descriptor left when a link goes down.
+        # Kept open: there may be no free file descriptor when a link goes down.
         self._asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._links.bind((0, _RTMGRP_LINK))
         self._end = os.eventfd(0, os.EFD_CLOEXEC)
@@ -43,7 +43,7 @@ class PortMonitor:
         self._thread.start()
 
     def look(self) -> frozenset[int]:
-        """The ports that are down now, which `changed` may not have been told yet; `since` has it."""
+        """Return the ports that are down now and update `since`. `changed` may not have been called yet."""
         with self._looking:
             down = frozenset(
                 port for port, interface in self._ports.items() if not _is_running(self._asking, interface)
@@ -53,7 +53,7 @@ class PortMonitor:
         return down
 
     def stop(self) -> None:
-        """Ends the thread."""
+        """Stop the thread."""
         os.eventfd_write(self._end, 1)
         self._thread.join()
         os.close(self._end)
@@ -74,11 +74,11 @@ class PortMonitor:
                 tell()
 
     def _drain(self) -> None:
-        """Takes in what the kernel has told: only that it has told something matters."""
+        """Read and discard all messages of the kernel: only their arrival matters."""
         try:
             while self._links.recv(1 << 16):
                 pass
-        except OSError:  # nothing is left, or more came than there was room for
+        except OSError:  # nothing is left, or messages were lost because the buffer was full
             pass
 
 

@@ -1,14 +1,14 @@
-/* Clones, resubmission and recirculation: packets that go through a pipeline once more. Included by programs that ask
- * for one of them, between the parser and the way of a packet.
+/* Clones, resubmission and recirculation: packets that pass through a pipeline again. Included by programs that use
+ * one of them, between the parser and the code for the path of a packet.
  *
- * As in simple_switch, a clone of the ingress packet is the packet as it came, parsed anew, and leaves before the
- * packet itself; one of the egress packet has the headers as egress left them. Metadata are zero but for the fields of
- * the list that the primitive names. */
+ * As in simple_switch, a clone of the ingress packet is the packet as it arrived, parsed again, and leaves before
+ * the packet itself. A clone of the egress packet has the headers that egress left. Metadata are zero except for the
+ * fields in the list that the primitive names. */
 
 #ifndef P4SWITCH_AGAIN_H
 #define P4SWITCH_AGAIN_H
 
-#define MAX_PASSES 4096             /* through a pipeline that one arriving packet may cause: no program goes on for ever */
+#define MAX_PASSES 4096             /* of one arriving packet through pipelines: no program runs forever */
 #define MAX_AGAIN_BYTES (32u << 20) /* of packets that wait for their next pass */
 
 enum { NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED = 4, REPLICATED, RESUBMITTED };
@@ -16,7 +16,7 @@ enum { NORMAL, INGRESS_CLONE, EGRESS_CLONE, RECIRCULATED = 4, REPLICATED, RESUBM
 struct again {
     struct again *next;
     size_t size;
-    bool at_egress; /* its headers are parsed, and it leaves by `port` */
+    bool at_egress; /* true: its headers are parsed, and it leaves through `port` */
     uint32_t port;
     struct packet packet;
 };
@@ -24,7 +24,7 @@ struct again {
 static void leave(struct state *s, struct packet *p, uint32_t port);
 static void run(struct state *s, struct packet *p, uint32_t error);
 
-/* What a session says of its clones. */
+/* Applies a mirroring session's options to a clone. */
 static void follow(struct packet *p, const struct replicas *session)
 {
     if (session->longest < p->longest)
@@ -34,16 +34,16 @@ static void follow(struct packet *p, const struct replicas *session)
         set_priority(p, session->service_class);
 }
 
-/* Counts a pass; false: there have been too many, and the packet is dropped. */
+/* Counts a pass. Returns false if there have been too many; the packet is then dropped. */
 static bool may_pass(struct state *s)
 {
     if (s->base.spent.passes++ < MAX_PASSES)
         return true;
-    report_drop(&s->base.drops.too_often, "it and its copies have passed the program too often");
+    report_drop(&s->base.drops.too_often, "it and its copies have passed through the program too often");
     return false;
 }
 
-/* Room for a packet of so many bytes, or NULL: it is dropped. */
+/* Returns memory for a packet of so many bytes, or NULL; the packet is then dropped. */
 static struct again *again_open(struct state *s, uint32_t length)
 {
     size_t size = offsetof(struct again, packet.bytes) + HEADROOM + length;
@@ -64,7 +64,7 @@ static void again_close(struct state *s, struct again *a)
     free(a);
 }
 
-/* Processed once the packet in hand is done. */
+/* Adds a packet to those that are processed after the current one. */
 static void again_later(struct state *s, struct again *a, bool at_egress, uint32_t port)
 {
     a->next = NULL;
@@ -77,7 +77,7 @@ static void again_later(struct state *s, struct again *a, bool at_egress, uint32
     s->again_last = a;
 }
 
-/* The metadata of a packet's copy: zero, but for those to preserve. */
+/* Sets the metadata of a packet's copy: zero, except for those to preserve. */
 static void keep(struct packet *to, const struct packet *from, uint32_t list, uint32_t instance_type)
 {
     memset(&to->meta, 0, sizeof to->meta);
@@ -85,7 +85,7 @@ static void keep(struct packet *to, const struct packet *from, uint32_t list, ui
     set_instance_type(to, instance_type);
 }
 
-/* Bytes that go through the whole program again. */
+/* Adds a packet that passes through the whole program again. */
 static void parse_again(struct state *s, const struct packet *p, const uint8_t *bytes, uint32_t length, uint32_t list,
                         uint32_t instance_type)
 {
@@ -133,14 +133,14 @@ __attribute__((unused)) static void clone_egress(struct state *s, const struct p
     }
 }
 
-/* Keeps a packet as it came, for clones of it and for resubmission. */
+/* Keeps a packet as it arrived, for clones and for resubmission. */
 static void keep_original(struct state *s, const struct packet *p)
 {
     s->original_length = p->ingress_length;
     memcpy(s->original, p->start, p->ingress_length);
 }
 
-/* Everything that waits for its next pass, and what that causes. */
+/* Processes the packets that wait for their next pass, including those that they cause. */
 static void run_again(struct state *s)
 {
     while (s->again) {

@@ -1,4 +1,4 @@
-/* Many packets through a program in one call: for tests, traces and virtual time. */
+/* Processing of many packets in one call, for tests, traces and virtual time. */
 
 #include "switch.h"
 
@@ -7,23 +7,23 @@
 #include "program.h"
 #include "shared.h"
 
-/* Of each packet that left: the number in the batch of the one that caused it, the port, its bytes. */
+/* For each packet that left: the number in the batch of the packet that caused it, its port and its length. */
 struct departure {
     uint32_t source, port, length;
 };
 
-/* What left, in order; row i of `rows`, `room` bytes wide, holds packet i. */
+/* Packets that left, in order. Row i of `rows`, `room` bytes wide, holds packet i. */
 struct departures {
     struct departure *heads;
     uint8_t *rows;
     uint64_t count, capacity;
     uint32_t room;
-    uint32_t source;  /* the packet in hand */
-    uint32_t longest; /* of what left: more than `room` was cut off */
+    uint32_t source;  /* number of the current packet */
+    uint32_t longest; /* of the packets that left; anything over `room` was cut off */
     bool failed;      /* no memory */
 };
 
-/* Packets that come: packet i stands in row i of `packets`. */
+/* Packets that arrive. Row i of `packets` holds packet i. */
 struct batch {
     struct departures *out;
     const uint32_t *ports, *lengths;
@@ -43,7 +43,7 @@ static bool make_room(struct departures *out)
     struct departure *heads = realloc(out->heads, capacity * sizeof *heads);
     if (heads)
         out->heads = heads;
-    uint8_t *rows = realloc(out->rows, capacity * out->room + 1); /* of 0 bytes it would free them */
+    uint8_t *rows = realloc(out->rows, capacity * out->room + 1); /* + 1: realloc to 0 bytes would free them */
     if (rows)
         out->rows = rows;
     if (heads && rows)
@@ -66,7 +66,7 @@ static void note(void *context, uint32_t port, uint8_t *packet, uint32_t length,
     out->count++;
 }
 
-/* Runs the program of a switch on what `next` gives, see program.h; what it emits goes nowhere else meanwhile. */
+/* Runs a switch's program on the packets from `next`, see program.h. Meanwhile they are emitted only to `emit`. */
 void switch_run(struct switch_base *base, next_function *next, emit_function *emit, void *context)
 {
     switch_lock(base);
@@ -95,7 +95,7 @@ static bool next_of_batch(void *context, uint8_t *buffer, struct arrival *arriva
     return true;
 }
 
-/* `count` packets through the program, one after the other; packet i stands in row i of `packets`, `room` bytes wide. */
+/* Processes `count` packets, one after the other. Row i of `packets`, `room` bytes wide, holds packet i. */
 void switch_process_batch(struct switch_base *base, uint32_t count, const uint32_t *ports, const uint8_t *packets,
                           const uint32_t *lengths, const uint64_t *times, uint32_t room, struct departures *out)
 {

@@ -21,7 +21,7 @@ INLINE void store_be16(uint8_t *p, uint16_t v) { v = __builtin_bswap16(v); memcp
 INLINE void store_be32(uint8_t *p, uint32_t v) { v = __builtin_bswap32(v); memcpy(p, &v, 4); }
 INLINE void store_be64(uint8_t *p, uint64_t v) { v = __builtin_bswap64(v); memcpy(p, &v, 8); }
 
-/* `count` bytes, 1 to 8, as one integer; count is a constant wherever this is used. */
+/* Loads `count` bytes, 1 to 8, as one integer. `count` is a constant wherever this is used. */
 INLINE uint64_t load_bytes(const uint8_t *p, unsigned count)
 {
     switch (count) {
@@ -52,12 +52,12 @@ INLINE void store_bytes(uint8_t *p, unsigned count, uint64_t v)
 
 INLINE uint64_t ones(unsigned width) { return width >= 64 ? ~0ull : (1ull << width) - 1; }
 
-/* The field of `width` bits (1 to 64) at bit `offset`. */
+/* Returns the field of `width` bits (1 to 64) at bit `offset`. */
 INLINE uint64_t get64(const uint8_t *header, unsigned offset, unsigned width)
 {
     const uint8_t *p = header + offset / 8;
     unsigned bits = offset % 8 + width, count = (bits + 7) / 8;
-    if (count > 8) /* 64 bits or a little less that straddle nine bytes */
+    if (count > 8) /* up to 64 bits that extend over nine bytes */
         return ((load_be64(p) << (bits - 64)) | (p[8] >> (72 - bits))) & ones(width);
     return (load_bytes(p, count) >> (8 * count - bits)) & ones(width);
 }
@@ -103,12 +103,12 @@ INLINE void put128(uint8_t *header, unsigned offset, unsigned width, uint128_t v
     put64(header, offset + width - 64, 64, (uint64_t)v);
 }
 
-/* The low `width` bits as a signed number. */
+/* Return the low `width` bits as a signed number. */
 INLINE int32_t sign32(uint32_t v, unsigned width) { return (int32_t)(v << (32 - width)) >> (32 - width); }
 INLINE int64_t sign64(uint64_t v, unsigned width) { return (int64_t)(v << (64 - width)) >> (64 - width); }
 INLINE int128_t sign128(uint128_t v, unsigned width) { return (int128_t)(v << (128 - width)) >> (128 - width); }
 
-/* P4 shifts by any amount; C's only by less than the width. */
+/* P4 allows shifts by any amount; C only by less than the width. */
 INLINE uint32_t shl32(uint32_t v, uint64_t n) { return n < 32 ? v << n : 0; }
 INLINE uint64_t shl64(uint64_t v, uint64_t n) { return n < 64 ? v << n : 0; }
 INLINE uint128_t shl128(uint128_t v, uint64_t n) { return n < 128 ? v << n : 0; }
@@ -119,8 +119,8 @@ INLINE int32_t shr_i32(int32_t v, uint64_t n) { return v >> (n < 31 ? n : 31); }
 INLINE int64_t shr_i64(int64_t v, uint64_t n) { return v >> (n < 63 ? n : 63); }
 INLINE int128_t shr_i128(int128_t v, uint64_t n) { return v >> (n < 127 ? n : 127); }
 
-/* P4's |+| and |-| on int<32>, without a wider type and without a choice, so that loops of them become few vector
- * instructions. Only a result whose sign is wrong has left the range, on the other side. */
+/* P4's |+| and |-| on int<32>, without a wider type and without a branch, so that gcc turns loops into few vector
+ * instructions. A result has left the range exactly if its sign is wrong; it is then on the other side. */
 INLINE int32_t saturated_i32(int32_t wrapped, int32_t overflow)
 {
     int32_t mask = overflow >> 31, limit = wrapped >> 31 ^ INT32_MIN;
@@ -139,8 +139,8 @@ INLINE int32_t subtract_saturating_i32(int32_t a, int32_t b)
     return saturated_i32(difference, (a ^ b) & (a ^ difference));
 }
 
-/* P4 leaves division by zero open; the switch answers zero. Functions, since macros would repeat what they are given, and
- * nested ones all the more. */
+/* P4 leaves division by zero undefined; the switch returns zero. These are functions because macros would evaluate
+ * their arguments repeatedly, and more so when nested. */
 #define ARITHMETIC(type)                                                                                               \
     INLINE type divide_##type(type a, type b) { return b ? a / b : 0; }                                                \
     INLINE type modulo_##type(type a, type b) { return b ? a % b : 0; }                                                \
@@ -152,7 +152,7 @@ ARITHMETIC(uint64_t)
 ARITHMETIC(int128_t)
 ARITHMETIC(uint128_t)
 
-/* The index of a stack's element; one out of range takes the last. */
+/* Returns the index of a stack's element; an index out of range selects the last one. */
 INLINE uint64_t at_most(uint64_t index, uint64_t last) { return index < last ? index : last; }
 
 #endif

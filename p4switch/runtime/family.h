@@ -1,5 +1,6 @@
-/* An arriving packet and all that becomes of it: they have one bound for what they do together (struct spent). Included by
- * programs with such a bound whose packets may wait before egress, where each keeps in mind whose it is. */
+/* An arriving packet with all its copies and later passes: a family. The limits in struct spent apply to a family as
+ * a whole. Included by programs with such limits whose packets may wait before egress, where each packet refers to
+ * its family. */
 
 #ifndef P4SWITCH_FAMILY_H
 #define P4SWITCH_FAMILY_H
@@ -8,7 +9,7 @@
 
 #include "switch.h"
 
-/* The packet in hand, or a copy of it, begins to wait: its family, or NULL if there is no memory. */
+/* Called when the current packet, or a copy of it, begins to wait. Returns its family, or NULL without memory. */
 static struct family *family_wait(struct switch_base *base)
 {
     struct family *f = base->family;
@@ -26,7 +27,7 @@ static struct family *family_wait(struct switch_base *base)
     return f;
 }
 
-/* A packet of this family is taken in hand again. Of one that is unknown nothing may become but what it is. */
+/* Called when a packet of this family is processed further. A packet without a family may cause no further passes. */
 static void family_resume(struct switch_base *base, struct family *f)
 {
     base->family = f;
@@ -35,7 +36,7 @@ static void family_resume(struct switch_base *base, struct family *f)
         f->waiting--;
 }
 
-/* The packet in hand, and what has not begun to wait, is done. */
+/* Called when the current packet is done, apart from copies that wait. */
 static void family_leave(struct switch_base *base)
 {
     struct family *f = base->family;

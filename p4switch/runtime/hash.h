@@ -1,4 +1,4 @@
-/* The hash algorithms that v1model and simple_switch name, over bytes in network order. */
+/* The hash algorithms of v1model and simple_switch, on bytes in network order. */
 
 #ifndef P4SWITCH_HASH_H
 #define P4SWITCH_HASH_H
@@ -7,8 +7,8 @@
 
 #define UNUSED_STATIC static __attribute__((unused))
 
-/* The Internet checksum's sum (RFC 1071) of 16-bit words as they stand in memory; an odd last byte is padded with zero.
- * A function of its own, whose loop gcc makes one of vectors; inlined with a known length it would unroll it instead. */
+/* Returns the Internet checksum's sum (RFC 1071) of 16-bit words in memory order. An odd last byte is padded with
+ * zero. It is not inlined, so that gcc vectorizes the loop: with a known length it would unroll it instead. */
 static __attribute__((noinline, unused)) uint64_t checksum_sum_long(const uint8_t *p, uint32_t length)
 {
     uint64_t sum = 0;
@@ -22,7 +22,7 @@ static __attribute__((noinline, unused)) uint64_t checksum_sum_long(const uint8_
         uint16_t word = p[i];
         if (i + 1 < length)
             memcpy(&word, p + i, 2);
-        sum += word; /* little-endian: a byte alone is the first of its word */
+        sum += word; /* little-endian: a single byte is the first of its word */
     }
     return sum;
 }
@@ -31,7 +31,7 @@ INLINE uint64_t checksum_sum(const uint8_t *p, uint32_t length)
 {
     if (!__builtin_constant_p(length) || length > 64)
         return checksum_sum_long(p, length);
-    uint64_t sum = 0; /* of a header: a loop of vectors takes longer */
+    uint64_t sum = 0; /* of a header, where a vectorized loop takes longer */
     uint32_t i = 0;
     for (; i + 8 <= length; i += 8) {
         uint64_t words;
@@ -49,8 +49,8 @@ INLINE uint64_t checksum_sum(const uint8_t *p, uint32_t length)
     return sum;
 }
 
-/* A sum in 16 bits: 0 only if it is 0. A number's halves, added to themselves the other way round, leave their sum and
- * its carry in the upper half. */
+/* Reduces a sum to 16 bits; the result is 0 only if the sum is. Adding a number's halves to themselves in reverse
+ * order leaves their sum and its carry in the upper half. */
 INLINE uint16_t checksum_fold(uint64_t sum)
 {
     sum += sum << 32 | sum >> 32;
@@ -64,18 +64,18 @@ UNUSED_STATIC uint16_t hash_csum16(const uint8_t *p, uint32_t length)
     return (uint16_t)~__builtin_bswap16(checksum_fold(checksum_sum(p, length)));
 }
 
-/* The checksum of words summed as they stand in memory, and of numbers. */
+/* Returns the checksum of words summed in memory order, and of numbers. */
 INLINE uint16_t checksum_finish(uint64_t words, uint64_t numbers)
 {
     return (uint16_t)~checksum_fold((uint64_t)__builtin_bswap16(checksum_fold(words)) + checksum_fold(numbers));
 }
 
-/* Finishes a partial TCP or UDP checksum, which stands `offset` bytes into its header; the packet ends at `end`. */
+/* Completes a partial TCP or UDP checksum, `offset` bytes into its header. The packet ends at `end`. */
 UNUSED_STATIC void complete_checksum(uint8_t *checksum, uint16_t offset, const uint8_t *end)
 {
     uint8_t *header = checksum - offset;
     uint16_t sum = hash_csum16(header, (uint32_t)(end - header));
-    store_be16(checksum, sum ? sum : 0xffff); /* RFC 768: 0 would say that there is none */
+    store_be16(checksum, sum ? sum : 0xffff); /* RFC 768: 0 would mean that there is no checksum */
 }
 
 /* Bitwise CRCs, least significant bit first (reflected), as CRC-16/ARC and CRC-32 are. */
@@ -108,7 +108,7 @@ UNUSED_STATIC uint16_t hash_crcCCITT(const uint8_t *p, uint32_t length)
     return crc;
 }
 
-/* CRC-8, as crc8_custom is until somebody configures it. */
+/* CRC-8, which crc8_custom is until it is configured. */
 UNUSED_STATIC uint8_t hash_crc8(const uint8_t *p, uint32_t length)
 {
     uint8_t crc = 0;
@@ -120,7 +120,7 @@ UNUSED_STATIC uint8_t hash_crc8(const uint8_t *p, uint32_t length)
     return crc;
 }
 
-/* The polynomial of CRC-64/GO-ISO without its inversions: crc64_custom likewise. */
+/* The polynomial of CRC-64/GO-ISO without its inversions, as in crc64_custom. */
 UNUSED_STATIC uint64_t hash_crc64(const uint8_t *p, uint32_t length)
 {
     uint64_t crc = 0;
@@ -206,7 +206,7 @@ UNUSED_STATIC uint32_t hash_xor32(const uint8_t *p, uint32_t length)
     return value;
 }
 
-/* The first bytes, eight at most, as a number. */
+/* Returns the first bytes, at most eight, as a number. */
 UNUSED_STATIC uint64_t hash_identity(const uint8_t *p, uint32_t length)
 {
     uint64_t value = 0;

@@ -1,4 +1,4 @@
-/* Hash algorithms that remember something from packet to packet, each calculation for itself, as in BMv2. */
+/* Hash algorithms that keep state between packets, separately for each calculation, as in BMv2. */
 
 #ifndef P4SWITCH_HASH_STATE_H
 #define P4SWITCH_HASH_STATE_H
@@ -8,7 +8,7 @@
 #include "hash.h"
 
 #define MAX_KEY_WORDS 64
-#define MAX_SEEN (1u << 20) /* inputs that are remembered */
+#define MAX_SEEN (1u << 20) /* inputs that are stored */
 #define FIRST_SEEN 64
 
 struct seen {
@@ -19,13 +19,13 @@ struct seen {
 
 struct hash_state {
     uint64_t next;     /* the result of round_robin */
-    struct seen *seen; /* of round_robin_consistent: an open hash table, at least half of whose places are free */
+    struct seen *seen; /* for round_robin_consistent: an open hash table, at least half empty */
     uint64_t places;
     uint32_t key_words; /* of toeplitz */
     uint32_t key[MAX_KEY_WORDS];
 };
 
-/* Toeplitz (RSS), with a key that begins anew where the input is longer; 0 without a key. */
+/* Toeplitz (RSS). The key is repeated for a longer input. Without a key the result is 0. */
 UNUSED_STATIC uint32_t hash_toeplitz(struct hash_state *h, const uint8_t *p, uint32_t length)
 {
     uint32_t result = 0;
@@ -39,14 +39,14 @@ UNUSED_STATIC uint32_t hash_toeplitz(struct hash_state *h, const uint8_t *p, uin
     return result;
 }
 
-/* 0, 1, 2, ... whatever the input is. */
+/* Returns 0, 1, 2, ... for any input. */
 UNUSED_STATIC uint64_t hash_round_robin(struct hash_state *h, const uint8_t *p, uint32_t length)
 {
     (void)p, (void)length;
     return h->next++;
 }
 
-/* The place of an input, or the empty one where it would go. */
+/* Returns the place of an input, or the empty place where it belongs. */
 INLINE struct seen *seen_place(struct seen *seen, uint64_t places, const uint64_t *input)
 {
     uint64_t i = input[0] & (places - 1);
@@ -70,7 +70,7 @@ UNUSED_STATIC bool seen_grow(struct hash_state *h)
     return true;
 }
 
-/* The next number for an input that is new; for one that is not, its number again. */
+/* Returns the next number for a new input, and the same number as before for a known one. */
 UNUSED_STATIC uint64_t hash_round_robin_consistent(struct hash_state *h, const uint8_t *p, uint32_t length)
 {
     const uint64_t input[2] = {hash_xxh64(p, length), (uint64_t)hash_ex(p, length) << 32 | hash_crc32(p, length)};
@@ -78,7 +78,7 @@ UNUSED_STATIC uint64_t hash_round_robin_consistent(struct hash_state *h, const u
         return 0; /* no memory for more */
     struct seen *place = seen_place(h->seen, h->places, input);
     if (!place->used && h->next >= MAX_SEEN)
-        return input[0] % MAX_SEEN; /* as consistent, and shared with another input */
+        return input[0] % MAX_SEEN; /* also consistent, but shared with other inputs */
     if (!place->used)
         *place = (struct seen){true, {input[0], input[1]}, h->next++};
     return place->number;

@@ -1,6 +1,6 @@
-/* Meters, as BMv2 computes them: of up to two rates, committed and peak, each with a bucket of tokens that fills from
- * the clock's zero on (RFC 2698). And of a single rate, whose tokens fill an excess bucket when the committed one is
- * full (RFC 2697). Colours: 0 green, 1 yellow, 2 red. */
+/* Meters as in BMv2: with up to two rates, committed and peak, each with a bucket of tokens that fills from time
+ * zero (RFC 2698); or with a single rate, whose tokens fill an excess bucket when the committed one is full (RFC
+ * 2697). Colours: 0 green, 1 yellow, 2 red. */
 
 #ifndef P4SWITCH_METER_H
 #define P4SWITCH_METER_H
@@ -10,7 +10,7 @@
 struct meter_rate {
     double per_microsecond;
     uint64_t burst, tokens, last;
-    uint64_t per_second; /* as it was given, for the control plane */
+    uint64_t per_second; /* as configured, for the control plane */
 };
 
 struct meter {
@@ -20,11 +20,11 @@ struct meter {
     struct counter count[3]; /* by colour */
 };
 
-/* The tokens that have come since the last packet. */
+/* Returns the tokens since the last packet. */
 INLINE uint64_t meter_fresh(struct meter_rate *r, uint64_t now)
 {
     double all = (double)now * r->per_microsecond;
-    if (all >= 0x1p63) /* a rate at which any bucket is full at once */
+    if (all >= 0x1p63) /* a rate that fills any bucket at once */
         return 1ull << 63;
     uint64_t filled = (uint64_t)all;
     uint64_t fresh = filled > r->last ? filled - r->last : 0;
@@ -32,7 +32,7 @@ INLINE uint64_t meter_fresh(struct meter_rate *r, uint64_t now)
     return fresh;
 }
 
-/* Puts tokens into a bucket; returns those for which there is no room. */
+/* Puts tokens into a bucket. Returns those that do not fit. */
 INLINE uint64_t meter_fill(struct meter_rate *r, uint64_t tokens)
 {
     uint64_t room = r->burst - r->tokens;
@@ -56,7 +56,7 @@ __attribute__((unused)) static uint32_t meter_execute(struct meter *m, uint64_t 
         while (color < 2 && !meter_take(m->rate + color, amount))
             color++;
     } else {
-        /* The peak's bucket comes first: a red packet takes from none, a yellow one from that bucket alone. */
+        /* The peak bucket comes first: a red packet takes no tokens, a yellow one only from that bucket. */
         for (uint32_t i = (uint32_t)m->rates; i > 0 && color == 0; i--) {
             struct meter_rate *r = m->rate + i - 1;
             meter_fill(r, meter_fresh(r, now));

@@ -1,12 +1,12 @@
-/* Headers of a packet: what generated code calls. Included once struct packet, HEADERS and header_size are there. */
+/* Functions on a packet's headers for generated code. Included after struct packet, HEADERS and header_size. */
 
 #ifndef P4SWITCH_PACKET_H
 #define P4SWITCH_PACKET_H
 
 #define PARSER_STATES 4096
-#define MAX_JUMPS (1u << 16) /* backwards, of an arriving packet and its copies */
+#define MAX_JUMPS (1u << 16) /* backward jumps of an arriving packet and its copies */
 
-/* What applying a table tells the control flow: whether it hit, and the number of the action among the table's. */
+/* Result of applying a table, for the control flow: whether it hit, and the number of the action in the table. */
 struct result {
     bool hit;
     uint32_t action;
@@ -14,7 +14,7 @@ struct result {
 
 INLINE uint8_t *own_bytes(struct packet *p, unsigned header) { return (uint8_t *)p + own_offset[header]; }
 
-/* The length of a header, its varbit included. */
+/* Returns the length of a header, including its varbit. */
 INLINE uint32_t header_bytes(const struct packet *p, unsigned header)
 {
 #ifdef VARBITS
@@ -26,24 +26,24 @@ INLINE uint32_t header_bytes(const struct packet *p, unsigned header)
 }
 
 #ifdef VARBITS
-/* What the offsets of fields behind a header's varbit count from. */
+/* Returns the base of the offsets of fields after a header's varbit. */
 INLINE uint8_t *with_varbit(const struct packet *p, unsigned header) { return p->header[header] + p->varying[header]; }
 #endif
 
-/* Whether an element of a stack, of whose elements each is one of `unit` headers, is there and valid. */
+/* Returns whether an element of a stack, whose elements have `unit` headers each, exists and is valid. */
 INLINE bool valid_element(const struct packet *p, unsigned first, uint64_t index, uint32_t depth, uint32_t unit)
 {
     return index < depth && p->valid[first + index * unit];
 }
 
-/* Said before fields of a header are written: if it is not in the packet, that soils its own bytes. */
+/* Called before fields of a header are written. If it is not in the packet, its own bytes have to be cleared later. */
 INLINE void touch(struct packet *p, unsigned header)
 {
     if (!p->valid[header])
         p->dirty = true;
 }
 
-/* Of the members of a header union at most one is valid: the one that has just become so. */
+/* Makes the other members of a header union invalid, because at most one is valid: the latest. */
 INLINE void invalidate_rivals(struct packet *p, unsigned header)
 {
 #ifdef UNIONS
@@ -88,7 +88,7 @@ INLINE void set_invalid(struct packet *p, unsigned header)
     p->length -= header_bytes(p, header);
 }
 
-/* Header assignment. Unlike setValid() it leaves packet_length alone, as in BMv2. */
+/* Assigns a header. Unlike setValid() it does not change packet_length, as in BMv2. */
 INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
 {
     if (!p->valid[from]) {
@@ -101,7 +101,7 @@ INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
         invalidate_rivals(p, to);
     }
 #ifdef VARBITS
-    if (p->varying[to] != p->varying[from]) { /* where it stands in the packet there is no room for another length */
+    if (p->varying[to] != p->varying[from]) { /* there is no space for another length in the packet */
         p->header[to] = own_bytes(p, to);
         p->varying[to] = p->varying[from];
         p->dirty = true;
@@ -111,7 +111,7 @@ INLINE void copy_header(struct packet *p, unsigned to, unsigned from)
 }
 
 #ifdef VARBITS
-/* Varbits are equal as numbers, as in BMv2: leading zeros do not count. */
+/* Compares varbits as numbers, as in BMv2: leading zeros do not count. */
 __attribute__((unused)) static bool same_varbit(const struct packet *p, unsigned a, unsigned b)
 {
     if (p->varying[a] < p->varying[b])
@@ -124,7 +124,7 @@ __attribute__((unused)) static bool same_varbit(const struct packet *p, unsigned
     return memcmp(longer + more, shorter, p->varying[b]) == 0;
 }
 
-/* Assignment of a varbit; its header leaves the packet's bytes, where there is no room for another length. */
+/* Assigns a varbit. Its header is moved out of the packet's bytes, where there is no space for another length. */
 __attribute__((unused)) static void copy_varbit(struct packet *p, unsigned to, unsigned from)
 {
     uint8_t *own = own_bytes(p, to);
@@ -141,7 +141,7 @@ __attribute__((unused)) static void copy_varbit(struct packet *p, unsigned to, u
 }
 #endif
 
-/* Equal if both are valid and their fields are. */
+/* Headers are equal if both are valid and their fields are equal. */
 __attribute__((unused)) static bool same_header(const struct packet *p, unsigned a, unsigned b)
 {
     if (!p->valid[a] || !p->valid[b] || header_size[a] != header_size[b])
@@ -180,7 +180,7 @@ __attribute__((unused)) static void stack_pop(struct packet *p, unsigned first, 
 }
 
 
-/* Appends the low `width` bits of a number to the input of a hash; returns the bits that it holds then. */
+/* Appends the low `width` bits of a number to the input of a hash. Returns the new length in bits. */
 __attribute__((unused)) static uint32_t append(uint8_t *input, uint32_t bits, unsigned width, uint64_t value)
 {
     if (bits % 8 == 0 && width % 8 == 0) {
@@ -225,7 +225,7 @@ __attribute__((unused)) static uint32_t append_bytes(uint8_t *input, uint32_t bi
 
 #define OWN_BYTES (offsetof(struct packet, bytes) - offsetof(struct packet, own))
 
-/* Makes the bytes of headers that are not in the packet those of another packet. */
+/* Copies the bytes of headers that are not in the packet. */
 INLINE void copy_own(struct packet *to, const struct packet *from)
 {
     if (to->dirty || from->dirty)
@@ -233,7 +233,7 @@ INLINE void copy_own(struct packet *to, const struct packet *from)
     to->dirty = from->dirty;
 }
 
-/* A copy of a packet whose bytes begin at `start`; only the first `length` of them are copied. */
+/* Copies a packet. The copy's bytes begin at `start`; only the first `length` of them are copied. */
 static void copy_packet(struct packet *to, uint8_t *start, const struct packet *from, uint32_t length)
 {
     copy_own(to, from);
@@ -257,7 +257,7 @@ static void copy_packet(struct packet *to, uint8_t *start, const struct packet *
 
 INLINE uint32_t bytes_of(const struct packet *p) { return (uint32_t)(p->end - p->start); }
 
-/* Headers that the parser does not find read as zeros, not as what an earlier packet has left. */
+/* Initializes a packet. Headers that the parser does not find read as zeros, not as the values of an earlier packet. */
 static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uint64_t now, uint8_t *checksum)
 {
     if (p->dirty)
@@ -285,8 +285,9 @@ static void begin_packet(struct packet *p, uint8_t *packet, uint32_t length, uin
     p->exit = p->checksum_error = p->failed = false;
 }
 
-/* The partial checksum of a packet that leaves, if that is what stands there: otherwise what the program wrote is the
- * packet's checksum. What it sums up, from `offset` bytes in front of it on, must all be there still. */
+/* Returns the partial checksum of a packet that leaves, or NULL. It is kept only if the program has not written
+ * there: otherwise the value is the packet's checksum. The data that it covers begins `offset` bytes before it, and
+ * must be intact. */
 INLINE uint8_t *kept_checksum(const struct packet *p, const uint8_t *first, uint16_t offset)
 {
     if (!p->checksum || p->checksum < first + offset || p->checksum + 2 > p->end)
@@ -294,8 +295,8 @@ INLINE uint8_t *kept_checksum(const struct packet *p, const uint8_t *first, uint
     return load_be16(p->checksum) == p->partial_sum ? p->checksum : NULL;
 }
 
-/* Where the headers that stand in front of the payload already, as they have to when they leave, begin; those are the
- * ones from *count on, which is 0 if all do. */
+/* Returns the beginning of the headers before the payload that are already in their final place. *count becomes the
+ * number of headers before those, 0 if all are in place. */
 INLINE uint8_t *standing(const struct packet *p, const uint16_t *order, unsigned *count)
 {
     uint8_t *at = p->payload;
@@ -310,7 +311,7 @@ INLINE uint8_t *standing(const struct packet *p, const uint16_t *order, unsigned
     return at;
 }
 
-/* Whether a packet leaves with its bytes from its first header on as they stand. */
+/* Returns whether a packet leaves as it is in memory, beginning with its first header. */
 UNUSED_STATIC bool stands_as_it_leaves(struct packet *p, const uint16_t *order, unsigned count)
 {
     if (!p->first) {
@@ -320,8 +321,8 @@ UNUSED_STATIC bool stands_as_it_leaves(struct packet *p, const uint16_t *order, 
     return p->first && p->truncate_to == UINT32_MAX;
 }
 
-/* Puts the valid headers in front of the payload. A header that already stands where it has to is left there; from the
- * first one (seen from the payload) that does not, they go through `scratch`. Returns the packet's first byte. */
+/* Puts the valid headers before the payload, and returns the packet's first byte. Headers that are already in their
+ * final place stay there. From the first one (seen from the payload) that is not, they are moved through `scratch`. */
 static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned count, uint8_t *scratch)
 {
     if (p->first)
@@ -348,12 +349,12 @@ static uint8_t *emit_headers(struct packet *p, const uint16_t *order, unsigned c
     return at - size;
 }
 
-/* The primitive truncate concerns only the packet that it is called for: its copies and its next pass are whole, as in
- * simple_switch. */
+/* Removes the effect of truncate, which applies only to the packet that it is called for: as in simple_switch, its
+ * copies and its next pass are complete. */
 UNUSED_STATIC void undo_truncate(struct packet *p) { p->truncate_to = p->longest; }
 
-/* How many of a packet's bytes, from the first on, egress may change that does nothing to headers but write to fields of
- * some; all of them if it may change anything else but metadata. */
+/* Returns how many of a packet's bytes, from the first, may be changed by egress that only writes to fields of some
+ * headers. The result is all bytes if more than that and metadata may change. */
 UNUSED_STATIC uint32_t changeable(struct packet *p, const uint16_t *order, unsigned count, const uint16_t *written,
                                   unsigned written_count)
 {
@@ -374,7 +375,8 @@ UNUSED_STATIC uint32_t changeable(struct packet *p, const uint16_t *order, unsig
     return (uint32_t)(end - p->start);
 }
 
-/* How many bytes are to be put back for a further replica if egress may change so many: emit may change some, too. */
+/* Returns how many bytes have to be restored for the next replica if egress may change so many. Emitting may change
+ * some, too. */
 UNUSED_STATIC uint32_t to_put_back(const struct packet *p, uint32_t changes)
 {
     uint32_t length = bytes_of(p), count = changes > EMIT_MAY_CHANGE ? changes : EMIT_MAY_CHANGE;
@@ -383,7 +385,7 @@ UNUSED_STATIC uint32_t to_put_back(const struct packet *p, uint32_t changes)
     return count < length ? count : length;
 }
 
-/* Keeps what the replicas of a packet do not have in common: with `all`, all of it; else metadata and `length` bytes. */
+/* Saves the part of a packet in which its replicas differ: with `all`, everything; else metadata and `length` bytes. */
 UNUSED_STATIC void set_aside(struct packet *to, const struct packet *p, uint32_t length, bool all)
 {
     if (all) {
@@ -398,7 +400,7 @@ UNUSED_STATIC void set_aside(struct packet *to, const struct packet *p, uint32_t
     memcpy(to->bytes + HEADROOM, p->start, length);
 }
 
-/* The packet as it was when it was set aside. */
+/* Restores a packet to its saved state. */
 UNUSED_STATIC void put_back(struct packet *p, uint8_t *start, const struct packet *from, uint32_t length, bool all)
 {
     if (all) {

@@ -1,24 +1,24 @@
-/* Replicas of a superframe's packets. Egress mostly does the same to the n-th replica of each: the same look-ups, the same
- * new addresses. What it did to one packet's replicas is kept here and done again to those of the next, as long as that
- * packet is the same in everything that egress looks at or writes to: the program says so (same_for_egress), and does it
- * again (repeat_egress; codegen/analysis/replaying.py). All packets of a superframe go through under one lock, so that tables are
- * the same too; what does something else each time (a register, a random number) is not replayed. Included between
- * struct packet and struct state. */
+/* Replay of egress for the packets of a superframe. Egress mostly does the same to the n-th replica of each packet:
+ * the same lookups, the same new addresses. What it did to one packet's replicas is recorded here and repeated for
+ * those of the next packet, as long as that packet is equal in everything that egress reads or writes. The program
+ * compares (same_for_egress) and repeats (repeat_egress; codegen/analysis/replaying.py). All packets of a superframe
+ * are processed under one lock, so that tables do not change in between. Operations with a different result each
+ * time (a register, a random number) are not replayed. Included between struct packet and struct state. */
 
 #ifndef P4SWITCH_REPLAY_H
 #define P4SWITCH_REPLAY_H
 
-#define REPLAYED 128      /* bytes of a packet, its first, in which all that egress uses has to stand */
+#define REPLAYED 128      /* first bytes of a packet, which must contain everything that egress uses */
 #define MAX_REPLAYED 32  /* replicas of a packet */
-#define MAX_COUNTED 4    /* counters in which egress has counted one replica */
-#define MAX_RECORDINGS 4 /* in a superframe: its packets may all be different */
+#define MAX_COUNTED 4    /* counters that egress increments for one replica */
+#define MAX_RECORDINGS 4 /* in a superframe, because its packets may all be different */
 
-/* The bytes of a header up to the last that egress uses. */
+/* A header up to the last byte that egress uses. */
 struct beginning {
     uint16_t header, bytes;
 };
 
-/* What egress did to one replica. */
+/* The effect of egress on one replica. */
 struct replica_record {
     uint8_t after[REPLAYED];
     struct counter *counter[MAX_COUNTED];
@@ -27,10 +27,10 @@ struct replica_record {
 };
 
 struct replay {
-    uint64_t superframe;           /* that is recorded */
-    uint32_t recordings;           /* of its packets; each replaces the one before */
+    uint64_t superframe;           /* the recorded superframe */
+    uint32_t recordings;           /* recordings in it; each replaces the one before */
     bool complete;                 /* the records may be replayed */
-    struct replica_record *record; /* of the replica that egress has in hand; NULL: it is not recorded */
+    struct replica_record *record; /* of the current replica; NULL: it is not recorded */
     /* The packet before egress: */
     const struct replicas *group;
     uint64_t now;
@@ -42,21 +42,21 @@ struct replay {
     struct replica_record records[MAX_REPLAYED + 1];
 };
 
-/* Whether what is recorded is of this superframe and of a packet like this one; its fields are still to be compared. */
+/* Returns whether the recording is of this superframe and of a similar packet. Its fields have yet to be compared. */
 INLINE bool replay_fits(const struct replay *r, const struct packet *p, const struct replicas *group, uint64_t superframe)
 {
     return r->complete && r->superframe == superframe && r->group == group && r->now == p->now && r->length == p->length &&
            !p->dirty && p->end - p->start >= REPLAYED && memcmp(p->valid, r->valid, sizeof p->valid) == 0;
 }
 
-/* Whether `count` bytes from `first` on in a header that egress uses are those of the packet that is recorded. */
+/* Returns whether `count` bytes from `first` in a header that egress uses equal those of the recorded packet. */
 INLINE bool replay_same(const struct replay *r, const struct packet *p, unsigned header, unsigned first, unsigned count)
 {
     const uint8_t *then = r->before + r->at[header];
     return !p->valid[header] || memcmp(p->header[header] + first, then + first, count) == 0;
 }
 
-/* Makes them what egress made of them. */
+/* Writes the bytes that egress wrote to the recorded replica. */
 INLINE void replay_write(const struct replay *r, const struct replica_record *record, struct packet *p, unsigned header,
                          unsigned first, unsigned count)
 {
@@ -64,7 +64,7 @@ INLINE void replay_write(const struct replay *r, const struct replica_record *re
         memcpy(p->header[header] + first, record->after + r->at[header] + first, count);
 }
 
-/* Begins to record what egress does to the replicas of a packet, if it may. */
+/* Starts to record what egress does to the replicas of a packet, if that is possible. */
 __attribute__((noinline, unused)) static void replay_open(struct replay *r, const struct packet *p,
                                                           const struct replicas *group, uint64_t superframe,
                                                           const struct beginning *used, unsigned count)
@@ -89,12 +89,12 @@ __attribute__((noinline, unused)) static void replay_open(struct replay *r, cons
     memcpy(r->valid, p->valid, sizeof r->valid);
     r->meta = p->meta;
     memcpy(r->before, p->start, REPLAYED);
-    r->complete = true; /* unless egress turns out to do what cannot be replayed */
+    r->complete = true; /* unless egress does something that cannot be replayed */
     r->record = r->records;
     r->record->counted = 0;
 }
 
-/* Egress has counted. */
+/* Called when egress has incremented a counter. */
 INLINE void replay_counted(struct replay *r, struct counter *counter)
 {
     if (!r->record)
@@ -105,7 +105,7 @@ INLINE void replay_counted(struct replay *r, struct counter *counter)
         r->complete = false;
 }
 
-/* Egress is done with a replica. */
+/* Called when egress is done with a replica. */
 INLINE void replay_record(struct replay *r, const struct packet *p, bool dropped)
 {
     if (!r->record)
@@ -116,7 +116,7 @@ INLINE void replay_record(struct replay *r, const struct packet *p, bool dropped
     r->record->counted = 0;
 }
 
-/* Egress is about to do something that may be something else for an equal packet. */
+/* Called before egress does something whose result may differ for an equal packet. */
 INLINE void replay_refuse(struct replay *r) { r->complete = false; }
 
 #endif

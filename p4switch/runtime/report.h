@@ -1,4 +1,4 @@
-/* What a program tells the control plane beside packets: digests, log messages and failed assertions. */
+/* Reports from a program to the control plane, apart from packets: digests, log messages and failed assertions. */
 
 #ifndef P4SWITCH_REPORT_H
 #define P4SWITCH_REPORT_H
@@ -9,16 +9,16 @@
 
 #include "switch.h"
 
-#define MAX_REPORTED (16u << 20) /* bytes of digests that nobody has fetched; further ones are dropped */
+#define MAX_REPORTED (16u << 20) /* bytes of digests that are not read yet; further ones are dropped */
 
-/* Counts a packet that is dropped because something has a bound; the first time it says so. */
+/* Counts a packet that is dropped because of a limit, and prints a message the first time. */
 __attribute__((unused, noinline, cold)) static void report_drop(uint64_t *counter, const char *why)
 {
     if (++*counter == 1)
         fprintf(stderr, "p4switch: a packet is dropped: %s (further ones are only counted)\n", why);
 }
 
-/* Keeps a digest: list, length (4 bytes each, native), bytes. Wakes who waits for it. */
+/* Keeps a digest: list, length (4 bytes each, native), bytes. Wakes the thread that waits for it. */
 UNUSED_STATIC void report_digest(struct switch_base *base, uint32_t list, const uint8_t *bytes, uint32_t length)
 {
     struct reports *r = &base->digests;

@@ -1,4 +1,4 @@
-/* The control plane's way into a switch: its lock, multicast groups, and single packets for tests and traces. */
+/* The control plane's functions on a switch: its lock, multicast groups, and single packets for tests and traces. */
 
 #include "switch.h"
 
@@ -44,7 +44,7 @@ struct table *switch_table(struct switch_base *base, uint32_t index) { return ba
 
 void switch_open(struct switch_base *base) { pthread_mutex_init(&base->lock, NULL); }
 
-/* Frees everything: so many tables and value sets. */
+/* Frees everything, including so many tables and value sets. */
 void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets)
 {
     for (uint32_t i = 0; i < tables; i++)
@@ -58,7 +58,7 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
     for (uint32_t i = 0; i < base->hash_state_count; i++)
         free(base->hash_states[i].seen);
     free(base->digests.bytes);
-    while (base->families) { /* of packets that waited to the end */
+    while (base->families) { /* of packets that were still waiting */
         struct family *f = base->families;
         base->families = f->next;
         free(f);
@@ -69,27 +69,27 @@ void switch_close(struct switch_base *base, uint32_t tables, uint32_t value_sets
 
 struct table *switch_value_set(struct switch_base *base, uint32_t index) { return base->value_sets + index; }
 
-/* What the calculation of that index among those that remember something remembers. */
+/* Returns the state of the calculation with that index, among those that keep state. */
 struct hash_state *switch_hash_state(struct switch_base *base, uint32_t index) { return base->hash_states + index; }
 
-/* Messages of log_msg go to stderr, or nowhere. */
+/* Sets whether messages of log_msg are written to stderr. */
 void switch_log(struct switch_base *base, bool logs) { base->logs = logs; }
 
 void switch_set_priority_queues(struct switch_base *base, uint32_t count) { base->priority_queues = count; }
 
-/* How many assertions have failed. */
+/* Returns the number of failed assertions. */
 uint64_t switch_failures(const struct switch_base *base) { return base->failures; }
 
 void switch_drops(const struct switch_base *base, struct drops *to) { *to = base->drops; }
 
-/* Digests are kept from now on, and the eventfd is written when there is one; -1: they are not. */
+/* Starts to keep digests, and to write to the eventfd when there are some; -1 stops it. */
 void switch_keep_digests(struct switch_base *base, int32_t event)
 {
     base->digest_event = event;
     base->digests.used = 0;
 }
 
-/* The digests that have been kept, up to the next packet; see report.h. */
+/* Returns the digests since the last call, valid until the next packet; see report.h. */
 uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
 {
     uint64_t used = base->digests.used;
@@ -99,7 +99,7 @@ uint64_t switch_digests(struct switch_base *base, const uint8_t **bytes)
 }
 
 /* Replaces the replicas of a multicast group or mirroring session, whose clones have at most `longest` bytes and the
- * priority `service_class`; with `count` < 0 it is deleted. Returns false if there is no memory. */
+ * priority `service_class`. With `count` < 0 it is deleted. Returns false if there is no memory. */
 bool switch_set_replicas(struct switch_base *base, bool session, uint32_t number, int32_t count,
                          const struct replica *replicas, uint32_t longest, uint32_t service_class)
 {
@@ -145,8 +145,8 @@ static void collect(void *context, uint32_t port, uint8_t *packet, uint32_t leng
     out->used += 8 + length;
 }
 
-/* The packet in base->buffer through the program. Under AddressSanitizer nobody may look behind it, where others have left
- * their bytes. */
+/* Processes the packet in base->buffer. Under AddressSanitizer the bytes after it cannot be read, because earlier
+ * packets have left data there. */
 void switch_process_buffer(struct switch_base *base, uint32_t port, uint32_t length, uint64_t now)
 {
     ASAN_POISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
@@ -154,7 +154,7 @@ void switch_process_buffer(struct switch_base *base, uint32_t port, uint32_t len
     ASAN_UNPOISON_MEMORY_REGION(base->buffer + length, LONGEST_PACKET - length);
 }
 
-/* One packet through the program; what leaves is collected in `out`. */
+/* Processes one packet. Packets that leave are collected in `out`. */
 void switch_process(struct switch_base *base, uint32_t port, const uint8_t *packet, uint32_t length, uint64_t now,
                     struct collected *out)
 {

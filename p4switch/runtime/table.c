@@ -1,11 +1,12 @@
-/* Changing match tables: the control plane's side of table.h. Every function runs under the switch's lock. */
+/* Changes to match tables: the control plane's side of table.h. The caller of every function holds the switch's
+ * lock. */
 
 #include "table.h"
 
 #include <stdlib.h>
 
 #define FIRST_BUCKETS 8
-#define OFTEN 4 /* the groups are put in order when one in so many entries has changed */
+#define OFTEN 4 /* groups are sorted again after one in so many entries has changed */
 
 void table_open(struct table *t, uint32_t words, uint32_t ranges, uint64_t joined, uint32_t data_words,
                 uint32_t extra_words)
@@ -38,7 +39,7 @@ void table_close(struct table *t)
     free(t->byte);
 }
 
-/* The group of a mask and ranges, or -1. */
+/* Returns the group of a mask and ranges, or -1. */
 static int64_t group_index(const struct table *t, const uint64_t *mask, const uint64_t *low, const uint64_t *high)
 {
     for (uint32_t i = 0; i < t->group_count; i++) {
@@ -72,7 +73,7 @@ static int64_t group_add(struct table *t, const uint64_t *mask, const uint64_t *
     return t->group_count++;
 }
 
-/* A group has gained an entry of that rank. */
+/* Called when a group has gained an entry of that rank. */
 static void group_rise(struct table *t, int64_t i, uint64_t rank)
 {
     struct group *g = t->groups[i];
@@ -87,7 +88,7 @@ static void filter_set(struct table *t, uint32_t i, unsigned value, uint32_t gro
     t->filter[(256 * i + value) * t->row + group / 64] |= 1ull << group % 64;
 }
 
-/* Lets the filter pass a group where its mask or ranges alone decide. */
+/* Sets the filter's bits of a group for bytes whose mask or ranges alone decide. */
 static void filter_group(struct table *t, uint32_t group)
 {
     const struct group *g = t->groups[group];
@@ -96,8 +97,8 @@ static void filter_group(struct table *t, uint32_t group)
         if (word >= t->words - t->ranges) {
             unsigned range = word - (t->words - t->ranges);
             const uint64_t *end = g->words + t->words + range;
-            bool open = shift < 56 && end[0] >> (shift + 8) != end[t->ranges] >> (shift + 8); /* in the bytes above */
-            for (unsigned back = 0; t->joined >> (range - back) & 1; back++) /* and in the words above */
+            bool open = shift < 56 && end[0] >> (shift + 8) != end[t->ranges] >> (shift + 8); /* in higher bytes */
+            for (unsigned back = 0; t->joined >> (range - back) & 1; back++) /* and in higher words */
                 open |= *(end - back - 1) != *(end - back - 1 + t->ranges);
             low = open ? 0 : end[0] >> shift & 0xff;
             high = open ? 255 : end[t->ranges] >> shift & 0xff;
@@ -109,7 +110,7 @@ static void filter_group(struct table *t, uint32_t group)
     }
 }
 
-/* Lets the filter pass a masked key to its group: in every byte each value that the mask makes equal to the key's. */
+/* Sets the filter's bits of a group for a masked key: in every byte each value that equals the key's under the mask. */
 static void filter_key(struct table *t, uint32_t group, const uint64_t *masked)
 {
     for (uint32_t i = 0; i < t->filtered; i++) {
@@ -129,7 +130,7 @@ static int by_best(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The bytes of the key that any mask or range looks at. */
+/* Finds the bytes of the key that any mask or range uses. */
 static void find_bytes(struct table *t)
 {
     t->filtered = 0;
@@ -145,8 +146,7 @@ static void find_bytes(struct table *t)
     }
 }
 
-/* Drops empty groups, puts the others in the order of their best ranks, and builds the filter; without memory for it
- * there is none. */
+/* Drops empty groups, sorts the others by their best ranks, and builds the filter; without memory there is none. */
 static void table_order(struct table *t)
 {
     uint32_t kept = 0;
@@ -171,7 +171,7 @@ static void table_order(struct table *t)
     if (!t->byte)
         return;
     find_bytes(t);
-    t->row = (kept + kept / OFTEN) / 64 + 1; /* with room for some more */
+    t->row = (kept + kept / OFTEN) / 64 + 1; /* with space for some more */
     t->filter = calloc((size_t)256 * t->filtered * t->row + 1, sizeof *t->filter);
     for (uint32_t i = 0; t->filter && i < kept; i++) {
         const struct group *g = t->groups[i];
@@ -182,7 +182,7 @@ static void table_order(struct table *t)
     }
 }
 
-/* After an entry has been added to a group (with its masked key) or removed from one. */
+/* Called after an entry has been added to a group (with its masked key) or removed from one. */
 static void table_changed(struct table *t, uint32_t group, const uint64_t *masked, bool is_new_group)
 {
     bool fits = t->filter ? group < 64 * t->row : t->group_count <= FEW_GROUPS;
@@ -227,8 +227,8 @@ static bool entries_grow(struct table *t)
     return true;
 }
 
-/* Adds an entry. `words`: its key, already masked, the mask, the high ends of its ranges, its action's data. Returns its
- * index, or -1 if there is no memory. */
+/* Adds an entry. `words` are its masked key, the mask, the upper ends of its ranges, and its action's data. Returns
+ * its index, or -1 if there is no memory. */
 int64_t table_add(struct table *t, const uint64_t *words, uint32_t priority, uint32_t action)
 {
     const uint64_t *key = words, *mask = key + t->words, *high = mask + t->words, *data = high + t->ranges;
@@ -275,7 +275,7 @@ int64_t table_add(struct table *t, const uint64_t *words, uint32_t priority, uin
     return index;
 }
 
-/* Empties a bucket and closes the gap that it leaves in the probe sequence. */
+/* Empties a bucket and closes the gap in the probe sequence. */
 static void bucket_clear(struct group *g, uint64_t *bucket, unsigned words)
 {
     uint64_t size = words + 1, hole = (uint64_t)(bucket - g->buckets) / size;
@@ -293,7 +293,7 @@ static void bucket_clear(struct group *g, uint64_t *bucket, unsigned words)
     g->used--;
 }
 
-/* Removes the entry of that index. `words`: its mask and the high ends of its ranges. */
+/* Removes the entry of that index. `words` are its mask and the upper ends of its ranges. */
 void table_remove(struct table *t, int64_t index, const uint64_t *words)
 {
     const uint64_t *mask = words, *high = mask + t->words;
@@ -319,7 +319,7 @@ void table_remove(struct table *t, int64_t index, const uint64_t *words)
     table_changed(t, (uint32_t)i, NULL, false);
 }
 
-/* The entry of that index, or the default one. */
+/* Returns the entry of that index, or the default one. */
 static struct entry *entry_at(const struct table *t, int64_t index)
 {
     return index < 0 ? t->miss : table_entry(t, index);

@@ -1,60 +1,60 @@
 /* Match tables.
  *
- * A key is a few 64-bit words. Entries with the same mask and the same ranges form a group, and a group is a hash table
- * of masked keys: an exact table has one group, a longest-prefix table one for each prefix length, a ternary table one for
- * each mask in use (tuple space search: Srinivasan, Suri and Varghese, SIGCOMM 1999). Entries of one group with equal
- * masked keys (other priorities) are chained, best rank first.
+ * A key is a few 64-bit words. Entries with the same mask and the same ranges form a group, and a group is a hash
+ * table of masked keys: an exact table has one group, a longest-prefix table one for each prefix length, a ternary
+ * table one for each mask in use (tuple space search: Srinivasan, Suri and Varghese, SIGCOMM 1999). Entries of one
+ * group with equal masked keys (but different priorities) are chained, best rank first.
  *
- * Groups are tried in the order of the best rank in them, so that a look-up ends early. Where there are many, a filter
- * says which of them can hold a given key at all: for each byte of the key and each value of that byte a row of bits,
- * one for each group (bit vectors: Lakshman and Stiliadis, SIGCOMM 1998). The rows of a key's bytes, and-ed, leave the
- * groups to be tried. A bit too many costs a probe and changes no result, so deleting an entry leaves its bits, and a
- * group that comes late stands at the end, until as much has changed that the filter is built anew.
- */
+ * Groups are searched in the order of their best rank, so that a lookup ends early. If there are many groups, a
+ * filter excludes those that cannot contain a given key: it has a row of bits, one for each group, for each byte of
+ * the key and each value of that byte (bit vectors: Lakshman and Stiliadis, SIGCOMM 1998). The bitwise `and` of the
+ * rows of a key's bytes leaves the groups to search. A bit too many costs a probe and changes no result. So deleting
+ * an entry leaves its bits, and a new group is added at the end, until so much has changed that the filter is built
+ * again. */
 
 #ifndef P4SWITCH_TABLE_H
 #define P4SWITCH_TABLE_H
 
 #include "bits.h"
 
-#define FEW_GROUPS 8 /* need no filter */
+#define FEW_GROUPS 8 /* searched without a filter */
 
 struct entry {
-    uint64_t rank; /* priority, then age: unique in its table, the larger wins */
+    uint64_t rank; /* priority, then age: unique in its table, the larger one wins */
     uint64_t packets, bytes;
     uint32_t action;
     int32_t next; /* in the chain of equal masked keys, or -1 */
-    uint64_t words[]; /* key (of range fields: the low ends), action data, extra */
+    uint64_t words[]; /* key (lower ends of range fields), action data, extra */
 };
 
 struct group {
-    uint64_t best;     /* no entry of the group ranks higher */
-    uint64_t rest;     /* nor does any in the groups behind it */
+    uint64_t best;     /* no entry of the group has a higher rank */
+    uint64_t rest;     /* no entry of the groups after it has a higher rank */
     uint64_t *buckets; /* each: entry index + 1, or 0; then the masked key */
     uint64_t limit;    /* number of buckets - 1 */
     uint64_t used;
-    uint64_t words[];  /* mask, low ends of the ranges, high ends */
+    uint64_t words[];  /* mask, lower ends of the ranges, upper ends */
 };
 
 struct table {
     uint32_t words;  /* of a key */
-    uint32_t ranges; /* how many of them, the last ones, are matched by range */
-    uint64_t joined; /* bits for those of the latter that go on with the range of the word before */
+    uint32_t ranges; /* of them, the last ones, that are matched by range */
+    uint64_t joined; /* bits for the range words that continue the field of the word before */
     uint32_t data_words;
-    uint32_t extra_words; /* a direct meter, the time of the last hit: what the data plane keeps in an entry */
+    uint32_t extra_words; /* kept in an entry by the data plane: a direct meter, the time of the last hit */
     uint32_t stride; /* bytes of an entry */
     uint32_t capacity;
     int32_t free; /* first free entry, chained by `next`, or -1 */
     uint32_t group_count;
     uint32_t added; /* entries ever added */
     uint32_t used;    /* entries */
-    uint32_t changed; /* entries added and removed since the groups were put in order */
+    uint32_t changed; /* entries added and removed since the groups were sorted */
     uint8_t *entries;
     struct group **groups;
     struct entry *miss;  /* the default action */
     uint64_t *filter;    /* [filtered][256][row], or NULL */
     uint32_t row;        /* words in a row */
-    uint32_t filtered;   /* bytes of the key that the filter looks at */
+    uint32_t filtered;   /* bytes of the key that the filter uses */
     uint16_t *byte;      /* which ones */
 };
 
@@ -83,7 +83,7 @@ INLINE uint64_t key_hash(const uint64_t *key, unsigned words)
     return h;
 }
 
-/* The bucket that holds `key`, or the empty one where it would go. */
+/* Returns the bucket that contains `key`, or the empty one where it belongs. */
 INLINE uint64_t *group_bucket(const struct group *g, const uint64_t *key, unsigned words)
 {
     for (uint64_t i = key_hash(key, words) & g->limit;; i = (i + 1) & g->limit) {
@@ -106,7 +106,7 @@ INLINE struct entry *table_find_exact(const struct table *t, const uint64_t *key
 INLINE bool group_in_range(const struct group *g, const uint64_t *key, unsigned words, unsigned ranges, uint64_t joined)
 {
     const uint64_t *low = g->words + words, *high = low + ranges;
-    bool at_low = true, at_high = true; /* the range's words so far are those of its low end, of its high end */
+    bool at_low = true, at_high = true; /* the words so far equal those of the range's lower, upper end */
     for (unsigned i = 0; i < ranges; i++) {
         uint64_t word = key[words - ranges + i];
         if (!(joined >> i & 1))
@@ -119,7 +119,7 @@ INLINE bool group_in_range(const struct group *g, const uint64_t *key, unsigned 
     return true;
 }
 
-/* Of the 64 groups from 64 * `at`, those that may hold the key. */
+/* Returns which of the 64 groups from 64 * `at` may contain the key. */
 INLINE uint64_t table_candidates(const struct table *t, const uint64_t *key, uint32_t at)
 {
     uint32_t left = t->group_count - 64 * at;

@@ -1,4 +1,4 @@
-/* Tracing: another library of the same program, which records what it does, works on the same state for a while. */
+/* Tracing: another library of the same program, which records what it does, temporarily works on the same state. */
 
 #include "switch.h"
 
@@ -12,8 +12,8 @@ SHARE_STRUCT(trace_condition,
              FIELD(header) FIELD(offset) FIELD(width) FIELD(unused)
              FIELD(high) FIELD(low) FIELD(mask_high) FIELD(mask_low))
 
-/* Packets are processed by a traced program from now on, and those that meet all conditions are traced. NULL: no memory, or a
- * trace is being kept already. The caller holds the lock, here and below. */
+/* Starts tracing: a traced program processes the packets, and records those that meet all conditions. NULL: no
+ * memory, or the switch is being traced already. The caller holds the lock, here and below. */
 bool switch_trace(struct switch_base *base, const struct traced *program, uint32_t count,
                   const struct trace_condition *conditions)
 {
@@ -29,7 +29,7 @@ bool switch_trace(struct switch_base *base, const struct traced *program, uint32
     return true;
 }
 
-/* The program runs as before. */
+/* Stops tracing: the ordinary program runs again. */
 void switch_untrace(struct switch_base *base)
 {
     base->process = base->trace->untraced.process;
@@ -39,7 +39,7 @@ void switch_untrace(struct switch_base *base)
     base->trace = NULL;
 }
 
-/* The records since the last call, up to the next packet, and how many packets have been lost since then. */
+/* Returns the records since the last call, valid until the next packet, and the number of packets lost since then. */
 uint64_t switch_traced(struct switch_base *base, const uint8_t **bytes, uint64_t *lost)
 {
     struct trace *trace = base->trace;

@@ -1,14 +1,14 @@
-/* Records of what happens to a packet. Included by traced programs alone, once struct packet is there; codegen/tracing.py
- * says what each kind of record means.
+/* Records of a packet's path. Included only by traced programs, after struct packet. codegen/tracing.py defines the
+ * kinds.
  *
- * A record: kind (2 bytes), how many words (2 bytes), number (4 bytes), the words (8 bytes each); all native. */
+ * A record: kind (2 bytes), number of words (2 bytes), number (4 bytes), the words (8 bytes each); all native. */
 
 #ifndef P4SWITCH_TRACE_H
 #define P4SWITCH_TRACE_H
 
 #include "switch.h"
 
-/* Room for a record of so many words behind its head, or NULL: the packet is not wanted, or there is no room for it. */
+/* Returns space for a record of so many words after its head, or NULL: the packet is not traced, or memory is full. */
 __attribute__((unused)) static uint64_t *trace_room(struct switch_base *base, uint32_t kind, uint32_t number,
                                                     uint32_t words)
 {
@@ -20,7 +20,7 @@ __attribute__((unused)) static uint64_t *trace_room(struct switch_base *base, ui
     if (r->used + size > r->capacity) {
         uint64_t capacity = 2 * (r->used + size) < MAX_TRACED ? 2 * (r->used + size) : MAX_TRACED;
         uint8_t *grown = r->used + size <= capacity ? realloc(r->bytes, capacity) : NULL;
-        if (!grown) { /* a packet is recorded from its beginning to its end, or not at all */
+        if (!grown) { /* a packet is recorded completely or not at all */
             r->used = trace->began;
             trace->silent = true;
             trace->lost++;
@@ -49,7 +49,7 @@ __attribute__((unused)) static void trace_words(struct switch_base *base, uint32
     trace_words(&s->base, kind, (uint32_t)(number), (const uint64_t[]){0, ##__VA_ARGS__} + 1,                            \
                 sizeof((const uint64_t[]){0, ##__VA_ARGS__}) / 8 - 1)
 
-/* A length, then bytes, filled up to whole words. */
+/* Records a length, then bytes, padded to whole words. */
 __attribute__((unused)) static void trace_bytes(struct switch_base *base, uint32_t kind, uint32_t number,
                                                 const uint8_t *bytes, uint32_t length)
 {
@@ -66,7 +66,7 @@ __attribute__((unused)) static void trace_header(struct switch_base *base, const
     trace_bytes(base, kind, header, p->header[header], header_bytes(p, header));
 }
 
-/* A packet begins, or begins anew. */
+/* Begins the record of a packet, or begins it again. */
 static void trace_begin(struct switch_base *base, uint32_t port, uint64_t now, const struct packet *p)
 {
     struct trace *trace = base->trace;
@@ -90,7 +90,7 @@ static bool trace_meets(const struct trace_condition *c, uint32_t port, const st
     return (value & U128(c->mask_high, c->mask_low)) == U128(c->high, c->low);
 }
 
-/* Forgets a packet, now parsed, that is not to be traced. */
+/* Forgets a parsed packet that does not meet the conditions. */
 static void trace_filter(struct switch_base *base, uint32_t port, const struct packet *p)
 {
     struct trace *trace = base->trace;
@@ -104,7 +104,7 @@ static void trace_filter(struct switch_base *base, uint32_t port, const struct p
 
 static void trace_end(struct switch_base *base) { base->trace->open = false; }
 
-/* The place of an entry in its table. */
+/* Returns the index of an entry in its table. */
 INLINE uint64_t table_index(const struct table *t, const struct entry *e)
 {
     return (uint64_t)((const uint8_t *)e - t->entries) / t->stride;

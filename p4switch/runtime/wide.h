@@ -1,12 +1,12 @@
-/* Numbers that no integer of C holds: two's complement in WIDE_WORDS words of 64 bits, the low one first. The program
- * defines WIDE_WORDS, so that none of its results overflows. */
+/* Numbers too large for C's integers: two's complement in WIDE_WORDS words of 64 bits, the low one first. The
+ * program defines WIDE_WORDS so that none of its results overflows. */
 
 #ifndef P4SWITCH_WIDE_H
 #define P4SWITCH_WIDE_H
 
 #include "bits.h"
 
-#define WIDE_FUNCTION static __attribute__((unused, noinline)) /* compiles in a fraction of the time, and they are rare */
+#define WIDE_FUNCTION static __attribute__((unused, noinline)) /* noinline: compiles much faster, and they are rare */
 
 typedef struct {
     uint64_t word[WIDE_WORDS];
@@ -22,12 +22,12 @@ WIDE_FUNCTION wide_t wide_of_signed(int128_t v)
     return wide;
 }
 
-/* The low 128 bits. */
+/* Returns the low 128 bits. */
 WIDE_FUNCTION uint128_t wide_low(wide_t v) { return U128(v.word[1], v.word[0]); }
 
 WIDE_FUNCTION bool wide_negative(wide_t v) { return v.word[WIDE_WORDS - 1] >> 63; }
 
-/* Fields of over 128 bits, as get64 and put64 of bits.h. */
+/* Access fields of over 128 bits, like get64 and put64 of bits.h. */
 WIDE_FUNCTION wide_t getwide(const uint8_t *header, unsigned offset, unsigned width)
 {
     wide_t v = {{0}};
@@ -46,7 +46,7 @@ WIDE_FUNCTION void putwide(uint8_t *header, unsigned offset, unsigned width, wid
     put64(header, offset, width, v.word[i]);
 }
 
-/* The low `width` bits; the others become `fill`, zeros or ones. */
+/* Returns the low `width` bits; the others become `fill`, zeros or ones. */
 WIDE_FUNCTION wide_t wide_filled(wide_t v, unsigned width, uint64_t fill)
 {
     for (unsigned i = width / 64; i < WIDE_WORDS; i++) {
@@ -58,7 +58,7 @@ WIDE_FUNCTION wide_t wide_filled(wide_t v, unsigned width, uint64_t fill)
 
 WIDE_FUNCTION wide_t wide_cut(wide_t v, unsigned width) { return wide_filled(v, width, 0); }
 
-/* The low `width` bits as a signed number. */
+/* Returns the low `width` bits as a signed number. */
 WIDE_FUNCTION wide_t signwide(wide_t v, unsigned width)
 {
     bool negative = v.word[(width - 1) / 64] >> ((width - 1) % 64) & 1;
@@ -104,7 +104,7 @@ WIDE_FUNCTION wide_t wide_multiply(wide_t a, wide_t b)
     wide_t product = {{0}};
     for (unsigned i = 0; i < WIDE_WORDS; i++) {
         if (!a.word[i])
-            continue; /* most of them: few numbers are as wide as the widest of the program */
+            continue; /* mostly: few numbers are as wide as the program's widest */
         uint128_t carry = 0;
         for (unsigned j = 0; i + j < WIDE_WORDS; j++) {
             carry += (uint128_t)a.word[i] * b.word[j] + product.word[i + j];
@@ -156,7 +156,7 @@ WIDE_FUNCTION wide_t clamp_wide_t(wide_t v, wide_t low, wide_t high)
     return wide_less(v, low) ? low : wide_less(high, v) ? high : v;
 }
 
-/* Quotient and rest of numbers that are not negative; as in bits.h, zero where the divisor is. */
+/* Returns the quotient or remainder of numbers that are not negative; zero for division by zero, as in bits.h. */
 WIDE_FUNCTION wide_t wide_divided(wide_t a, wide_t b, bool want_rest)
 {
     wide_t quotient = {{0}}, rest = {{0}};

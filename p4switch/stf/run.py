@@ -1,4 +1,4 @@
-"""Runs STF tests on the engine: packets in, tables and state set, packets out compared."""
+"""Runner for STF tests on the engine: it sends packets, sets tables and state, and compares the packets that leave."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class _Expected:
 
 
 class StfRunner:
-    """One test on one switch; `differences` says what was not as expected, `notes` what was only to be shown.
+    """Runner of one test on one switch; `differences` lists the failures, `notes` the output that was only requested.
 
-    The switch has the ports that the test names; what leaves by others is lost, unless the test says no_packet.
+    The switch has the ports that the test names. Packets to other ports are ignored, unless the test says no_packet.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -68,10 +68,10 @@ class StfRunner:
         }
 
     def run(self, text: str) -> list[str]:
-        """The whole test; the differences.
+        """Run the whole test and return the differences.
 
         Raises:
-            StfError: a line cannot be run.
+            StfError: If a line cannot be run.
         """
         for command in parse_stf(text):
             try:
@@ -280,7 +280,7 @@ class StfRunner:
         self.notes.append(f"mirroring session {session}: {self.engine.sessions.all().get(session)}")
 
     def _replicate(self) -> None:
-        """Gives the switch all groups and sessions as they are now."""
+        """Give the switch the present groups and sessions."""
         replicas = {group: self._replicas(handles) for group, handles in self._groups.items()}
         for group, members in replicas.items():
             self.engine.multicast.modify(group, members)
@@ -306,7 +306,7 @@ def _matches(expected: str, sent: str) -> bool:
 
 
 def _shown(expected: str, sent: str) -> str:
-    """Both packets one below the other, with marks where they differ."""
+    """Format both packets one below the other, with marks where they differ."""
     plain = expected.rstrip("$")
     length = max(len(plain), len(sent)) if expected.endswith("$") else len(plain)
     marks = "".join(
@@ -316,7 +316,7 @@ def _shown(expected: str, sent: str) -> str:
 
 
 def _pick(names: Iterable[str], name: str, what: str) -> str:
-    """The name that is `name`, or the only one that ends with it."""
+    """Return the name that equals `name`, or the only one that ends with it."""
     known = list(names)
     if name in known:
         return name
@@ -328,7 +328,7 @@ def _pick(names: Iterable[str], name: str, what: str) -> str:
 
 
 def _key_name(names: list[str], name: str, what: str) -> str:
-    """A key by its name; STF writes `$0` for `[0]`, and leaves out what stands before the last dots."""
+    """Return the name of a key. STF writes `$0` for `[0]`, and may omit the part before the last dots."""
     name = re.sub(r"\$(\d+)", r"[\1]", name)
     for candidate in (name, name + "$", f"{name}.$valid$", re.sub(r"valid$", "$valid$", name)):
         if candidate in names:
@@ -364,7 +364,7 @@ def _match(key: TableKey, value: str | None, line: int) -> Match:
 
 
 def _masked(value: str, width: int, line: int) -> tuple[int, int]:
-    """A value with `*` for digits that do not matter, or with a mask behind `&&&`: value and mask."""
+    """Return value and mask of a value with `*` for digits that do not matter, or with a mask after `&&&`."""
     if "&&&" in value:
         first, _, mask = value.partition("&&&")
         return number(first, line), number(mask, line)
@@ -385,7 +385,7 @@ def _call(table: Table, action: ActionText, line: int) -> ActionCall:
 
 
 def _rates(words: tuple[str, ...], line: int) -> MeterConfig:
-    """RATE:BURST, once or twice; a rate is in packets or bytes a microsecond, as simple_switch_CLI has it."""
+    """Parse RATE:BURST, once or twice. As in simple_switch_CLI, a rate is in packets or bytes per microsecond."""
     pairs = []
     for word in words:
         rate, _, burst = word.partition(":")
@@ -397,11 +397,12 @@ def _rates(words: tuple[str, ...], line: int) -> MeterConfig:
 
 
 def run_stf(config: bytes, text: str) -> StfRunner:
-    """A STF test on a fresh switch with this BMv2 JSON.
+    """Run an STF test on a new switch with this BMv2 JSON, and return the runner.
 
     Raises:
-        ProgramError: it cannot be run. ToolchainError: there is no C compiler.
-        StfError: a line cannot be run.
+        ProgramError: If the program is not supported.
+        ToolchainError: If there is no C compiler.
+        StfError: If a line cannot be run.
     """
     runner = StfRunner(Engine.load(config))
     runner.run(text)

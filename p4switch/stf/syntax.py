@@ -1,4 +1,4 @@
-"""The lines of a STF test: p4c's simple test format, as its bmv2 backend understands it.
+"""The lines of an STF test: p4c's simple test format, as its bmv2 backend understands it.
 
     packet PORT HEX ...            expect PORT [HEX ...][$]      no_packet      wait
     add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ID]           remove all
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 
 class StfError(Exception):
-    """A line that is not STF, or that names what the program does not have; says where."""
+    """Line that is not STF, or that names something the program does not have. The message says where."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """An action as a line gives it: its name, and its arguments by name."""
+    """Action as a line gives it: its name, and its arguments by name."""
 
     name: str
     arguments: dict[str, int]
@@ -30,7 +30,7 @@ class ActionText:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One line: what it does and its words; `action` and `keys` where it is about an entry."""
+    """Command of one line: its verb and its words; `action` and `keys` if it concerns an entry."""
 
     line: int
     verb: str
@@ -54,7 +54,7 @@ _CHECK = re.compile(
     r"(?:(?P<what>packets|bytes)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<number>\d+))?\s*$",
     re.IGNORECASE,
 )
-WORDS = {  # how many words each of the other commands takes
+WORDS = {  # the number of words that each other command takes
     "wait": (0, 0),
     "no_packet": (0, 0),
     "mirroring_add": (2, 2),
@@ -77,10 +77,10 @@ WORDS = {  # how many words each of the other commands takes
 
 
 def parse_stf(text: str) -> Iterator[Command]:
-    """The commands of a test, line by line.
+    """Yield the commands of a test, line by line.
 
     Raises:
-        StfError: a line is none.
+        StfError: If a line is not a command.
     """
     for number, whole in enumerate(text.splitlines(), 1):
         found = _LINE.match(whole)
@@ -91,10 +91,10 @@ def parse_stf(text: str) -> Iterator[Command]:
 
 
 def number(text: str, line: int) -> int:
-    """A number, in decimal or with 0x, 0b or 0o.
+    """Parse a number, in decimal or with 0x, 0b or 0o.
 
     Raises:
-        StfError: it is none.
+        StfError: If it is not a number.
     """
     try:
         return int(text, 10 if text.isdigit() else 0)

@@ -1,4 +1,4 @@
-"""What happens to a packet inside the switch: recorded by traced programs, decoded, told as text or JSON."""
+"""Traces of packets inside the switch: recorded by traced programs, decoded, and shown as text or JSON."""
 
 from fanin.p4switch.trace.events import PacketTrace
 from fanin.p4switch.trace.text import as_text

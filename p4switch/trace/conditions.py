@@ -1,4 +1,4 @@
-"""Which packets are to be traced: `ipv4.source=10.1.0.0/16`, `udp.destination_port=48864`, `port=2`."""
+"""Conditions on the packets to trace: `ipv4.source=10.1.0.0/16`, `udp.destination_port=48864`, `port=2`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from fanin.p4switch.codegen.layout import WIDEST, packet_headers
 from fanin.p4switch.trace.notation import parse_number
 
 TRACE_CONDITIONS = 8
-TRACE_PORT = 0xFFFFFFFF  # in place of a header's number
+TRACE_PORT = 0xFFFFFFFF  # instead of a header's number
 _PORT_NAMES = ("port", "standard_metadata.ingress_port")
 _WORD = (1 << 64) - 1
 
 
 class ConditionError(ValueError):
-    """A condition that cannot be checked; says what would be one."""
+    """Invalid condition. The message says what is valid."""
 
 
 class TraceCondition(ctypes.Structure):
-    """A packet is traced if this field, or the port that it came in at, is so under the mask; see runtime/switch.h."""
+    """Condition on packets: the field, or the port of arrival, has this value under the mask; see runtime/switch.h."""
 
     _fields_ = (
         ("header", c_uint32),
@@ -36,12 +36,12 @@ class TraceCondition(ctypes.Structure):
 
 
 def parse_conditions(program: Program, text: str) -> list[TraceCondition]:
-    """Conditions separated by commas, all of which a packet has to meet; a field is one that the parser extracts.
+    """Parse conditions separated by commas, all of which a packet must meet. Fields must be extracted by the parser.
 
-    Values: numbers, IPv4, IPv6 and MAC addresses, each with a prefix length if wanted.
+    Values are numbers or IPv4, IPv6 and MAC addresses, with an optional prefix length.
 
     Raises:
-        ConditionError: one is none.
+        ConditionError: If one is not valid.
     """
     found = list(_conditions(program, text))
     if len(found) > TRACE_CONDITIONS:
@@ -68,7 +68,7 @@ def _words(number: int) -> tuple[int, int]:
 
 
 def _field(program: Program, name: str) -> tuple[int, int, int]:
-    """Number of the header, offset and width of the field."""
+    """Return the number of the header, and the offset and width of the field."""
     header, _, member = name.removeprefix("hdr.").rpartition(".")
     headers = packet_headers(program)
     for number, instance in enumerate(headers):
@@ -87,12 +87,12 @@ def _field(program: Program, name: str) -> tuple[int, int, int]:
 
 
 def _value(part: str, text: str, width: int) -> tuple[int, int]:
-    """The value and its mask."""
+    """Return the value and its mask."""
     number, slash, prefix = text.partition("/")
     try:
         value, length = parse_number(number), int(prefix) if slash else width
     except ValueError:
-        raise ConditionError(f"{part}: {text} is not a number, and no address") from None
+        raise ConditionError(f"{part}: {text} is not a number or an address") from None
     if not 0 <= value < 1 << width or not 0 <= length <= width:
         raise ConditionError(f"{part}: the field has {width} bits")
     return value, (1 << width) - (1 << (width - length))

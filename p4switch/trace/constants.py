@@ -1,4 +1,4 @@
-"""What a program's source calls numbers: BMv2 JSON has values only, but beside them pieces of the source."""
+"""Names of constants in a program's source. BMv2 JSON has only values, but also pieces of the source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LITERALS = {"true", "false"}
 
 
 def constant_names(program: Program) -> Mapping[Field, Mapping[int, str]]:
-    """The names that are assigned to a field or compared with it, by number; not where a number has several."""
+    """Return the names of constants assigned to a field or compared with it, by number, where they are unambiguous."""
     found: dict[Field, dict[int, set[str]]] = {}
     for field, number, name in _uses(program):
         if name not in _LITERALS:
@@ -25,18 +25,18 @@ def constant_names(program: Program) -> Mapping[Field, Mapping[int, str]]:
         field: {number: min(names) for number, names in numbers.items() if len(names) == 1}
         for field, numbers in found.items()
     }
-    # What is counted is often a copy, widened: of no names of its own.
+    # A count's index is often a widened copy, which has no names itself.
     return {copy: names[field] for copy, field in _copies(program) if field in names} | names
 
 
 def counted_name(fragment: str) -> str:
-    """The constant that a count's source has as the index; empty if it has none."""
+    """Return the constant that is the index in the source of a count; empty if it is not a constant."""
     match = _COUNTED.fullmatch(fragment)
     return match[1] if match else ""
 
 
 def _copies(program: Program) -> Iterator[tuple[Field, Field]]:
-    """Fields that are assigned another one, cast or not."""
+    """Yield the fields that are assigned another one, with or without a cast, as (copy, field)."""
     for action in program.actions.values():
         for primitive in action.primitives:
             match primitive.op, primitive.arguments:

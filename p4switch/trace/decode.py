@@ -1,4 +1,4 @@
-"""From a traced program's records to what they mean; codegen/tracing.py says what each kind of record holds."""
+"""Decoding of a traced program's records; codegen/tracing.py defines the kinds of records."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FindEntry = Callable[[str, int], Entry | None]  # of a table, by its index
 
 
 class Decoder:
-    """Decodes the records of one program. `ports`: those that a running switch has."""
+    """Decoder for the records of one program; `ports` are those of a running switch."""
 
     def __init__(self, program: Program, find_entry: FindEntry, ports: Collection[int] | None = None) -> None:
         self.program = program
@@ -86,7 +86,7 @@ class Decoder:
         self.errors = {number: name for name, number in program.errors.items()}
 
     def packets(self, data: bytes) -> Iterator[PacketTrace]:
-        """The packets in a stretch of records."""
+        """Yield the packets in a block of records."""
         port, time = 0, 0
         reading: _Packet | None = None
         for kind, number, words in _records(data):
@@ -100,7 +100,7 @@ class Decoder:
             yield PacketTrace(port, time, reading.packet, reading.events)
 
     def value(self, name: str, width: int, number: int, field: Field | None = None) -> NamedValue:
-        """A number that was recorded in whole words, cut to its width."""
+        """Return a value that was recorded in whole words, reduced to its width."""
         number &= (1 << width) - 1
         if field is not None and field.header and self.program.field_type(field).signed:
             number -= (number >> (width - 1)) << width
@@ -109,7 +109,7 @@ class Decoder:
 
 
 class _Packet:
-    """The events of one packet; a method for each kind of record."""
+    """Events of one packet, with a method for each kind of record."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.of = decoder
@@ -142,7 +142,7 @@ class _Packet:
         self.events.append(Parsed(self.of.errors.get(number, f"error {number}" if number else "NoError")))
 
     def _selected(self, following: str | None) -> None:
-        """What a select has led to is known once the next state begins."""
+        """Add the event of a select, whose result is known when the next state begins."""
         if self._select is None:
             return
         state, key = self._select
@@ -211,7 +211,7 @@ class _Packet:
         self.events.append(Lookup(table.name, values, hit, entry, table.source))
 
     def _entry(self, table: Table, index: int, key: tuple[int, ...]) -> HitEntry | None:
-        """The entry in that place; not one that has come there since, which the key would not match."""
+        """Return the entry at that index, or None if another one has taken its place: the key does not match that."""
         layout = KeyLayout(table)
         entry = self.of.find_entry(table.name, index)
         if entry is None or not layout.matches(layout.pack(entry.key), key):
@@ -291,7 +291,7 @@ class _Packet:
     # The packet's fate
 
     def too_often(self, _number: int, _words: tuple[int, ...]) -> None:
-        self.events.append(Drop("it and its copies have passed the program too often", None))
+        self.events.append(Drop("it and its copies have passed through the program too often", None))
 
     def too_long(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(
@@ -339,7 +339,7 @@ class _Packet:
         self.events.append(Output(number, self._replica, _bytes(words), attached))
 
     def _kind(self, target: Expression) -> int:
-        """The width of what an assignment names."""
+        """Return the width of the target of an assignment."""
         kind: FieldType
         if isinstance(target, ElementField):
             stack = self.program.stacks[target.element.stack]
@@ -370,7 +370,7 @@ def _bytes(words: tuple[int, ...]) -> bytes:
 
 
 def _numbers(words: tuple[int, ...], widths: Collection[int]) -> Iterator[int]:
-    """Numbers of these widths, each in as many words as it takes."""
+    """Yield numbers of these widths, each from as many words as it takes."""
     at = 0
     for width in widths:
         yield from_words(words[at : at + word_count(width)])
@@ -378,7 +378,7 @@ def _numbers(words: tuple[int, ...], widths: Collection[int]) -> Iterator[int]:
 
 
 def _is_implied(action: Action) -> bool:
-    """p4c names such an action by file and line of its first statement."""
+    """Return whether p4c created the action: it is named after the file and line of its first statement."""
     source = next((p.source for p in action.primitives if p.source), None)
     if source is None:
         return False
@@ -391,7 +391,7 @@ def _instance(number: int) -> str:
 
 
 def _may_meet(transition: Transition, key: list[int]) -> bool:
-    """Whether a key meets a transition; of a value set that is not known here."""
+    """Return whether a key may meet a transition. The contents of value sets are not known here."""
     if transition.values is None or transition.masks is None:
         return True
     return all(

@@ -1,4 +1,4 @@
-"""What can happen to a packet, in the program's names."""
+"""Events of a packet's path through the switch, with the program's names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fanin.p4switch.bmv2json.program import Source
 
 @dataclass(frozen=True, slots=True)
 class NamedValue:
-    """A number with the name of what held it, as people write it (10.1.0.1, 0x0800), and what the source calls it."""
+    """Number with the name of its field, its text (10.1.0.1, 0x0800), and the name of a constant in the source."""
 
     name: str
     number: int
@@ -27,19 +27,19 @@ NamedValues = tuple[NamedValue, ...]
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """The parser begins, for a packet that comes or that comes again."""
+    """Beginning of the parser, for a packet that arrives or that is parsed again."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The parser enters a state."""
+    """State that the parser enters."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """The parser takes a header from the packet."""
+    """Header that the parser extracts."""
 
     header: str
     fields: NamedValues
@@ -47,7 +47,7 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """The parser chooses the next state: the key, and the case of the select that it met."""
+    """Choice of the next state: the key, and the case of the select that it met."""
 
     key: NamedValues
     case: str
@@ -56,14 +56,14 @@ class Select:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The parser is done; `error` is NoError, or where in the core library or program it stopped."""
+    """End of the parser; `error` is NoError, or the error in the core library or program."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyChecksum:
-    """A checksum has been compared with the packet's."""
+    """Comparison of a checksum with the packet's."""
 
     name: str
     correct: bool
@@ -71,14 +71,14 @@ class VerifyChecksum:
 
 @dataclass(frozen=True, slots=True)
 class Ingress:
-    """The ingress pipeline begins; `instance`: normal, resubmitted, recirculated."""
+    """Beginning of the ingress pipeline; `instance` is normal, resubmitted or recirculated."""
 
     instance: str
 
 
 @dataclass(frozen=True, slots=True)
 class Egress:
-    """The egress pipeline begins for a packet that is to leave by `port`; `replica`: egress_rid."""
+    """Beginning of the egress pipeline for a packet that is to leave through `port`; `replica` is egress_rid."""
 
     port: int
     replica: int
@@ -87,7 +87,7 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """An if: its outcome, and the values that led to it."""
+    """Condition of an if, with its outcome and the values that led to it."""
 
     text: str
     outcome: bool
@@ -97,7 +97,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class HitEntry:
-    """The table entry that matched: the matches by key field, the priority where there is one."""
+    """Table entry that matched: the matches by key field, and the priority if it has one."""
 
     index: int
     match: dict[str, str]
@@ -106,7 +106,7 @@ class HitEntry:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A table is applied. `entry` is None on a miss, and if the entry has been removed since."""
+    """Application of a table. `entry` is None on a miss, and if the entry has been removed since."""
 
     table: str
     key: NamedValues
@@ -117,7 +117,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class ActionRun:
-    """An action begins; arguments by name. `implied`: made by the compiler from statements outside of actions."""
+    """Beginning of an action, with arguments by name; `implied` if the compiler created it for statements."""
 
     name: str
     arguments: NamedValues
@@ -126,7 +126,7 @@ class ActionRun:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """A field has been given a value."""
+    """Assignment to a field."""
 
     target: str
     value: NamedValue
@@ -135,9 +135,9 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A register read or written, a counter counted, a meter executed: the index, and what is there now.
+    """Access to a register, counter or meter: the index, and the value there afterwards.
 
-    `in_range` false: nothing happened. `constant`: what the source calls the index, "" if nothing.
+    If `in_range` is False, nothing happened. `constant` is the name of the index in the source, or "".
     """
 
     operation: str
@@ -151,7 +151,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """A condition inside an action, and its outcome."""
+    """Condition inside an action, and its outcome."""
 
     text: str
     outcome: bool
@@ -160,7 +160,7 @@ class Jump:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Another primitive."""
+    """Any other primitive."""
 
     operation: str
     source: Source | None
@@ -168,7 +168,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """clone, multicast, digest, resubmit or recirculate: of which session, group or list, and for how many copies."""
+    """Request `what`: clone, multicast, digest, resubmit or recirculate. `number` is the session, group or list."""
 
     what: str
     number: int
@@ -177,14 +177,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Enqueue:
-    """The packet waits for its port before egress; a trace of its own begins when it leaves the queue."""
+    """Wait for a port before egress. Another trace begins when the packet leaves the queue."""
 
     port: int
 
 
 @dataclass(frozen=True, slots=True)
 class Dequeue:
-    """The packet leaves the queue of a port, in which it was for so many microseconds."""
+    """Departure from the queue of a port, after so many microseconds."""
 
     port: int
     waited: int
@@ -192,7 +192,7 @@ class Dequeue:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The packet ends here, or this copy of it."""
+    """End of the packet, or of this copy."""
 
     reason: str
     source: Source | None
@@ -200,7 +200,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Deparse:
-    """A header of a packet that leaves."""
+    """Header of a packet that leaves."""
 
     header: str
     fields: NamedValues
@@ -208,7 +208,7 @@ class Deparse:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A packet leaves; `attached`: false where a running switch has no such port."""
+    """Packet that leaves; `attached` is False if a running switch has no such port."""
 
     port: int
     replica: int
@@ -243,7 +243,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """A packet as it came (time in microseconds), and what happened to it, in order."""
+    """Packet as it arrived (time in microseconds), and the events that followed, in order."""
 
     port: int
     time: int
@@ -251,7 +251,7 @@ class PacketTrace:
     events: Sequence[Event]
 
     def document(self) -> dict[str, Any]:
-        """The trace for JSON: each event an object whose `event` is its kind. Numbers may exceed 2^53."""
+        """Return the trace for JSON: each event is an object whose `event` is its kind. Numbers may exceed 2^53."""
         told = [{"event": type(event).__name__, **_members(event)} for event in self.events]
         return {"port": self.port, "time": self.time, "packet": self.packet.hex(), "events": told}
 

@@ -1,4 +1,4 @@
-"""The management call "Inject": a packet of one's own through a running switch, and its trace."""
+"""The management call "Inject", which sends a packet through a running switch and returns its trace."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from fanin.p4switch.management.service import ManagementError, Method
 from fanin.p4switch.trace import PacketTrace, as_text
 from fanin.p4switch.trace.tracer import TraceError, traced
 
-_PAUSE = 0.01  # seconds between looks at the switch
-_SECONDS = 10.0  # in which the packet is to be through
+_PAUSE = 0.01  # seconds between two checks for the trace
+_SECONDS = 10.0  # seconds that the packet may take
 
 
 def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
-    """Inject: {"port": 1, "packet": HEX, "json": false, "verbose": false} gives {"trace": text, or JSON as text}.
+    """Return the call Inject: {"port": 1, "packet": HEX, "json": false, "verbose": false} returns {"trace": TEXT}.
 
-    The program gets the packet as if it had come in at that port; its emulated link does not. What comes out leaves.
-    What cannot be done is a ManagementError of the call.
+    The program processes the packet as if it had arrived at that port, without the port's emulated link, and the
+    results are sent. TEXT is JSON if `json` is true. Errors are raised as ManagementError.
     """
 
     def inject(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Numbers and expressions as people write them."""
+"""Text forms of numbers, matches and expressions."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from fanin.p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range
 
 
 def number_text(program: Program, field: Field | None, width: int, number: int) -> str:
-    """A number of `width` bits; that of a field by the conventions of its header.
+    """Format a number of `width` bits. A field's number follows the conventions of its header.
 
-    48 bits: a MAC address; 128 bits: an IPv6 address; 32 bits of an IPv4 or ARP header: an IPv4 address; 16 bits of an
-    Ethernet or VLAN header, and everything over 32 bits: hexadecimal.
+    48 bits are a MAC address, and 128 bits an IPv6 address. 32 bits of an IPv4 or ARP header are an IPv4 address. 16
+    bits of an Ethernet or VLAN header and all numbers over 32 bits are hexadecimal.
     """
     header = program.headers.get(field.header) if field is not None else None
     kind = header.type.name.lower() if header is not None and not header.is_metadata else ""
@@ -49,10 +49,10 @@ def number_text(program: Program, field: Field | None, width: int, number: int) 
 
 
 def parse_number(text: str) -> int:
-    """The number that is meant: 17, 0x11, 10.1.0.1, 2001:db8::1, 02:00:00:00:00:01.
+    """Parse a number: 17, 0x11, 10.1.0.1, 2001:db8::1, 02:00:00:00:00:01.
 
     Raises:
-        ValueError: it is none.
+        ValueError: If it is not a number.
     """
     if text.count(".") == 3:
         return int(IPv4Address(text))
@@ -62,7 +62,7 @@ def parse_number(text: str) -> int:
 
 
 def match_text(program: Program, key: TableKey, match: Match) -> str:
-    """One match of an entry."""
+    """Format one match of an entry."""
 
     def text(number: int) -> str:
         return number_text(program, key.target, key.width, number)
@@ -81,15 +81,15 @@ def match_text(program: Program, key: TableKey, match: Match) -> str:
 
 
 def entry_text(program: Program, table: Table, key: EntryKey) -> dict[str, str]:
-    """An entry's matches by key field."""
+    """Format an entry's matches, by key field."""
     pairs = zip(table.keys, key.match, strict=True)
     return {field.name: match_text(program, field, match) for field, match in pairs}
 
 
 def expression_text(expression: Expression) -> str:
-    """An expression of BMv2 JSON in the manner of P4; where the source is known, that says it better."""
+    """Format an expression of BMv2 JSON similar to P4. The source, where it is known, is better."""
     match expression:
-        case Field("scalars", name):  # where compilers keep local variables
+        case Field("scalars", name):  # where compilers store local variables
             return name
         case Field(header, name):
             return f"{header}.{name}"

@@ -1,4 +1,4 @@
-"""Traces of a running switch, for whoever manages it (management/service.py)."""
+"""The management stream of traces of a running switch (management/service.py)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from fanin.p4switch.trace import as_text
 from fanin.p4switch.trace.conditions import ConditionError
 from fanin.p4switch.trace.tracer import TraceError, traced
 
-_PAUSE = 0.1  # seconds between looks at a switch
+_PAUSE = 0.1  # seconds between two reads from a switch
 
 
 def trace_stream(running: Callable[[], Engine | None]) -> Stream:
-    """Packets of the engine that is running, until its program is replaced.
+    """Return the stream of packets of the running engine, which ends when its program is replaced.
 
-    Request: `filter` (trace/conditions.py), `json`, `verbose`. Messages: `ready` first, when packets
-    are traced, before which the program may have to be compiled; `trace`, a packet's as text or as JSON; or `lost`, how
-    many more there was no room for.
+    The request has `filter` (trace/conditions.py), `json` and `verbose`. The first message is `ready`, when packets are
+    traced; the program may have to be compiled before that. Further messages are `trace`, a packet as text or as JSON,
+    or `lost`, the number of packets since the last message that there was no memory for.
 
-    What cannot be traced is a ManagementError of the stream.
+    Errors are raised as ManagementError.
     """
 
     def stream(request: dict[str, Any]) -> Iterator[dict[str, Any]]:

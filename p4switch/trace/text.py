@@ -1,4 +1,4 @@
-"""A trace as text to be read."""
+"""Traces as text."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from fanin.p4switch.trace.events import (
     VerifyChecksum,
 )
 
-_FEWEST = 4  # values that are told as a series: v0..v63 = 1, 2, 3, … 64
+_FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
 
 
 def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
-    """Lines, indented by what happens inside what. `verbose`: also what is assigned, and headers that leave."""
+    """Format a trace as lines indented by nesting. `verbose` adds assignments and the headers of packets that leave."""
     lines = [f"packet on port {trace.port}, {len(trace.packet)} bytes, at {trace.time / 1e6:.6f} s"]
-    depth = 3  # of the statements of the state or action in hand
+    depth = 3  # of the statements of the current state or action
     previous: Event | None = None
     for part in _in_series(e for e in trace.events if verbose or not isinstance(e, (Assign, Deparse))):
         match part:
@@ -65,7 +65,7 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
 
 
 def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
-    """The lines of an event, each with its indentation beside that of a statement."""
+    """Yield the lines of an event, each with its indentation relative to that of a statement."""
     section, step = 1 - depth, 2 - depth
     match event:
         case Parse():
@@ -167,14 +167,14 @@ def _place_text(event: Access | Assign) -> str:
 
 
 def _reached(event: Access | Assign) -> str:
-    """What a statement leads to."""
+    """Format the result of a statement."""
     if isinstance(event, Access) and not event.in_range:
         return ": out of range, nothing happens"
     return f" = {event.value}" if event.value is not None else ""
 
 
 def _values_text(values: NamedValues) -> str:
-    """Names and values; of fields that are numbered one after another, a series."""
+    """Format names and values. Fields with consecutive numbers become a series."""
     parts: list[str] = []
     at = 0
     while at < len(values):
@@ -199,7 +199,7 @@ def _list_text(values: Sequence[NamedValue]) -> str:
 
 
 def _follows(name: str, other: str) -> bool:
-    """Whether the names differ in their last number alone, by one."""
+    """Return whether the names differ only in their last number, by one."""
     one, two = _split(name), _split(other)
     return one is not None and two is not None and one[::2] == two[::2] and two[1] == one[1] + 1
 
@@ -214,7 +214,7 @@ def _span(first: str, last: str) -> str:
 
 
 def _in_series(events: Iterator[Event]) -> Iterator[Event | Series]:
-    """Events; statements of one action that do the same to numbered places, together where the first one stands."""
+    """Yield events, with statements of one action that do the same to numbered fields joined to a series."""
     stretch: list[Access | Assign] = []
     for event in events:
         if isinstance(event, (Access, Assign)):
@@ -251,7 +251,7 @@ def _name(event: Access | Assign) -> str:
 
 
 def _alike(event: Access | Assign) -> object:
-    """Equal for statements that may form a series."""
+    """Return a key that is equal for statements that may form a series."""
     parts = _split(_name(event))
     shape = (parts[0], parts[2]) if parts else (_name(event),)
     if isinstance(event, Assign):

@@ -1,4 +1,4 @@
-"""A traced program in the place of the one that forwards, for as long as somebody looks."""
+"""Tracing: a traced program replaces the one that forwards while somebody reads its records."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fanin.p4switch.trace.events import PacketTrace
 
 
 class TraceError(Exception):
-    """A trace that cannot be kept; says why."""
+    """Trace that cannot be started. The message says why."""
 
 
 class Tracer:
-    """The trace of a switch, until it is closed: of all packets, or of those that meet the conditions.
+    """Trace of a switch until it is closed: of all packets, or of those that meet the conditions.
 
     Raises:
-        TraceError: somebody else is tracing it.
+        TraceError: If somebody else is tracing the switch.
     """
 
     def __init__(self, engine: Engine, conditions: list[TraceCondition]) -> None:
@@ -43,7 +43,7 @@ class Tracer:
                 raise TraceError("this switch is being traced already")
 
     def packets(self) -> Iterator[PacketTrace]:
-        """The packets since the last call; `lost` counts those that there has been no room for."""
+        """Return the packets since the last call; `lost` counts those that there was no memory for."""
         place, lost = c_void_p(), c_uint64()
         with self._lock:
             used = _runtime().switch_traced(self._base, ctypes.byref(place), ctypes.byref(lost))
@@ -53,12 +53,12 @@ class Tracer:
         return self._decoder.packets(records)
 
     def close(self) -> None:
-        """The ordinary program runs again."""
+        """Stop tracing and run the ordinary program again."""
         with self._lock:
             _runtime().switch_untrace(self._base)
 
     def _entry(self, table: str, index: int) -> Entry | None:
-        """The entry in that place now, if there is one."""
+        """Return the entry at that index now, or None."""
         if table not in self._entries:
             self._entries[table] = self._tables[table].places()
         return self._entries[table].get(index)
@@ -66,13 +66,14 @@ class Tracer:
 
 @contextmanager
 def traced(engine: Engine, conditions: str = "") -> Iterator[Tracer]:
-    """Trace packets for the time of a `with` block, all or those that meet the conditions (trace/conditions.py).
+    """Trace packets during a `with` block, all or those that meet the conditions (trace/conditions.py).
 
-    Meanwhile another library of the same program works on the same state; otherwise tracing costs nothing.
+    Meanwhile another library of the same program processes packets with the same state. Otherwise tracing is free.
 
     Raises:
-        ConditionError: the conditions are none. TraceError: somebody else traces this switch.
-        ToolchainError: there is no C compiler.
+        ConditionError: If a condition is not valid.
+        TraceError: If somebody else is tracing the switch.
+        ToolchainError: If there is no C compiler.
     """
     tracer = Tracer(engine, parse_conditions(engine.program, conditions))
     try:

@@ -1,1 +1,1 @@
-"""What is on the hosts of a network in virtual time: workers, and what they do between all-reduces."""
+"""Hosts of a network in virtual time: workers, and what they do between all-reduces."""

@@ -14,7 +14,7 @@ from fanin.workers.wire import HEADERS
 
 
 class SplitWorker:
-    """Several Participants, each of which sums a part of every vector; of a short one some parts are empty."""
+    """Several Participants, each of which sums a part of every vector. Some parts of a short vector are empty."""
 
     def __init__(self, workers: Sequence[SwitchWorker]) -> None:
         self._workers = workers
@@ -22,7 +22,7 @@ class SplitWorker:
 
     @property
     def statistics(self) -> InNetworkStatistics:
-        """Sums over all; the congestion window is the mean."""
+        """Return the sums over all participants; the congestion window is their mean."""
         parts = [worker.statistics for worker in self._workers]
         windows = [one.congestion_window for one in parts if isinstance(one, InNetworkStatistics)]
         return InNetworkStatistics(
@@ -62,7 +62,7 @@ class SplitWorker:
 
 
 class SplitPort:
-    """A Port of several, whose frames are told apart by UDP's port."""
+    """Several ports as one Port. The UDP port decides which of them receives a frame."""
 
     def __init__(self, ports: Sequence[SwitchPort]) -> None:
         self.participant = SplitWorker([port.participant for port in ports])

@@ -1,4 +1,4 @@
-"""Workers on hosts in virtual time: their datagrams as Ethernet frames, and one all-reduce after the other."""
+"""Workers on hosts in virtual time: they send datagrams as Ethernet frames and do one all-reduce after another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TYPE, _PROTOCOL = b"\x08\x00", b"\x11"  # IPv4 in Ethernet, UDP in IPv4
 
 
 class Summing(Protocol):
-    """What a station does all-reduces with: a Participant, or several at once; see there."""
+    """A Participant, or several at once, with which a station does all-reduces; see Participant."""
 
     @property
     def statistics(self) -> Statistics: ...  # noqa: D102
@@ -48,34 +48,46 @@ _P_co = TypeVar("_P_co", bound=Summing, covariant=True)
 
 
 class Port(Protocol[_P_co]):
-    """What stands between a participant and the frames of its host."""
+    """The connection between a participant and the frames of its host."""
 
     @property
     def participant(self) -> _P_co:
-        """Whose datagrams go in and out."""
+        """Return the participant whose datagrams go in and out."""
 
     @property
     def compiled(self) -> StationInC | None:
-        """Where C is that does the same; None: nowhere."""
+        """Return the C implementation of the same work, or None if there is none."""
 
     @property
     def ready_at(self) -> float | None:
         """When to call frames_to_send() for frames that wait behind the participant; None: none do."""
 
     def receive(self, frames: Frames, now: float) -> int:
-        """Take frames [m, length] of one length; how many were not for the participant."""
+        """Take frames [m, length] of one length and return how many were not for the participant."""
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """Batches of frames [m, length]."""
+        """Return batches of frames [m, length] to send now."""
 
 
 class WorkerStation(Generic[_P_co]):
-    """A Station: the participant at `port` does all-reduces of `inputs` ([elements] each) one after the other.
+    """A Station whose participant does all-reduces of `inputs` one after the other.
 
-    start: when it begins, in seconds. pauses: before each all-reduce, counted from the end of its step's first
-    (`per_step` all-reduces are a step); none: it begins as soon as it can. outputs: the sums so far.
-    kept: for a job that carries on by ring where it loses its lease. began, ended: when it began and finished each.
-    not_ours: frames that came and were for somebody else. called: how many all-reduces it may have begun; None: all.
+    Args:
+        port: Port of the participant.
+        inputs: Vector of each all-reduce, each [elements].
+        start: When it begins, in seconds.
+        outputs: Sums of all-reduces that are already done.
+        in_place: Whether sums replace the inputs.
+        pauses: Seconds before each all-reduce, counted from the end of the first one of its step. Empty: no pauses.
+        per_step: Number of all-reduces in a step.
+        kept: Retained results, for a job that falls back to the ring when it loses its lease.
+        called: Number of all-reduces that it may have begun. None allows all.
+
+    Attributes:
+        outputs: The sums so far.
+        began: When it began each all-reduce, in seconds.
+        ended: When it finished each all-reduce, in seconds.
+        not_ours: Number of frames that arrived and were not for this station.
     """
 
     def __init__(
@@ -107,32 +119,35 @@ class WorkerStation(Generic[_P_co]):
         self._per_step = per_step
         self._step_began = start
         self._running = False
-        self._working = False  # the participant has begun with something
+        self._working = False  # the participant has begun an all-reduce
 
     def go_on_from(self, earlier: WorkerStation[Any], now: float) -> None:
-        """Behind another station of the same worker that has stopped: whatever it lacks of `outputs`, it was sent."""
+        """Continue for another station of the same worker, which has stopped.
+
+        Sums in `outputs` that the other station did not have count as received at `now` (seconds).
+        """
         done = len(self.outputs)
         self.began, self.ended = earlier.began[: done + 1], earlier.ended[:done]
         self.ended += [now] * (done - len(self.ended))
         self._sent_again_before = earlier.retransmissions
         if done:
             self._step_began = self.ended[(done - 1) // self._per_step * self._per_step]
-        if done == len(self.began) and not self.finished:  # between two
+        if done == len(self.began) and not self.finished:  # between two all-reduces
             self._start = max(self._start, self._step_began + self._pauses[done])
 
     @property
     def retransmissions(self) -> int:
-        """Packets sent again."""
+        """Return the number of retransmissions, also by stations before this one."""
         return self._sent_again_before + self.worker.statistics.retransmissions
 
     @property
     def finished(self) -> bool:
-        """Whether all sums are there."""
+        """Return whether all sums are complete."""
         return len(self.outputs) == len(self._inputs)
 
     @property
     def _idle(self) -> bool:
-        """Whether it runs none and there is none to begin, now or at a time that it knows."""
+        """Return whether no all-reduce is running and none is due, now or at a known time."""
         return not self._running and (self.finished or len(self.outputs) == self.called)
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
@@ -161,14 +176,14 @@ class WorkerStation(Generic[_P_co]):
             out = x if self._in_place else None
             self.worker.start(x, now, out if self.kept is None else self.kept.buffer(x.size))
             self._running = True
-            if self.worker.finished:  # an empty one
+            if self.worker.finished:  # an empty vector
                 self._end(now)
         return self._port.frames_to_send(now)
 
     def deadline(self) -> float | None:
         """See Station."""
         deadlines = [self._port.ready_at]
-        if self._working:  # others may still need what it has
+        if self._working:  # others may still need its packets
             deadlines.append(self.worker.deadline())
         if not (self._running or self._idle):
             deadlines.append(self._start)
@@ -191,11 +206,16 @@ class WorkerStation(Generic[_P_co]):
 
 
 class SwitchPort:
-    """Between an in-network worker and its leaf, on one UDP port. Packets of a Worker are ECN-capable.
+    """Connects an in-network worker to its leaf on one UDP port. Packets of a Worker are ECN-capable.
 
-    priority: of its packets, and so of the results that switches make of them. checksums: whether its packets carry
-    a UDP checksum, as the lease's switches require it then. card: where its packets take turns with those to other
-    hosts; None: the host sends nothing else.
+    Args:
+        worker: The participant.
+        host: Its host.
+        gateway_mac: MAC address of its leaf.
+        udp_port: UDP port on both sides.
+        priority: Priority of its packets, and so of the results that switches make of them.
+        checksums: Whether its packets carry a UDP checksum. The switches of the lease then require it.
+        card: Network card where its packets take turns with those to other hosts; None if the host sends nothing else.
     """
 
     def __init__(
@@ -255,9 +275,16 @@ class SwitchPort:
 
 
 class PeerPort:
-    """Between a HostBasedWorker and its peers: their addresses by rank. Its packets are ECN-capable.
+    """Connects a HostBasedWorker to its peers. Its packets are ECN-capable.
 
-    card: the host's, which all such ports on it share. first_port: UDP's, of all peers alike.
+    Args:
+        worker: The participant.
+        host: Its host.
+        gateway_mac: MAC address of its leaf.
+        peers: Addresses of the peers, by rank.
+        card: Network card of the host, which all ports on the host share.
+        priority: Priority of its packets.
+        first_port: First UDP port, the same on all peers.
     """
 
     def __init__(
@@ -320,7 +347,7 @@ class PeerPort:
 
 
 class SharedStation:
-    """A Station of two: `other` has all frames to its UDP `ports`, `job` the rest."""
+    """Two Stations as one: `other` receives all frames to its UDP `ports`, `job` the rest."""
 
     def __init__(self, job: Station, other: Station, ports: Collection[int]) -> None:
         self._job, self._other = job, other
@@ -344,8 +371,8 @@ class SharedStation:
         return min((one for one in deadlines if one is not None), default=None)
 
 
-class Nobody:
-    """A Station that does nothing: what runs there has ended."""
+class IdleStation:
+    """A Station that does nothing, for a host whose worker has ended."""
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
@@ -360,9 +387,12 @@ class Nobody:
 
 
 class FrameFilter:
-    """Frames of UDP over IPv4 for this address, with right checksums.
+    """Selects UDP frames over IPv4 for an address that have correct checksums.
 
-    Where a port is given: from `peer` only, and that port on both sides, as a connected socket has them.
+    Args:
+        address: Destination address.
+        udp_port: UDP port on both sides, as for a connected socket. None accepts all ports.
+        peer: Source address. It counts only together with a port.
     """
 
     def __init__(
@@ -377,15 +407,15 @@ class FrameFilter:
         self._expected = np.frombuffer(expected, np.uint8)
         self._seen: dict[
             bytes, bool
-        ] = {}  # headers of batches that were ours; whether with a congestion mark
+        ] = {}  # by the headers of accepted batches: whether they carry a congestion mark
 
     def __call__(self, frames: Frames) -> tuple[Frames, NDArray[np.bool_] | None]:
-        """Those of `frames` that are, and which of them bear a congestion mark; None: none does."""
+        """Return the accepted frames and which of them carry a congestion mark (None if none does)."""
         # Most come from one sender, with the same headers as many before.
         headers = frames[:, 12:HEADERS]
         alike = len(frames) == 1 or bool((headers == headers[0]).all())
         first = headers[0].tobytes()
-        alike = alike and first.endswith(b"\0\0")  # no UDP checksum: nothing else has to be looked at
+        alike = alike and first.endswith(b"\0\0")  # no UDP checksum: nothing else has to be checked
         if alike and (marked := self._seen.get(first)) is not None:
             return frames, np.ones(len(frames), np.bool_) if marked else None
         ours = frames[self._ours(frames)]
@@ -407,8 +437,10 @@ class FrameFilter:
 
 
 class Flow:
-    """Ethernet, IPv4 and UDP from a host by its leaf to an address. The UDP checksum is 0 (RFC 768): a link that
-    corrupts a frame writes it first (simulator/corruption.py). priority: as class selector (RFC 2474).
+    """Ethernet, IPv4 and UDP headers from a host through its leaf to an address.
+
+    The UDP checksum is 0 (RFC 768); a link that corrupts a frame fills it in first (simulator/corruption.py).
+    `priority` is sent as a class selector (RFC 2474).
     """
 
     def __init__(
@@ -428,7 +460,7 @@ class Flow:
         self._made: dict[int, NDArray[np.uint8]] = {}
 
     def frames(self, datagrams: NDArray[np.uint8]) -> Frames:
-        """The datagrams [m, size] in frames [m, HEADERS + size]."""
+        """Return the datagrams [m, size] in frames [m, HEADERS + size]."""
         count, size = datagrams.shape
         frames = np.empty((count, HEADERS + size), np.uint8)
         frames[:, :HEADERS] = self.header(size)
@@ -436,7 +468,7 @@ class Flow:
         return frames
 
     def header(self, size: int) -> NDArray[np.uint8]:
-        """What stands before a datagram of `size` bytes, [HEADERS]."""
+        """Return the headers of a datagram of `size` bytes, [HEADERS]."""
         if size not in self._made:
             self._made[size] = self._make(size)
         return self._made[size]
@@ -453,7 +485,7 @@ class Flow:
 
 
 def _word_sums(rows: Frames) -> NDArray[np.int64]:
-    """Of the 16-bit words in each row; an odd last byte is a word's first."""
+    """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word."""
     even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
 

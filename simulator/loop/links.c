@@ -1,10 +1,10 @@
-/* What a link does to one packet: ../links.py says what is meant, for many at once, and ../corruption.py of bits. */
+/* What a link does to one packet. ../links.py and ../corruption.py (bit errors) are the reference, for many at once. */
 
 #include "loop.h"
 
 #include <string.h>
 
-/* What is drawn for a packet; the numbers are those of links.py. */
+/* Purposes of the random draws for a packet, with the numbers of links.py. */
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Uniform in [0, 1): draws.py. */
+/* Draws uniformly in [0, 1), as in draws.py. */
 static double draw(const struct link *k, int64_t number, unsigned purpose)
 {
     return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
@@ -33,7 +33,7 @@ static void store16(uint8_t *to, uint32_t value)
     to[1] = (uint8_t)value;
 }
 
-/* Sets CE where the packet is IPv4 and says that it is ECN-capable (RFC 3168, section 5); the checksum by RFC 1624. */
+/* Sets CE if the packet is IPv4 and ECN-capable (RFC 3168, section 5), and updates the checksum (RFC 1624). */
 static bool mark_congestion(uint8_t *frame, uint32_t length)
 {
     if (length < UDP || load16(frame + TYPE) != 0x0800 || !(frame[TOS] & ECN_MARKED) ||
@@ -45,7 +45,7 @@ static bool mark_congestion(uint8_t *frame, uint32_t length)
     return true;
 }
 
-/* Whether a packet that waits for so long is to be marked. */
+/* Returns whether a packet that waits for `wait` is to be marked. */
 static bool too_much(const struct link *k, int64_t wait)
 {
     if (wait <= k->mark || wait > k->always_mark)
@@ -70,7 +70,7 @@ static void complete_checksum(uint8_t *frame, uint32_t length)
         return;
     uint64_t sum = word_sum(frame + UDP, frame + length) + word_sum(frame + IP_SOURCE, frame + UDP) + PROTOCOL_UDP;
     sum += load16(frame + UDP_LENGTH);
-    store16(frame + UDP_CHECKSUM, 0xffff - (uint32_t)(sum % 0xffff)); /* never 0, which would say that there is none */
+    store16(frame + UDP_CHECKSUM, 0xffff - (uint32_t)(sum % 0xffff)); /* never 0, which would mean that there is none */
 }
 
 static void flip_bit(uint8_t *frame, uint32_t length, double drawn)
@@ -94,7 +94,7 @@ static bool is_lost(struct loop *l, struct link *k, int64_t number)
     return lost;
 }
 
-/* What befalls a packet that is out, and its copy if there is one. False: it is lost. */
+/* Applies the link's faults to a packet that has been sent, and makes its copy, if any. Returns false if it is lost. */
 static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
 {
     if (is_lost(l, k, number))
@@ -133,7 +133,8 @@ int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row)
 /* Bytes that are in a queue for a time, in byte-nanoseconds. */
 int64_t queue_area(int64_t size, int64_t time) { return size * time / 1000; }
 
-/* A packet joins at `time`: the queue then has it, what waits, and what is left of the packet that is being sent. */
+/* Notes the depth of a queue that a packet joins at `time`: this packet, those that wait, and the rest of the packet that
+ * is being sent. */
 void note_depth(struct link *k, int64_t time, int64_t size)
 {
     int64_t left = k->free_at > time && k->byte_time ? (int64_t)((double)(k->free_at - time) * 0x1p20 / (double)k->byte_time) : 0;
@@ -148,7 +149,7 @@ void drop_for_room(struct loop *l, struct link *k, uint32_t row)
     free_row(l, row);
 }
 
-/* Of a packet that joins a queue, which takes `wait` to be sent. */
+/* Marks a packet that joins a queue, where what is ahead takes `wait` to be sent, if that is too much. */
 void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row)
 {
     if (too_much(k, wait) && mark_congestion(row_bytes(&l->rows, row), l->rows.lengths[row])) {
@@ -158,7 +159,7 @@ void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row)
     k->joined++;
 }
 
-/* Sends a packet from `begin` on, which has waited for so long. */
+/* Sends a packet, which has waited for `wait`, from `begin` on. */
 void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row)
 {
     struct link *k = l->links + link;
@@ -168,7 +169,7 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     k->bytes += l->rows.lengths[row];
     k->busy += duration;
     k->waited += wait;
-    k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it on average */
+    k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it is there on average */
     struct event event = {k->free_at + k->delay, link, row};
     if (event.time > k->down_from && k->free_at - duration < k->down_until) {
         l->faults[LOST]++;
@@ -192,7 +193,7 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     schedule(l, event);
 }
 
-/* Puts a packet on its link, none earlier than any on that link before; `came_by`: the link by which its cause came to
+/* Puts a packet on its link, none earlier than any on that link before. `came_by` is the link on which its cause reached
  * the switch, or NOBODY. */
 void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint32_t came_by)
 {

@@ -1,4 +1,4 @@
-/* The event loop: what ../network.py does, window by window, with the same history; see there what is meant. */
+/* The event loop: does what ../network.py does, window by window, with the same history. ../network.py explains it. */
 
 #include "loop.h"
 
@@ -68,8 +68,9 @@ void loop_close(struct loop *l)
     free(l);
 }
 
-/* A network whose packets have up to `longest` bytes; nodes are numbered, switches first. `link_at` [nodes, ports]: the
- * link that leaves a node at a port, or -1. `priorities`: of each link; 0: none has queues. NULL: no memory. */
+/* Makes a network whose packets have up to `longest` bytes. Nodes are numbered, switches first. `link_at` [nodes, ports] is
+ * the link that leaves a node at a port, or -1. `priorities` is the number of queues of each link, or 0 for links without
+ * queues by priority. Returns NULL if there is no memory. */
 struct loop *loop_open(uint32_t switches, uint32_t hosts, uint32_t ports, const int32_t *link_at, uint32_t longest,
                        struct link *links, uint32_t link_count, uint32_t priorities, int64_t *wakes, int64_t *faults,
                        int64_t window, int64_t coalescing)
@@ -127,7 +128,7 @@ bool loop_failed(const struct loop *l) { return l->failed; }
 
 uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
 
-/* How often hosts have woken, and C alone has done what was to be done. */
+/* How often hosts have woken and C has done everything without Python. */
 uint64_t loop_turns(const struct loop *l) { return l->turns; }
 
 uint64_t loop_in_use(const struct loop *l) { return (uint64_t)l->rows.slab_count * SLAB_ROWS - l->rows.left; }
@@ -139,7 +140,7 @@ static bool is_before(const struct event *a, const struct event *b)
     return a->time < b->time || (a->time == b->time && a->link < b->link);
 }
 
-/* In the order of (time, link), those alike as they were. Runs that are in order already, one of each link, are merged. */
+/* Sorts by (time, link), stably. Merges runs that are already in order; there is about one for each link. */
 void sort_events(struct event *events, struct event *scratch, size_t count)
 {
     for (;;) {
@@ -182,7 +183,7 @@ bool make_scratch(struct loop *l, size_t count)
     return true;
 }
 
-/* Takes up what arrives in the window that begins at `begin`, in its order; how much that is, and where: `events`. */
+/* Collects what arrives in the window that begins at `begin`, in order, and returns the number of `events`. */
 uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
 {
     for (size_t i = 0; i < l->node_touched; i++)
@@ -195,7 +196,7 @@ uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
     l->arrived = take_window(l);
     struct event *arrived = l->arrived.at;
     size_t count = l->arrived.end;
-    /* By node: how many, then where they end. */
+    /* `ends`, by node: the number of events, then the end of its events. */
     for (size_t i = 0; i < count; i++) {
         uint32_t node = (uint32_t)l->links[arrived[i].link].far_node;
         if (!l->ends[node]++)
@@ -220,7 +221,7 @@ uint64_t loop_collect(struct loop *l, int64_t begin, struct event **events)
     return count;
 }
 
-/* The lengths, and the bytes of each in a row of `width`, of packets that have been taken up. */
+/* Copies the lengths of collected packets, and the bytes of each into a row of `width`. */
 void loop_read(const struct loop *l, const struct event *events, uint64_t count, uint8_t *rows, int64_t *lengths,
                uint64_t width)
 {
@@ -300,7 +301,7 @@ static void take_in(struct loop *l, uint32_t number, const struct event *events,
         set_wake(l, number);
 }
 
-/* Hands what has been taken up to the nodes. */
+/* Delivers what has been collected to the nodes. */
 void loop_deliver(struct loop *l)
 {
     size_t start = 0;
@@ -338,7 +339,7 @@ void loop_set_stalls(struct loop *l, uint32_t host, const int64_t (*stalls)[2], 
     h->stall_count = count;
 }
 
-/* A host has another station, which has received nothing so far. `station`: of Python's memory, or NULL. */
+/* Gives a host another station, which has received nothing so far. `station` is Python's memory, or NULL. */
 void loop_set_station(struct loop *l, uint32_t host, struct station *station)
 {
     struct events *inbox = &l->hosts[host].inbox;
@@ -348,7 +349,8 @@ void loop_set_station(struct loop *l, uint32_t host, struct station *station)
     l->hosts[host].station = station;
 }
 
-/* The next host that wakes before `end` and needs Python, or -1. `taken`: what has arrived is taken already. */
+/* Returns the next host that wakes before `end` and needs Python, or -1. `taken` is whether C has already received what
+ * arrived. */
 int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
 {
     for (; l->next_host < l->host_count; l->next_host++) {
@@ -368,7 +370,7 @@ int64_t loop_next_host(struct loop *l, int64_t end, bool *taken)
     return -1;
 }
 
-/* How many packets wait at a host that have arrived by `now`. */
+/* Returns the number of packets that have arrived at a host by `now` and wait there. */
 uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now)
 {
     const struct events *inbox = &l->hosts[host].inbox;
@@ -378,7 +380,7 @@ uint64_t loop_waiting(const struct loop *l, uint32_t host, int64_t now)
     return last - inbox->first;
 }
 
-/* The first `count` of them: see loop_read(). */
+/* Takes the first `count` of them; see loop_read(). */
 void loop_take(struct loop *l, uint32_t host, uint64_t count, uint8_t *rows, int64_t *lengths, uint64_t width)
 {
     struct events *inbox = &l->hosts[host].inbox;
@@ -406,7 +408,7 @@ void loop_end(struct loop *l, int64_t end)
     l->copies.first = l->copies.end = 0;
 }
 
-/* When the next window begins in which something happens by itself; NEVER: nothing will. */
+/* Returns when the next window begins in which something happens, or NEVER. */
 int64_t loop_next_time(const struct loop *l)
 {
     int64_t due = NEVER;

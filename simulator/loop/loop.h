@@ -1,5 +1,5 @@
-/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. ../compiled.py has the
- * structs that Python knows, too. Times are in picoseconds. */
+/* The parts of a network in virtual time: rows for packets, links, windows of events, hosts. ../compiled.py declares the
+ * structs that Python shares. Times are in picoseconds. */
 
 #ifndef TOPOLOGIES_LOOP_H
 #define TOPOLOGIES_LOOP_H
@@ -13,7 +13,7 @@
 
 #define NEVER INT64_MAX
 
-/* Where things are in a frame of UDP over IPv4. */
+/* Offsets in a frame of UDP over IPv4. */
 enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, IP_SOURCE = 26, UDP = 34, UDP_CHECKSUM = 40, PAYLOAD = 42 };
 
 enum { ECN_MARKED = 3 }; /* of TOS, RFC 3168 */
@@ -22,7 +22,7 @@ enum fault { LOST, BURST_LOST, CORRUPTED, DUPLICATED, REORDERED, QUEUE_DROP, ECN
 
 #define NOBODY UINT32_MAX
 
-/* Of a packet in a queue: when it joined, the row of the one behind it, the link by which it came to the switch. */
+/* A packet in a queue: when it joined, the row of the next one, the link on which it reached the switch. */
 struct waiting {
     int64_t time;
     uint32_t next, came_by; /* or NOBODY */
@@ -50,9 +50,9 @@ struct events {
     size_t first, end, room; /* those from `first` to `end` are still to come */
 };
 
-/* One direction of a link. What it is: times of a byte (in 2^-20 ps) and of what fits, is not yet marked, and not always marked; when it is down;
- * thresholds of pauses in bytes, the watchdog's times; probabilities; displacement and jitter in picoseconds. Then its state, and what has been
- * counted. */
+/* One direction of a link. First its constants: byte_time in 2^-20 ps; room, mark and always_mark as the times that these
+ * queue lengths take to be sent; when it is down; pause thresholds in bytes; the watchdog's times; probabilities;
+ * displacement and jitter in picoseconds. Then its state, and its counts. */
 struct link {
     int64_t byte_time, overhead, delay, room, mark, always_mark, down_from, down_until;
     int64_t xoff, xon, detection, restoration, action;
@@ -68,14 +68,15 @@ struct link {
 
 enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
 
-/* What waits for a link in one priority, from the row `first` to `last`, and what the far end holds of what came: ../queues.py. */
+/* The packets that wait for a link in one priority, from the row `first` to `last`, and the bytes that arrived on the link
+ * and wait at its far end (`held`): ../queues.py. */
 struct queue {
     int64_t backlog, busy_until, paused_at, since, held, overtaken, sent;
     uint32_t first, last;
     bool paused, storming, told;
 };
 
-/* All that arrives in one window; `next` in its chain. */
+/* Everything that arrives in one window; `next` links its chain. */
 struct window {
     int64_t number;
     struct window *next;
@@ -91,8 +92,8 @@ struct calendar {
     struct window *spare, *latest; /* `latest`: the one found last */
 };
 
-/* A worker whose packets are C's: where it is, and its frames. They begin with one of these headers, by the size of the
- * datagram; of those that come `type` and what follows it must be so, the protocol, and addresses and ports. */
+/* A worker whose packets C handles. Its frames begin with one of `headers`, by the size of the datagram. A frame that
+ * arrives is its own if it has this `type`, `protocol`, and addresses and ports (`ends`). */
 struct station {
     turn_function *turn;
     void *worker;
@@ -109,7 +110,7 @@ struct host {
     size_t stall_count;
     uint32_t link;
     bool present;            /* a station is there */
-    struct station *station; /* NULL: all of it is Python's */
+    struct station *station; /* NULL: Python handles everything */
 };
 
 struct program {
@@ -128,19 +129,19 @@ struct loop {
     int64_t *faults; /* the same, by kind */
     int64_t window, coalescing;
     uint32_t switches, host_count, node_count, ports;
-    /* Where packets wait by priority; `priorities` is 0 where none do: they are sent at once. */
+    /* Queues by priority; `priorities` is 0 without them, and packets are sent immediately. */
     uint32_t link_count, priorities;
     struct queue *queues;   /* by link, then priority */
     int64_t queues_ended;   /* the last window */
     struct events signals;  /* pause frames on their way */
     struct events sent;     /* this window */
-    struct events changes;  /* of what is held: `link` is the place in `queues`, `row` a number of bytes with a sign */
+    struct events changes;  /* of `held`: `link` is the index in `queues`, `row` a signed number of bytes */
     struct events happening; /* pause frames and packets of this window, in order */
     /* One window's: */
     struct events arrived; /* in the order of node, time, link, order of sending */
     struct events copies;  /* of duplicated packets: they join behind all others */
     struct event *scratch;
-    uint32_t *nodes, *ends; /* those at which something arrives, in order; where each one's end, by node */
+    uint32_t *nodes, *ends; /* nodes at which something arrives, in order; end of each one's events, by node */
     size_t node_touched, scratch_room;
     struct event *next, *last; /* of the switch in hand */
     struct program *program;

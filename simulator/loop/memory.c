@@ -1,4 +1,4 @@
-/* Rows for packets, lists of events, and the calendar: lists of events by the window in which they are. */
+/* Rows for packets, lists of events, and the calendar: lists of events by window. */
 
 #include "loop.h"
 
@@ -12,8 +12,8 @@ uint8_t *row_bytes(const struct rows *rows, uint32_t row)
     return rows->slabs[row >> SLAB_BITS] + (size_t)(row & (SLAB_ROWS - 1)) * rows->width;
 }
 
-/* Begins to load the packet in a row, which will be asked for soon: with hundreds of workers those that are on their way do
- * not fit the caches. */
+/* Prefetches the packet in a row, which will be needed soon: with hundreds of workers the packets in flight do not fit the
+ * caches. */
 void expect_row(const struct rows *rows, uint32_t row)
 {
     const uint8_t *at = row_bytes(rows, row), *end = at + rows->lengths[row];
@@ -38,13 +38,13 @@ static bool add_slab(struct rows *rows)
         rows->waits = waits;
     if (!slabs || !lengths || !free_rows || !waits || !(slabs[count - 1] = malloc((size_t)SLAB_ROWS * rows->width)))
         return false;
-    for (uint32_t i = 0; i < SLAB_ROWS; i++) /* backwards, so that rows are taken in their order */
+    for (uint32_t i = 0; i < SLAB_ROWS; i++) /* backwards, so that rows are used in order */
         free_rows[rows->left++] = (uint32_t)(count * SLAB_ROWS - 1 - i);
     rows->slab_count++;
     return true;
 }
 
-/* A row for a packet; false: there is no memory. */
+/* Takes a row for a packet; returns false if there is no memory. */
 bool add_row(struct loop *l, uint32_t length, uint32_t *row)
 {
     struct rows *rows = &l->rows;
@@ -123,7 +123,7 @@ static struct window *open_window(struct loop *l, int64_t number)
     return w;
 }
 
-/* Notes a packet under the window in which it arrives. */
+/* Files a packet under the window in which it arrives. */
 void schedule(struct loop *l, struct event event)
 {
     struct calendar *c = &l->calendar;
@@ -141,10 +141,10 @@ void schedule(struct loop *l, struct event event)
     add_event(l, &w->events, event);
 }
 
-/* The earliest in which something arrives, or NULL. */
+/* Returns the earliest window in which something arrives, or NULL. */
 struct window *next_window(const struct loop *l) { return l->calendar.count ? l->calendar.heap[0] : NULL; }
 
-/* What arrives in the earliest window, which is closed; in exchange for `arrived`, which is used again. */
+/* Closes the earliest window and returns its events, in exchange for `arrived`, which is reused. */
 struct events take_window(struct loop *l)
 {
     struct calendar *c = &l->calendar;

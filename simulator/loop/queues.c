@@ -1,11 +1,11 @@
-/* Links before which packets wait by priority, with pauses and the watchdog over them: ../queues.py and ../pause.py say
- * what is meant. */
+/* Links with queues by priority, with pauses and the watchdog over them. ../queues.py and ../pause.py are the
+ * reference. */
 
 #include "loop.h"
 
 enum { PRECEDENCE = 5, IPV4_FIRST = 0x08 }; /* the upper three bits of TOS */
 
-#define PAUSE_FRAME (1u << 31) /* in the place of a row, with the priority, and WAIT or not */
+#define PAUSE_FRAME (1u << 31) /* instead of a row, with the priority, and WAIT or not */
 #define WAIT (1u << 30)
 
 static uint32_t priority_of(const struct loop *l, uint32_t row)
@@ -17,7 +17,7 @@ static uint32_t priority_of(const struct loop *l, uint32_t row)
 
 static int64_t latest(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* What came by a link waits in a queue of this priority, or does no longer. */
+/* Records that a packet that arrived on a link joins a queue of this priority (sign 1), or leaves it (-1). */
 static void change(struct loop *l, uint32_t row, uint32_t overhead, uint32_t priority, int64_t time, int sign)
 {
     uint32_t came_by = l->rows.waits[row].came_by;
@@ -41,7 +41,7 @@ static int64_t restored_at(const struct link *k, const struct queue *q)
     return q->paused ? NEVER : q->since + k->restoration;
 }
 
-/* When a queue with packets, or one in a storm, does something by itself. */
+/* Returns when a queue with packets, or one in a storm, does something by itself. */
 static int64_t due(const struct loop *l, const struct link *k, const struct queue *q)
 {
     int64_t joined = q->first == NOBODY ? 0 : l->rows.waits[q->first].time;
@@ -55,7 +55,7 @@ static int64_t due(const struct loop *l, const struct link *k, const struct queu
     return begins < restored ? begins : restored;
 }
 
-/* When a link does something by itself, and with which queue: of several the one of the highest priority. */
+/* Returns when a link does something by itself, and with which queue; of several, the one of the highest priority. */
 static int64_t soonest(const struct loop *l, uint32_t link, uint32_t *priority)
 {
     int64_t found = NEVER;
@@ -78,7 +78,7 @@ static void drop_by_watchdog(struct loop *l, struct link *k, uint32_t row)
     free_row(l, row);
 }
 
-/* The watchdog takes the pause for one that does not end. */
+/* The watchdog decides that the pause will not end. */
 static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t priority, int64_t now)
 {
     q->storming = true;
@@ -97,7 +97,7 @@ static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t pr
     q->backlog = 0;
 }
 
-/* A packet is being sent from `now` on: those of a lower priority that could have been, wait for it. */
+/* Counts the waiting time of lower priorities that could have sent, while a packet is sent from `now` on. */
 static void overtake(struct loop *l, uint32_t link, uint32_t priority, int64_t now, int64_t duration)
 {
     struct queue *queues = l->queues + (size_t)link * l->priorities;
@@ -106,7 +106,7 @@ static void overtake(struct loop *l, uint32_t link, uint32_t priority, int64_t n
             q->overtaken += duration;
 }
 
-/* All that a link does by itself before `until`. */
+/* Does everything that a link does by itself before `until`. */
 static void advance(struct loop *l, uint32_t link, int64_t until)
 {
     struct link *k = l->links + link;
@@ -131,7 +131,7 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
     }
 }
 
-/* A pause frame arrives; what it says may be known already. */
+/* Takes a pause frame, which may repeat what is known already. */
 static void turn(struct link *k, struct queue *q, int64_t time, bool wait)
 {
     if (q->paused == wait)
@@ -175,8 +175,8 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     change(l, row, (uint32_t)k->overhead, priority, time, 1);
 }
 
-/* Says so where a threshold is passed; what happens at one instant counts as one change. One of no bytes: to wait is said
- * once more, if that was said last. */
+/* Sends a pause frame where a threshold is passed. All changes at one instant count as one. A change of 0 bytes repeats
+ * the last pause frame if it told the lane to wait. */
 static void count_held(struct loop *l)
 {
     struct event *at = l->changes.at;
@@ -208,7 +208,7 @@ static bool is_lost_with_link(const struct link *k, int64_t arrives)
     return arrives >= k->down_from && arrives - k->delay < k->down_until;
 }
 
-/* A link that goes down lets its queues go as pause frames do; when it is up again, what must wait is said once more. */
+/* A link that goes down releases its queues, as a pause frame does; when it is up again, the pauses are repeated. */
 static void go_down_and_up(struct loop *l, int64_t end)
 {
     for (uint32_t link = 0; link < l->link_count; link++) {
@@ -224,7 +224,7 @@ static void go_down_and_up(struct loop *l, int64_t end)
     }
 }
 
-/* Pause frames that arrive before `end`, then what has been sent, in the order of time. */
+/* Gathers pause frames that arrive before `end`, and what has been sent, in the order of time. */
 static void gather(struct loop *l, int64_t end)
 {
     size_t kept = 0;
@@ -245,7 +245,7 @@ static void gather(struct loop *l, int64_t end)
         sort_events(l->happening.at, l->scratch, l->happening.end);
 }
 
-/* What links do until the end of a window. */
+/* Does what links do until the end of a window. */
 void run_queues(struct loop *l, int64_t end)
 {
     uint32_t priority;
@@ -272,7 +272,7 @@ void run_queues(struct loop *l, int64_t end)
 
 static int64_t not_passed(const struct loop *l, int64_t time) { return time >= l->queues_ended ? time : NEVER; }
 
-/* When the first link does something by itself, hears of a pause, goes down or comes up. */
+/* When the first link does something by itself, receives a pause frame, goes down or comes up. */
 int64_t queues_act_at(const struct loop *l)
 {
     int64_t found = NEVER;
@@ -287,7 +287,7 @@ int64_t queues_act_at(const struct loop *l)
     return found;
 }
 
-/* Which queues are told to wait, and have been; ../deadlock.py. By link, then priority. */
+/* Which queues are paused and still told to wait (../deadlock.py), by link, then priority. */
 void loop_stopped(const struct loop *l, bool *stopped)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
@@ -296,7 +296,7 @@ void loop_stopped(const struct loop *l, bool *stopped)
     }
 }
 
-/* See ../queues.py. By link, then priority. */
+/* Copies the counts of the queues (../queues.py), by link, then priority. */
 void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
@@ -305,7 +305,7 @@ void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
     }
 }
 
-/* What the packets that wait for each link have added to its queue so far, in byte-nanoseconds. */
+/* Adds the time integral of the packets that still wait for each link, in byte-nanoseconds. */
 void loop_waiting_areas(const struct loop *l, int64_t now, int64_t *areas)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
@@ -315,8 +315,8 @@ void loop_waiting_areas(const struct loop *l, int64_t now, int64_t *areas)
     }
 }
 
-/* What waits that came by another link: by which, in which queue, bytes on the wire. How many there are, whether they fit
- * `room` or not. */
+/* Lists the packets that wait and arrived on another link: that link, the queue, and the bytes on the wire. Returns their
+ * number, even if they do not fit `room`. */
 uint64_t loop_queued(const struct loop *l, int64_t (*queued)[3], uint64_t room)
 {
     uint64_t count = 0;

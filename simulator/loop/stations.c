@@ -1,4 +1,4 @@
-/* Hosts whose stations leave their packets to C: frames are taken apart, a worker has its turn, its packets are framed. */
+/* Hosts whose stations leave their packets to C: it parses frames, lets the worker take its turn, and frames its packets. */
 
 #include "loop.h"
 
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define SECOND 1e12
-#define EXACT ((int64_t)1 << 53) /* beyond it a time is not to the picosecond in a double */
+#define EXACT ((int64_t)1 << 53) /* beyond it a double is not exact to the picosecond */
 
-/* Whether a frame is the station's beyond doubt; those of which Python has to tell are not. */
+/* Whether a frame is certainly the station's; Python decides about all others. */
 static bool is_ours(const struct station *s, const uint8_t *frame)
 {
     if (memcmp(frame + TYPE, s->type, sizeof s->type) || frame[PROTOCOL] != s->protocol ||
@@ -20,7 +20,8 @@ static bool is_ours(const struct station *s, const uint8_t *frame)
     return sum % 0xffff == 0;
 }
 
-/* Gathers the datagrams of `count` events; false: they are not all of one size and the station's, or there is no memory. */
+/* Gathers the datagrams of `count` events. Returns false if they differ in size, are not all the station's, or there is no
+ * memory. */
 static bool gather(struct loop *l, const struct station *s, const struct event *events, size_t count, struct turn *t)
 {
     uint32_t length = l->rows.lengths[events->row];
@@ -62,14 +63,14 @@ static void send_framed(struct loop *l, uint32_t host, const struct turn *t, int
     }
 }
 
-/* The first picosecond that, in seconds, is not before `seconds`: units.py. */
+/* Returns the first picosecond that, in seconds, is not before `seconds`: units.py. */
 static int64_t not_before(double seconds)
 {
     int64_t nearest = (int64_t)__builtin_rint(seconds * SECOND);
     return (double)nearest / SECOND >= seconds ? nearest : nearest + 1;
 }
 
-/* What a host does when it wakes at `now`, as far as that is for C. */
+/* Does what a host does when it wakes at `now`, as far as C can. */
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now)
 {
     struct host *h = l->hosts + host;

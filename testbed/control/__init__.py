@@ -1,1 +1,1 @@
-"""The controller of a network that is up, in processes of its own: one that is in charge, and one that may wait."""
+"""The controller of a running network, in processes of its own: one in charge, and optionally a standby."""

@@ -1,4 +1,4 @@
-"""The main program of a controller process: it does what is asked on its standard input, or is a standby."""
+"""The main program of a controller process: it takes requests on its standard input, or is a standby."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from fanin.testbed.monitoring.logs import logging_to
 
 
 class _Calls:
-    """What may be asked of `controller`."""
+    """The requests that `controller` can carry out."""
 
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
@@ -41,7 +41,7 @@ class _Calls:
         return (await self._controller.grant(hosts, udp_port, base, slots)).tree
 
     async def _withdraw(self, lease: int) -> None:
-        """Nothing, if it is not in force: a controller before this one was asked first."""
+        """Revoke a lease. Do nothing if it is not in force: an earlier controller may have done it."""
         for grant in self._controller.in_force:
             if grant.id == lease:
                 await grant.withdraw()
@@ -51,7 +51,7 @@ class _Calls:
 
 
 class _Output:
-    """Where answers go, and signs of life: an event loop may be busy for long, and the process runs all the same."""
+    """Writer of answers and heartbeats. A thread sends the heartbeats, since the event loop may be busy for long."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -73,7 +73,7 @@ class _Output:
         self._beating.join()
 
     def answer(self, done: bool, what: object) -> None:
-        """To what was asked last."""
+        """Send the answer to the last request."""
         self._send((done, what))
 
     def _beat(self) -> None:
@@ -88,7 +88,7 @@ class _Output:
 
 
 async def _serve(answer: Callable[[bool, object], None]) -> None:
-    """Until nothing more is asked."""
+    """Serve requests until standard input closes."""
     asked = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(asked), sys.stdin)
 
@@ -135,15 +135,15 @@ async def _serve(answer: Callable[[bool, object], None]) -> None:
             except ControllerError as error:
                 answer(False, error)
             except Exception as error:
-                # Not asked again of the next one, which would end as well; that one undoes what is half done.
-                answer(False, ControllerError(f"the controller ends, for {name} fails: {error!r}"))
+                # The next controller does not repeat the request, which would fail again. It undoes what is half done.
+                answer(False, ControllerError(f"the controller ends because {name} failed: {error!r}"))
                 raise
 
 
 def main() -> None:
-    """Serve."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # which ends it, and `fanin up` says so, without a traceback
-    # What a user's planner prints is not an answer. Whoever asked may have gone.
+    """Serve the requests of the parent process."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # so that it ends without a traceback; `fanin up` reports it
+    # What a user's planner prints must not mix with the answers. The reader may be gone.
     with suppress(BrokenPipeError), os.fdopen(os.dup(1), "wb") as output:
         os.dup2(2, 1)
         with _Output(output) as told:

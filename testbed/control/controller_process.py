@@ -1,7 +1,7 @@
-"""The controller of a network that is up, in a process of its own: what becomes of that is nothing to the jobs.
+"""The controller of a running network, in a separate process, so that its end does not affect the jobs.
 
-When it ends it is started again, or a standby takes over, and takes the switches over as they are, with the leases that
-are in force here. What was asked of it meanwhile is asked again.
+When it ends, it is started again, or a standby takes over. The new one takes over the switches as they are, with the
+leases in force, which are recorded here. Requests that were not answered are repeated.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fanin.testbed.patience import VARIABLE, Restarts
 from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Topology
 
-# Election ids: each primary's is higher than that of all before it, so that what these have sent last is refused; a
-# backup's is lower. After 500 of them all primaries have the last one, and a backup may have that of one that has gone.
+# Election ids: each primary's is higher than all before it, so that switches refuse late messages of earlier ones.
+# Backups have lower ids. After 500, all primaries share the last id, and a backup may get one that was used before.
 _BACKUPS, _PRIMARIES = range(2, 500), range(501, ELECTION_ID + 1)
 
 
@@ -38,17 +38,21 @@ class Granted:
     _process: ControllerProcess = field(repr=False)
 
     async def withdraw(self) -> None:
-        """See controller.Grant."""
+        """Revoke the lease; see controller.Grant."""
         await self._process.withdraw(self.tree)
 
 
 class ControllerProcess:
-    """As controller.Controller, for what a network that is up needs of it. report: is told how it has ended.
+    """The part of controller.Controller that a running network needs, carried out in another process.
 
-    standby: whether there is another one that waits for that.
+    Args:
+        setup: Configuration of the controller.
+        report: Called with a message when the controller has ended.
+        standby: Whether a second controller waits to take over.
 
     Raises:
-        ControllerError: what it says. NetworkError: it ends again and again.
+        ControllerError: The controller reports an error.
+        NetworkError: The controller ends again and again.
     """
 
     def __init__(self, setup: Setup, report: Callable[[str], None], *, standby: bool = False) -> None:
@@ -61,7 +65,7 @@ class ControllerProcess:
         self._standby = StandbyProcess(self._as_backup, report) if standby else None
         self._numbers = itertools.count()
         self._restarts = Restarts()
-        self._given_up = ""  # it has ended too often: why
+        self._given_up = ""  # why it is not started again: it has ended too often
         self._one_at_a_time = asyncio.Lock()
         self._exchanges: set[asyncio.Task[Any]] = set()
 
@@ -86,31 +90,31 @@ class ControllerProcess:
         await self._close()
 
     async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
-        """See controller.Controller."""
-        # In force before anything else is asked, for which the controller may have to be started again.
+        """Grant a lease; see controller.Controller."""
+        # The lease is recorded before the next request, for which the controller may have to be started again.
         call = "grant", (tuple(hosts), udp_port, base, slots)
         tree: Tree = await self._call(*call, then=self._in_force.append)
         return Granted(tree, self)
 
     async def withdraw(self, tree: Tree) -> None:
-        """See `Granted.withdraw`; a controller that has to be started again for it removes the lease by itself."""
+        """Revoke a lease. A controller that has to be started again for it removes the lease by itself."""
         self._in_force.remove(tree)
         await self._call("withdraw", (tree.job.lease,))
 
     async def reroute(self, usable: Topology) -> None:
-        """See controller.Controller."""
+        """Use another topology from now on; see controller.Controller."""
         self._usable = usable
         await self._call("reroute", (usable,))
 
     async def tend(self, *, read_tables: bool) -> Findings:
-        """See controller.Controller."""
+        """Check the switches and repair what they have lost; see controller.Controller."""
         findings: Findings = await self._call("tend", (read_tables,))
         return findings
 
     async def _call(
         self, method: str, arguments: tuple[object, ...], then: Callable[[Any], None] = lambda _: None
     ) -> Any:
-        # One that is given up in the middle would leave its answer to the next; nobody asks then how it ends.
+        # Shielded: otherwise the answer to a cancelled request would be taken for that to the next one.
         exchange = asyncio.create_task(self._until_answered((method, arguments), then))
         self._exchanges.add(exchange)
         exchange.add_done_callback(self._exchanges.discard)
@@ -127,21 +131,21 @@ class ControllerProcess:
                         await self._start(tuple(self._in_force))
                         with suppress(
                             ControllerError
-                        ):  # of a switch that is away, and is told when it is back
+                        ):  # from a switch that is away; it is programmed when it is back
                             await self._ask(("reroute", (self._usable,)))
                     answer = await self._ask(call)
                     then(answer)
-                except TimeoutError:  # and would not answer the next time
+                except TimeoutError:  # it would not answer the next time either
                     how = await self._how_it_ended()
                     raise ControllerError(
-                        f"{how}; for the next thing asked of it {self._next} ({VARIABLE} stretches time limits)"
+                        f"{how}; on the next request {self._next} ({VARIABLE} stretches time limits)"
                     ) from None
                 except (OSError, asyncio.IncompleteReadError):
                     how = await self._how_it_ended()
                     self._count(how)
                     self._report(f"{how}\n{self._next}")
                 else:
-                    if self._standby is not None:  # which is not to be in the way of what was asked
+                    if self._standby is not None:  # started last, so that it does not delay the request
                         self._standby.begin()
                     return answer
 
@@ -159,23 +163,23 @@ class ControllerProcess:
             raise
 
     async def _start(self, in_force: tuple[Tree, ...] | None) -> None:
-        """The standby, or a new one, is the controller from now on."""
+        """Make the standby, or a new process, the controller."""
         self._process = self._standby.take() if self._standby is not None else None
         try:
             self._process = self._process or await ControllerSubprocess.start(self._setup.patience)
         except OSError as error:
             raise ControllerError(
-                f"the controller cannot be started ({error.strerror}); the next thing asked of it tries again"
+                f"the controller cannot be started ({error.strerror}); the next request tries again"
             ) from error
         number = next(self._numbers)
         election_id = _PRIMARIES[min(number, len(_PRIMARIES) - 1)]
         try:
             await self._ask(replace(self._setup, in_force=in_force, election_id=election_id))
-        except ControllerError as error:  # with which it ends
+        except ControllerError as error:  # the process ends with it
             await self._how_it_ended()
             self._count(str(error))
             raise
-        if self._standby is not None:  # which is there to be made use of
+        if self._standby is not None:  # it can take over from a silent one
             self._process.end_if_silent()
 
     def _as_backup(self) -> Setup:
@@ -187,13 +191,13 @@ class ControllerProcess:
         return await self._process.ask(message)
 
     async def _how_it_ended(self) -> str:
-        """It has, or is made to."""
+        """Return how the controller has ended, and end it if it has not."""
         process, self._process = self._process, None
         assert process is not None
         return f"the controller {await process.how_it_ended()}"
 
     async def _close(self) -> None:
-        for exchange in self._exchanges:  # one of which may be starting it again
+        for exchange in self._exchanges:  # one of them may be starting it again
             exchange.cancel()
         await asyncio.gather(*self._exchanges, return_exceptions=True)
         if self._standby is not None:

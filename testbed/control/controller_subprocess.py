@@ -1,6 +1,6 @@
-"""A process that is the controller of a network that is up, or waits to become it.
+"""A process that is the controller of a running network, or waits to become it.
 
-Messages are pickled, each behind its length: both ends are this program.
+Messages are pickled, each after its length: both ends are the same program.
 """
 
 from __future__ import annotations
@@ -22,18 +22,27 @@ from fanin.testbed.preloaded import Process, ended, start
 from fanin.topologies.model import Topology
 
 _LENGTH = struct.Struct("=I")
-_ANSWER_SECONDS = 120.0  # longer than a controller waits for all that a switch may be asked for
+_ANSWER_SECONDS = 120.0  # longer than a controller waits for any answer of a switch
 _LEAVE_SECONDS = 5.0
-BEAT_SECONDS = 1.0  # between two signs of life, which are None in the place of an answer;
-_SILENT_SECONDS = 10.0  # after so long without one, a process does not run
+BEAT_SECONDS = 1.0  # between two heartbeats, which are None instead of an answer
+_SILENT_SECONDS = 10.0  # a process without a heartbeat for so long counts as not running
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a controller needs. p4info: serialized. log: see fanin.testbed.monitoring.logs.
+    """Configuration of a controller.
 
-    in_force: None: the switches have no program yet. standby: it is a backup with this election id, until it gets
-    another setup.
+    Attributes:
+        topology: The network.
+        p4info: P4Info of the program, serialized.
+        device_config: The compiled program.
+        ledger: File of the numbers that leases have used.
+        patience: Factor by which time limits are stretched.
+        planner: File of a user's planner, or None.
+        log: Log file; see fanin.testbed.monitoring.logs.
+        in_force: Leases in force. None means that the switches have no program yet.
+        election_id: P4Runtime election id.
+        standby: Whether it is a backup with this election id until it gets another setup.
     """
 
     topology: Topology
@@ -49,7 +58,7 @@ class Setup:
 
 
 class ControllerSubprocess:
-    """The process; patience: stretches its time limits. Use `start`."""
+    """A controller process, created by `start`. `patience` stretches its time limits."""
 
     def __init__(
         self,
@@ -69,16 +78,16 @@ class ControllerSubprocess:
 
     @classmethod
     async def start(cls, patience: float) -> ControllerSubprocess:
-        """One that waits for its setup.
+        """Start a process that waits for its setup.
 
         Raises:
-            OSError: it cannot be started.
+            OSError: It cannot be started.
         """
         starting = asyncio.ensure_future(cls._start(patience))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # A thread cannot be stopped, and nobody else would end what it starts.
+            # The thread cannot be stopped, and nothing else would end the process that it starts.
             with suppress(OSError):
                 await (await starting).kill()
             raise
@@ -90,7 +99,7 @@ class ControllerSubprocess:
             (sys.executable, "-P", "-m", "fanin.testbed.control.controller_main"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints beside our own messages
+            env={**os.environ, "GRPC_VERBOSITY": "NONE"},  # its C core prints between our own messages
         )
         loop, answers = asyncio.get_running_loop(), asyncio.StreamReader()
         pipe, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(answers), process.stdout)
@@ -101,18 +110,21 @@ class ControllerSubprocess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """Return the process id."""
         return self._process.pid
 
     def end_if_silent(self) -> None:
-        """From now on, whoever asks it; it has answered once, and gives signs of life."""
+        """End the process, from now on, when it is silent during a request. It must have answered once before."""
         self._silence = _SILENT_SECONDS * self._patience
 
     async def ask(self, message: object) -> Any:
-        """Its answer to a setup or a call.
+        """Return the answer to a setup or a call.
 
         Raises:
-            ControllerError: is its answer. TimeoutError: it has none. OSError, IncompleteReadError: it has ended.
+            ControllerError: This is the answer.
+            TimeoutError: The process does not answer.
+            OSError: The process has ended.
+            IncompleteReadError: The process has ended.
         """
         self._asked.write(packed(message))
         async with asyncio.timeout(_ANSWER_SECONDS * self._patience) as in_all:
@@ -138,11 +150,11 @@ class ControllerSubprocess:
         return message
 
     async def ended(self) -> None:
-        """Wait until it has."""
+        """Wait until the process has ended."""
         await ended(self._process)
 
     async def how_it_ended(self) -> str:
-        """It has, or is made to."""
+        """Return how the process has ended, and end it if it has not."""
         if self._ended_for:
             return self._ended_for
         try:
@@ -156,7 +168,7 @@ class ControllerSubprocess:
         return f"has ended with {how}"
 
     async def kill(self) -> None:
-        """It ends at once."""
+        """Kill the process."""
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         await ended(self._process)
@@ -164,11 +176,11 @@ class ControllerSubprocess:
 
     def _hang_up(self) -> None:
         if not self._asked.is_closing():
-            self._asked.transport.abort()  # also of what it has not read
+            self._asked.transport.abort()  # also discards what it has not read
         self._pipe.close()
 
     async def close(self) -> None:
-        """It leaves the switches, and ends."""
+        """Let the process leave the switches, and end it."""
         self._asked.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE_SECONDS * self._patience):
@@ -177,16 +189,16 @@ class ControllerSubprocess:
 
 
 def packed(message: object) -> bytes:
-    """As `read` takes it."""
+    """Return a message as `read` expects it."""
     content = pickle.dumps(message)
     return _LENGTH.pack(len(content)) + content
 
 
 async def read(source: asyncio.StreamReader) -> Any:
-    """A message.
+    """Return the next message.
 
     Raises:
-        IncompleteReadError: the other end has gone.
+        IncompleteReadError: The other end is gone.
     """
     (length,) = _LENGTH.unpack(await source.readexactly(_LENGTH.size))
     return pickle.loads(await source.readexactly(length))

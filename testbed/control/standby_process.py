@@ -1,4 +1,4 @@
-"""A second controller, in a process of its own: a backup at all switches for when the first one ends."""
+"""A second controller, in a separate process: a backup at all switches for when the first one ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from fanin.topologies.errors import NetworkError
 
 
 class StandbyProcess:
-    """What each is started with is `setup`'s. report: is told how one has ended, and when there is none any more."""
+    """A standby that is replaced when it ends.
+
+    Args:
+        setup: Returns the setup with which each one is started.
+        report: Called with a message when one is ready, when it has ended, and when no more are started.
+    """
 
     def __init__(self, setup: Callable[[], Setup], report: Callable[[str], None]) -> None:
         self._setup = setup
@@ -24,17 +29,17 @@ class StandbyProcess:
         self._taken: ControllerSubprocess | None = None
 
     def begin(self) -> None:
-        """Let there be one, from now on, until it is taken."""
+        """Keep a standby from now on, until it is taken."""
         if self._keeper is None:
             self._keeper = asyncio.create_task(self._keep())
 
     @property
     def ready(self) -> bool:
-        """Whether one waits."""
+        """Return whether a standby waits."""
         return self._waiting is not None
 
     def take(self) -> ControllerSubprocess | None:
-        """The one that waits, which is the caller's then; None: there is none, or it is only starting."""
+        """Hand over the standby that waits; return None if there is none, or it is still starting."""
         if self._waiting is None:
             return None
         self._taken, self._waiting = self._waiting, None
@@ -44,14 +49,14 @@ class StandbyProcess:
         return self._taken
 
     async def close(self) -> None:
-        """There is none."""
+        """End the standby."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
             await asyncio.wait([keeper])
 
     async def _keep(self) -> None:
-        """One after the other."""
+        """Run one standby after another."""
         while True:
             how = await self._one()
             try:
@@ -62,14 +67,14 @@ class StandbyProcess:
             self._report(f"{how}\nanother one is started")
 
     async def _one(self) -> str:
-        """From its start to its end: how that was."""
+        """Run one standby until it ends, and return how it ended."""
         setup = self._setup()
         try:
             candidate = await ControllerSubprocess.start(setup.patience)
         except OSError as error:
             return f"the standby cannot be started: {error.strerror}"
         try:
-            # Of what it refuses, it says more when it is the controller.
+            # Its errors are reported when it becomes the controller.
             with suppress(ControllerError, TimeoutError, OSError, asyncio.IncompleteReadError):
                 await candidate.ask(setup)
                 candidate.end_if_silent()

@@ -1,1 +1,1 @@
-"""What is observed in a network that is up: a snapshot of all of it, why a job stands still, metrics, and logs."""
+"""Observation of a running network: a snapshot of its state, why a job makes no progress, metrics, and logs."""

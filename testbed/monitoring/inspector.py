@@ -1,4 +1,4 @@
-"""Looks into a network beside its controller, in the network namespace of its switches."""
+"""Reads the state of a network without involving its controller, in the network namespace of its switches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from fanin.p4switch.management.service import ManagementClient, ManagementError
 from fanin.testbed.monitoring.snapshot import Cell, Cells, JobView, LinkView, Snapshot, SwitchView
 from fanin.topologies.model import Link, Topology
 
-_SECONDS = 5.0  # for a switch to tell its registers
-_COMMAND_SECONDS = 5.0  # for one of iproute2
+_SECONDS = 5.0  # for a switch to send its registers
+_COMMAND_SECONDS = 5.0  # for a command of iproute2
 
-# What a cell holds of a chunk; p4src/aggregation.p4.
+# The registers of a cell; p4src/aggregation.p4.
 _REGISTERS = ("lease", "chunk", "seen", "done")
 
 
 class Inspector:
-    """Of `topology`; those who ask the job service for looks and cells get them from here (docs/how-to/inside.md)."""
+    """Source of the snapshots and cells of `topology` that the job service answers with (docs/how-to/inside.md)."""
 
     def __init__(self, topology: Topology, telemetry: Telemetry, service: JobService) -> None:
         self._topology = topology
@@ -31,11 +31,11 @@ class Inspector:
         self._service = service
 
     def jobs(self) -> tuple[JobView, ...]:
-        """Those whose workers have all joined."""
+        """Return the jobs whose workers have all joined."""
         return tuple(JobView.model_validate(job) for job in self._service.jobs.documents())
 
     async def look(self) -> Snapshot:
-        """How everything stands now."""
+        """Return a snapshot of the network."""
         counted, interfaces, queues = await asyncio.gather(
             self._telemetry.counts(),
             _json_of("ip", "-json", "link", "show"),
@@ -60,10 +60,10 @@ class Inspector:
         )
 
     async def cells(self, name: str) -> Mapping[str, Cells]:
-        """What each switch of the job called `name` holds in its slots; BMv2 has no register reads.
+        """Return the contents of the slots of the job called `name`, by switch. BMv2 cannot read registers.
 
         Raises:
-            ControllerError: there is no such job.
+            ControllerError: There is no such job.
         """
         found = [job for job in self.jobs() if job.name == name]
         if not found:
@@ -73,7 +73,7 @@ class Inspector:
         return {part.switch: cells for part, cells in zip(job.tree, read, strict=True)}
 
     async def _emulated(self, switches: Sequence[str]) -> dict[str, dict[int, dict[str, Any]]]:
-        """The links that each of these switches emulates, by port."""
+        """Return the links that each of these switches emulates, by port."""
         ports = [self._topology.switch(name).grpc_port for name in switches]
         found = await asyncio.gather(*(asyncio.to_thread(_emulated_at, port) for port in ports))
         return dict(zip(switches, found, strict=True))
@@ -88,7 +88,7 @@ class Inspector:
                 ]
         except TimeoutError:
             return Cells(error=f"{switch} has not answered for {_SECONDS:g} s")
-        except (ControllerError, ValueError) as error:  # ValueError: a program of others
+        except (ControllerError, ValueError) as error:  # ValueError: the program of another project
             return Cells(error=f"not known, as on BMv2 ({error})")
         mine = range(2 * job.slots[0], 2 * job.slots[1] + 2)
         rows = list(zip(*columns, strict=True))
@@ -116,7 +116,7 @@ def _link_view(
     shaped: Mapping[str, Mapping[str, Any]],
     emulated: Mapping[str, Mapping[int, Mapping[str, Any]]],
 ) -> LinkView:
-    """A switch counts what it sends, and what hosts send to it."""
+    """Return one direction of a link. A switch counts what it sends, and what hosts send to it."""
     mine = sender in counted
     end = link.end(sender) if mine else link.far_end(sender)
     counts = counted[end.node]
@@ -144,7 +144,7 @@ def _link_view(
 
 
 def _emulated_at(grpc_port: int) -> dict[int, dict[str, Any]]:
-    """Those of the switch at this port; BMv2 emulates none, and one that has gone says nothing."""
+    """Return the links that the switch at this port emulates; none for BMv2 or a switch that is gone."""
     try:
         with ManagementClient(f"127.0.0.1:{grpc_port}") as client:
             return {port["port"]: port for port in client.call("Links", {})["ports"]}
@@ -153,7 +153,7 @@ def _emulated_at(grpc_port: int) -> dict[int, dict[str, Any]]:
 
 
 async def _json_of(*command: str) -> list[dict[str, Any]]:
-    """What a command of iproute2 says; nothing where there is none, or where it does not end in time."""
+    """Return the JSON output of a command of iproute2; empty if it does not exist or does not end in time."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL

@@ -1,4 +1,4 @@
-"""The log of a network that is up: lines of JSON, of the controller, the job service, and workers that stand still."""
+"""The log of a running network: lines of JSON from the controller, the job service, and workers that wait."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from fanin.testbed.monitoring.snapshot import JobView
 from fanin.testbed.monitoring.waiting import waited_for, waiters
 
-# What a record may say besides its text, by logging's `extra`.
+# Fields of a record besides its text, given by logging's `extra`.
 _FIELDS = ("job", "lease", "hosts", "host", "pid", "switch", "all_reduce", "chunks", "slots", "waited_for")
 
 _logger = logging.getLogger(__name__)
-_logger.addHandler(logging.NullHandler())  # and nowhere else, unless a program says so
+_logger.addHandler(logging.NullHandler())  # no output unless a program adds a handler
 
 
 class JsonLines(logging.Formatter):
-    """A record as a line of JSON: time (UTC), level, logger, message, and those of its fields that it has."""
+    """Formats a record as a line of JSON: time (UTC), level, logger, message, and those of our fields that it has."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         told = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -37,15 +37,15 @@ class JsonLines(logging.Formatter):
 
 @contextmanager
 def logging_to(file: Path) -> Iterator[None]:
-    """Inside, what is logged at INFO and above is appended to `file`.
+    """Append what is logged at INFO and above to `file`, inside the context.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The file cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     handler = logging.FileHandler(file)
     handler.setFormatter(JsonLines())
-    logger = logging.getLogger("fanin")  # the parent of all of ours
+    logger = logging.getLogger("fanin")  # parent of all our loggers
     level = logger.level
     logger.setLevel(logging.INFO)
     logger.addHandler(handler)
@@ -58,13 +58,13 @@ def logging_to(file: Path) -> Iterator[None]:
 
 
 class Stalls:
-    """Logs when a worker begins to wait, and when it goes on."""
+    """Logs when a worker begins to wait, and when it continues."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, float, str], int] = {}  # the all-reduce; by job, its beginning, host
+        self._waiting: dict[tuple[str, float, str], int] = {}  # all-reduce, by job, its start, and host
 
     def look(self, jobs: Iterable[JobView], now: float) -> None:
-        """How the jobs stand. now: in seconds of the Unix epoch."""
+        """Log what has changed in `jobs` at `now`, in seconds of the Unix epoch."""
         found: dict[tuple[str, float, str], int] = {}
         for job in jobs:
             missing = [worker.host for worker in waited_for(job, now)]
@@ -93,5 +93,5 @@ class Stalls:
                     },
                 )
         for name, _, host in self._waiting.keys() - found.keys():
-            _logger.info("%s waits no longer", host, extra={"job": name, "host": host})
+            _logger.info("%s no longer waits", host, extra={"job": name, "host": host})
         self._waiting = found

@@ -1,4 +1,4 @@
-"""Metrics of a network that is up, as Prometheus scrapes them, named by its conventions (docs/how-to/inside.md)."""
+"""Metrics of a running network for Prometheus. Their names follow its conventions (docs/how-to/inside.md)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fanin.testbed.monitoring.snapshot import JobView, Snapshot
 from fanin.testbed.monitoring.waiting import waited_for
 
 REQUEST_SECONDS = 10.0
-_LOOK_SECONDS = 10.0  # switches that do not answer are given 2
+_LOOK_SECONDS = 10.0  # a switch has 2 s of these to answer
 _MAX_REQUEST_BYTES = 1 << 14
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ Sample = tuple[Sequence[str], float]
 
 
 def metrics_of(look: Snapshot) -> Iterator[Metric]:
-    """All of a look. What is not known has no sample."""
+    """Yield all metrics of a snapshot. An unknown value has no sample."""
     yield from _of_switches(look)
     yield from _of_links(look)
     yield from _of_jobs(look)
@@ -41,7 +41,7 @@ def _of_switches(look: Snapshot) -> Iterator[Metric]:
     switches = look.switches.items()
     known = [(name, view) for name, view in switches if not view.error]
     up = [([name], float(not view.error)) for name, view in switches]
-    yield _gauge("fanin_switch_up", "Whether the switch tells what it has counted.", ["switch"], up)
+    yield _gauge("fanin_switch_up", "1 if the switch reports its counters.", ["switch"], up)
     slots = [([name], view.slots) for name, view in switches]
     yield _gauge("fanin_switch_slots_in_use", "Slots of jobs with a lease.", ["switch"], slots)
     received = [([name], view.received) for name, view in known]
@@ -51,7 +51,7 @@ def _of_switches(look: Snapshot) -> Iterator[Metric]:
     drops = [([name, r.name], view.drops.get(r.name, 0)) for name, view in known for r in Reason if r]
     yield _counter("fanin_switch_dropped_packets", "Packets dropped.", ["switch", "reason"], drops)
     events = [([name, e.name], view.events.get(e.name, 0)) for name, view in known for e in Event]
-    help_text = "What aggregation did with packets."
+    help_text = "Aggregation events."
     yield _counter("fanin_switch_aggregation_events", help_text, ["switch", "event"], events)
 
 
@@ -63,26 +63,26 @@ def _of_links(look: Snapshot) -> Iterator[Metric]:
         return [([link.sender, link.receiver], value) for link, value in pairs if value is not None]
 
     links = look.links
-    yield _gauge("fanin_link_up", "Whether both ends are up.", ends, known(link.up for link in links))
+    yield _gauge("fanin_link_up", "1 if both ends are up.", ends, known(link.up for link in links))
     capacity = known(None if link.rate is None else link.rate / 8 for link in links)
     yield _gauge("fanin_link_capacity_bytes_per_second", "Rate of the link.", ends, capacity)
     waiting = known(link.queue_bytes for link in links)
-    yield _gauge("fanin_link_queue_bytes", "Bytes that wait to be sent.", ends, waiting)
+    yield _gauge("fanin_link_queue_bytes", "Bytes waiting to be sent.", ends, waiting)
     size = known(link.bytes for link in links)
     yield _counter("fanin_link_bytes", "Bytes of Ethernet frames.", ends, size)
     yield _counter("fanin_link_packets", "Packets.", ends, known(link.packets for link in links))
     lost = known(link.lost for link in links)
-    yield _counter("fanin_link_lost_packets", "Packets lost, or without room in the queue.", ends, lost)
+    yield _counter("fanin_link_lost_packets", "Packets lost, or dropped by a full queue.", ends, lost)
 
 
 def _of_jobs(look: Snapshot) -> Iterator[Metric]:
     forming = len(look.forming)
-    yield _gauge("fanin_jobs_forming", "Jobs that wait for workers to join.", [], [([], forming)])
+    yield _gauge("fanin_jobs_forming", "Jobs waiting for workers to join.", [], [([], forming)])
     leases = sum(job.lease is not None for job in look.jobs)
     yield _gauge("fanin_leases", "Leases in force of the network's jobs.", [], [([], leases)])
-    jobs = list({job.name: job for job in look.jobs}.values())  # one that ends may have a name like the next
+    jobs = list({job.name: job for job in look.jobs}.values())  # a new job may have the name of one that ends
     states = [([job.name, job.state], 1) for job in jobs]
-    yield _gauge("fanin_job_state", "1: the job is in this state.", ["job", "state"], states)
+    yield _gauge("fanin_job_state", "1 if the job is in this state.", ["job", "state"], states)
     slots = [([job.name], job.window) for job in jobs]
     yield _gauge("fanin_job_slots", "Slots of the job at each of its switches.", ["job"], slots)
     since = [([job.name], job.since) for job in jobs]
@@ -95,20 +95,20 @@ def _of_workers(jobs: Sequence[JobView], now: float) -> Iterator[Metric]:
     workers = [([job.name, worker.host], worker) for job in jobs for worker in job.workers]
     missing = {(job.name, worker.host) for job in jobs for worker in waited_for(job, now)}
     waited = [(labels, float(tuple(labels) in missing)) for labels, _ in workers]
-    yield _gauge("fanin_worker_waited_for", "Whether other workers wait for it.", names, waited)
+    yield _gauge("fanin_worker_waited_for", "1 if other workers wait for it.", names, waited)
     heard = [(labels, worker.heard) for labels, worker in workers if worker.heard is not None]
-    yield _gauge("fanin_worker_last_report_timestamp_seconds", "When it reported last.", names, heard)
+    yield _gauge("fanin_worker_last_report_timestamp_seconds", "Time of its last report.", names, heard)
     reports = [(labels, worker.report) for labels, worker in workers if worker.report is not None]
     waits = [(labels, 0.0 if r.waiting is None else r.waiting.silent) for labels, r in reports]
-    help_text = "For how long nothing new had come to it in an all-reduce."
+    help_text = "How long nothing new has arrived at it in an all-reduce."
     yield _gauge("fanin_worker_waiting_seconds", help_text, names, waits)
     rtts = [(labels, r.smoothed_rtt) for labels, r in reports if r.smoothed_rtt is not None]
     yield _gauge("fanin_worker_rtt_seconds", "Smoothed round-trip time.", names, rtts)
     for name, help_text, counted in (
         ("all_reduces", "All-reduces finished.", "all_reduces"),
-        ("received_bytes", "Payload of UDP received.", "bytes_received"),
-        ("sent_bytes", "Payload of UDP sent.", "bytes_sent"),
-        ("retransmissions", "Packets sent again.", "retransmissions"),
+        ("received_bytes", "UDP payload received.", "bytes_received"),
+        ("sent_bytes", "UDP payload sent.", "bytes_sent"),
+        ("retransmissions", "Packets retransmitted.", "retransmissions"),
     ):
         samples = [(labels, float(getattr(r, counted))) for labels, r in reports]
         yield _counter(f"fanin_worker_{name}", help_text, names, samples)
@@ -129,21 +129,21 @@ def _counter(name: str, help_text: str, labels: Sequence[str], samples: Iterable
 
 
 class _Taken(Collector):
-    """A look that has been taken."""
+    """A collector of one snapshot."""
 
     def __init__(self, look: Snapshot) -> None:
         self._look = look
 
     def collect(self) -> Iterable[Metric]:
-        """All metrics."""
+        """Return all metrics."""
         return metrics_of(self._look)
 
 
 @asynccontextmanager
 async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterator[None]:
-    """Inside, GET /metrics on `listener` is answered, and the processor time of this process is among the metrics.
+    """Answer GET /metrics on `listener`, inside the context. The processor time of this process is among the metrics.
 
-    A client has REQUEST_SECONDS to ask, and as long again to read each part of the answer.
+    A client has REQUEST_SECONDS to send its request, and as long again to read each part of the answer.
     """
 
     async def serve(connection: socket.socket, admit: Admit) -> None:
@@ -162,7 +162,7 @@ async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterato
             OSError,
             asyncio.IncompleteReadError,
             asyncio.LimitOverrunError,
-        ):  # it asks nothing, or reads nothing
+        ):  # the client sends no request, or does not read
             pass
         finally:
             writer.transport.abort()
@@ -172,7 +172,7 @@ async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterato
 
 
 async def _answer(head: bytes, inspector: Inspector) -> bytes:
-    """The response to a request, by the WSGI application of prometheus_client."""
+    """Return the response to a request, made by the WSGI application of prometheus_client."""
     request, _, fields = head.partition(b"\r\n")
     method, _, target = request.decode("latin-1").partition(" ")
     path, _, query = target.rpartition(" ")[0].partition("?")
@@ -192,8 +192,8 @@ async def _answer(head: bytes, inspector: Inspector) -> bytes:
         async with asyncio.timeout(_LOOK_SECONDS):
             registry.register(_Taken(await inspector.look()))
         body = b"".join(make_wsgi_app(registry)(environ, start))
-    except Exception as error:  # the next scrape may find what this one does not
+    except Exception as error:  # the next scrape may succeed
         _logger.warning("metrics cannot be served: %r", error)
         response[:] = ["HTTP/1.0 500 Internal Server Error", "", ""]
-        body = b"the network cannot be looked into; fanin up's log says why\n"
+        body = b"the state of the network cannot be read; see the log of fanin up\n"
     return "\r\n".join(response).encode("latin-1") + body

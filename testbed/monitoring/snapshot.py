@@ -1,4 +1,4 @@
-"""One look at a network that is up, as data: its jobs and their workers, switches, links."""
+"""A snapshot of a running network, as data: its jobs and their workers, switches, links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Frozen(BaseModel):
 
 
 class Part(_Frozen):
-    """A switch in a job's tree; child i has bit i in the bitmaps of its cells. parent: None: the root."""
+    """A switch in a job's tree. Child i has bit i in the bitmaps of its cells. The root has no parent."""
 
     switch: str
     children: tuple[str, ...]
@@ -20,9 +20,18 @@ class Part(_Frozen):
 
 
 class JobView(_Frozen):
-    """A job whose workers have all joined, by rank; without a lease `lease` and `slots` (first, last) are None.
+    """A job whose workers have all joined.
 
-    since: in seconds of the Unix epoch. aborted: why its workers make no more calls; empty: they do.
+    Attributes:
+        place: Its place in the queue.
+        why: Why it is in this state.
+        aborted: Why its workers make no more calls. Empty while they do.
+        since: When all its workers had joined, in seconds of the Unix epoch.
+        hosts: Names of the hosts, by rank.
+        workers: State of the workers, by rank.
+        lease: Number of its lease, or None.
+        slots: First and last slot, or None without a lease.
+        tree: Switches of its aggregation tree, the root last.
     """
 
     name: str
@@ -39,7 +48,7 @@ class JobView(_Frozen):
 
     @property
     def window(self) -> int:
-        """How many slots it has."""
+        """Return its number of slots."""
         return self.slots[1] + 1 - self.slots[0] if self.slots else 0
 
 
@@ -53,8 +62,15 @@ class FormingView(_Frozen):
 
 
 class SwitchView(_Frozen):
-    """What a switch has counted since its program was pushed: packets received and sent at its ports, drops by reason
-    and events of the aggregation by name. error: why that is not known. slots: how many are in use.
+    """Counts of a switch since its program was loaded.
+
+    Attributes:
+        slots: Number of slots in use.
+        received: Packets received at all ports.
+        sent: Packets sent at all ports.
+        drops: Packets dropped, by reason.
+        events: Aggregation events, by name.
+        error: Why the counts are unknown. Empty if they are known.
     """
 
     slots: int
@@ -66,11 +82,17 @@ class SwitchView(_Frozen):
 
 
 class LinkView(_Frozen):
-    """One direction of a link. None: not known.
+    """One direction of a link. Unknown values are None.
 
-    rate: bits/s; None: unlimited. up: both ends are, and there is a carrier. packets, bytes: what a switch has counted,
-    the sender or, where that is a host, the receiver. lost: packets that the link has lost, or for which its queue had
-    no room; queue_bytes: what waits there.
+    Attributes:
+        sender: Node that sends.
+        receiver: Node that receives.
+        rate: Rate in bits/s. None is unlimited.
+        up: Whether both ends are up and there is a carrier.
+        packets: Packets counted by a switch: the sender or, if that is a host, the receiver.
+        bytes: Bytes, counted alike.
+        lost: Packets that the link has lost or its queue had no room for.
+        queue_bytes: Bytes that wait in its queue.
     """
 
     sender: str
@@ -84,12 +106,16 @@ class LinkView(_Frozen):
 
     @property
     def name(self) -> str:
-        """Its ends."""
+        """Return its ends."""
         return f"{self.sender} → {self.receiver}"
 
 
 class Snapshot(_Frozen):
-    """All of it, at one moment. at: in seconds of the Unix epoch."""
+    """The state of a network at one moment.
+
+    Attributes:
+        at: When it was taken, in seconds of the Unix epoch.
+    """
 
     at: float
     jobs: tuple[JobView, ...]
@@ -99,8 +125,14 @@ class Snapshot(_Frozen):
 
 
 class Cell(_Frozen):
-    """What a switch holds of a slot's version: the chunk of which lease, the children seen (bits), whether the result
-    is stored."""
+    """The contents of one version of a slot in a switch.
+
+    Attributes:
+        lease: Lease of the chunk.
+        chunk: Number of the chunk.
+        seen: Children that have contributed, as bits.
+        done: Whether the result is stored.
+    """
 
     lease: int
     chunk: int
@@ -109,14 +141,14 @@ class Cell(_Frozen):
 
 
 class Cells(_Frozen):
-    """The cells of a switch's slots, by 2 · slot + version; error: why they are not known."""
+    """The cells of a switch's slots, by 2 · slot + version. `error` is the reason if they are unknown."""
 
     cells: dict[int, Cell] = Field(default_factory=dict)
     error: str = ""
 
 
 def per_second(now: int | None, before: int | None, seconds: float) -> float | None:
-    """How fast a count grows; None: not known, as after a restart, which begins at 0 again."""
+    """Return the growth rate of a count; None if it is unknown, as after a restart, which begins at 0 again."""
     if now is None or before is None or now < before or seconds <= 0:
         return None
     return (now - before) / seconds

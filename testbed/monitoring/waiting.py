@@ -1,18 +1,16 @@
-"""Who is waited for in a job, as far as its workers' reports tell."""
+"""The workers that others in a job wait for, according to the workers' reports."""
 
 from __future__ import annotations
 
 from fanin.controller.jobs.reports import WorkerState
 from fanin.testbed.monitoring.snapshot import JobView
 
-_STILL_SECONDS = (
-    1.0  # without anything new: below, reports of busy workers differ since one is older than the other
-)
-_SILENT_SECONDS = 3.0  # without a report: one that waits reports every second
+_STILL_SECONDS = 1.0  # without anything new; below that, reports of busy workers differ only by their age
+_SILENT_SECONDS = 3.0  # without a report; a waiting worker reports every second
 
 
 def waiters(job: JobView, now: float) -> list[WorkerState]:
-    """The workers to whom nothing new has come for a second and more. now: in seconds of the Unix epoch."""
+    """Return the workers at which nothing new has arrived for a second or more. `now` is in Unix time, in seconds."""
     return [
         worker
         for worker in job.workers
@@ -25,9 +23,9 @@ def waiters(job: JobView, now: float) -> list[WorkerState]:
 
 
 def waited_for(job: JobView, now: float) -> list[WorkerState]:
-    """The workers that have not come to the all-reduce in which others wait, or are silent in it, or have ended.
+    """Return the workers that have not reached the all-reduce in which others wait, are silent in it, or have ended.
 
-    Empty while somebody waits: all of them are in it, and what they sent or are to receive is missing.
+    If others wait and none is returned, all workers are in the all-reduce, and a packet that was sent is missing.
     """
     waiting = waiters(job, now)
     call = max((_call(worker) for worker in waiting), default=0)
@@ -39,12 +37,12 @@ def waited_for(job: JobView, now: float) -> list[WorkerState]:
 
 
 def silent(worker: WorkerState, now: float) -> bool:
-    """Whether it has not reported for longer than a worker does that waits; one that computes is silent, too."""
+    """Return whether it has not reported for longer than a waiting worker does. One that computes is silent, too."""
     return now - (worker.heard or worker.joined) >= _SILENT_SECONDS
 
 
 def waiting_since(job: JobView, now: float) -> float | None:
-    """For how many seconds nothing new has come to the worker that waits longest; None: nobody waits."""
+    """Return for how many seconds nothing new has arrived at the worker that waits longest; None if no worker waits."""
     found = [
         worker.report.waiting.silent + now - worker.heard
         for worker in waiters(job, now)
@@ -54,7 +52,7 @@ def waiting_since(job: JobView, now: float) -> float | None:
 
 
 def _call(worker: WorkerState) -> int:
-    """The number of the all-reduce it is in, or else of the one it has finished last."""
+    """Return the number of the all-reduce it is in, or else of the last one it has finished."""
     report = worker.report
     if report is None:
         return 0

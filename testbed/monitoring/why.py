@@ -1,8 +1,8 @@
-"""Why a job stands still: which packet of each open chunk is missing where, and what is known of who is to send it.
+"""Explains why a job makes no progress: which packet of each open chunk is missing, and what is known about its sender.
 
 A chunk's sum climbs its tree, and the result comes down (docs/reference/protocol.md). So the cells of the switches
-tell how far each chunk has come: the lowest switch that lacks a child's part waits for that child; where the root has
-the result, the highest one that lacks it waits for its parent.
+show how far each chunk has come: the lowest switch that lacks a child's part waits for that child. If the root has the
+result, the highest switch that lacks it waits for its parent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Payload = Literal["update", "sum", "result"]
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """What one end of a link has to send to the other: a worker's update, a switch's sum, or a result down the tree."""
+    """The packet that one end of a link must send to the other: a worker's update, a switch's sum, or a result."""
 
     sender: str
     receiver: str
@@ -36,7 +36,13 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Chunks that wait for the same, in ranges with both ends included; known: what is known of who is to send it."""
+    """Chunks that wait for the same packet.
+
+    Attributes:
+        chunks: Ranges of chunk numbers, both ends included.
+        hop: The missing packet.
+        known: What is known about its sender and its link.
+    """
 
     chunks: tuple[tuple[int, int], ...]
     hop: Hop
@@ -45,9 +51,13 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Of one job. waiting: its workers to whom nothing new has come. unknown: why chunks cannot be followed; or "".
+    """Why a job makes no progress.
 
-    culprit: a sentence.
+    Attributes:
+        waiting: Workers at which nothing new has arrived.
+        missing: The missing packets.
+        unknown: Why chunks cannot be followed, or "".
+        culprit: The most likely cause, as a sentence.
     """
 
     waiting: tuple[WorkerState, ...]
@@ -59,13 +69,19 @@ class Explanation:
 def explain(
     job: JobView, cells: Mapping[str, Cells], now: Snapshot, before: Snapshot, processes: Mapping[str, str]
 ) -> Explanation:
-    """Of a job in the network. cells: by switch, read after the looks; before: a look some seconds before `now`;
-    processes: of hosts, what their worker's process does, where that is known.
+    """Explain why a job makes no progress.
+
+    Args:
+        job: The job.
+        cells: Its cells by switch, read after the snapshots.
+        now: Snapshot of the network.
+        before: A snapshot some seconds before `now`.
+        processes: By host, what the process of its worker is doing, if known.
     """
     waiting = tuple(waiters(job, now.at))
     if not waiting:
         return Explanation(
-            (), (), "", "No worker of the job has waited for a second: it does not stand still."
+            (), (), "", "No worker of the job has waited for a second: the job makes progress."
         )
     unknown = "; ".join(f"{switch}: {found.error}" for switch, found in cells.items() if found.error)
     if cells.keys() != {part.switch for part in job.tree}:
@@ -96,7 +112,7 @@ class _Tree:
         self._parents = {child: part.switch for part in job.tree for child in part.children}
 
     def missing(self, chunk: int, hosts: Iterable[str]) -> set[Hop]:
-        """What is to be sent next, so that the workers on `hosts` get the result."""
+        """Return the packets that must be sent next so that the workers on `hosts` get the result."""
         root = self._job.tree[-1]
         if not self._done(root.switch, chunk):
             return self._missing_below(root, chunk)
@@ -125,7 +141,7 @@ class _Tree:
         return cell is not None and cell.done
 
     def _cell(self, switch: str, chunk: int) -> Cell | None:
-        """What the switch holds of the chunk: slot and version as docs/reference/protocol.md has them."""
+        """Return the switch's cell for the chunk, or None; docs/reference/protocol.md defines slot and version."""
         assert self._job.slots is not None
         window = self._job.window
         slot, version = self._job.slots[0] + chunk % window, chunk // window % 2
@@ -134,7 +150,7 @@ class _Tree:
 
 
 class _Facts:
-    """What is known of a job's workers, switches and links."""
+    """Known facts about a job's workers, switches and links."""
 
     def __init__(self, job: JobView, now: Snapshot, before: Snapshot, processes: Mapping[str, str]) -> None:
         self._job = job
@@ -147,7 +163,7 @@ class _Facts:
         self._seconds = now.at - before.at
 
     def of_worker(self, host: str) -> tuple[str, ...]:
-        """Where it stands; nothing of a switch."""
+        """Return the state of the worker on a host; empty for a switch."""
         worker = self._workers.get(host)
         if worker is None:
             return ()
@@ -158,7 +174,7 @@ class _Facts:
         if worker.report is None or worker.heard is None:
             return (*found, "has not reported since it joined")
         waiting = worker.report.waiting
-        ago = f"when heard last, {self._now.at - worker.heard:.0f} s ago"
+        ago = f"at its last report, {self._now.at - worker.heard:.0f} s ago"
         if waiting is None:
             return (*found, f"had finished all-reduce {worker.report.all_reduces} {ago}")
         least, most = waiting.sent
@@ -166,7 +182,7 @@ class _Facts:
         return (*found, f"had sent each packet of all-reduce {waiting.all_reduce} {times} {ago}")
 
     def of_link(self, hop: Hop) -> tuple[str, ...]:
-        """Whether it is down, and what gets lost or is dropped on it or behind it."""
+        """Return whether a link is down, and what is lost or dropped on it or behind it."""
         found = []
         now, before = self._link(self._now, hop), self._link(self._before, hop)
         if now.up is False:
@@ -181,34 +197,38 @@ class _Facts:
         return tuple(found)
 
     def culprit(self, hops: list[Hop]) -> str:
-        """A sentence with the evidence. hops: what is missing, what most chunks wait for first; empty: not known."""
+        """Name the most likely cause in a sentence, with the evidence.
+
+        Args:
+            hops: The missing packets, the ones that most chunks wait for first. Empty if they are unknown.
+        """
         for name in (part.switch for part in self._job.tree):
             if error := self._now.switches[name].error:
                 return f"Most likely the switch {name}: {error}."
         senders = {hop.sender for hop in hops}
         if late := [host for host in self._late if host in senders or not hops]:
             who = "; ".join(f"{host}: {', '.join(self.of_worker(host))}" for host in late)
-            return f"Most likely the worker on {' and '.join(late)}, without which the others cannot go on ({who})."
+            return f"Most likely the worker on {' and '.join(late)}, without which the others cannot continue ({who})."
         ways = hops or [hop for part in self._job.tree for hop in _links_of(part)]
         for hop in ways:
             known = self.of_link(hop)
             if known:
-                return f"Most likely the way from {hop.sender} to {hop.receiver}: {'; '.join(known)}."
+                return f"Most likely the path from {hop.sender} to {hop.receiver}: {'; '.join(known)}."
         for hop in hops:
             if hop.what == "update" and hop.sender not in self._waiting:
                 return (
                     f"Most likely {hop.receiver} has lost what it held (was it restarted?): {hop.sender}, whose "
-                    "update it lacks, has the result already and does not send again."
+                    "update it lacks, has the result already and does not retransmit."
                 )
         if hops:
-            return f"{hops[0]} does not arrive, and nothing tells where it is lost."
-        return "All workers are in the same all-reduce, and no link or switch tells of a loss."
+            return f"{hops[0]} does not arrive, and nothing shows where it is lost."
+        return "All workers are in the same all-reduce, and no link or switch reports a loss."
 
     def _link(self, look: Snapshot, hop: Hop) -> LinkView:
         return next(link for link in look.links if (link.sender, link.receiver) == (hop.sender, hop.receiver))
 
     def _dropped(self, switch: str) -> str:
-        """Since the look before, by reason; without what is dropped wherever something is sent again."""
+        """Return the drops since the earlier snapshot, by reason, except those that any retransmission causes."""
         now, before = self._now.switches.get(switch), self._before.switches.get(switch)
         if now is None or before is None:
             return ""
@@ -224,7 +244,7 @@ def _links_of(part: Part) -> Iterator[Hop]:
 
 
 def _open_chunks(waiting: Iterable[WorkerState]) -> Mapping[int, list[str]]:
-    """The hosts whose workers wait for it, by chunk."""
+    """Return the hosts whose workers wait for a chunk, by chunk."""
     found: defaultdict[int, list[str]] = defaultdict(list)
     for worker in waiting:
         assert worker.report is not None

@@ -42,12 +42,12 @@ def within(path: Path, check: Callable[[Path, FakeGrants], Awaitable[None]]) -> 
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ([pb.ToService()], "the first message of a stream has to be join"),
-        ([pb.ToService(at=3)], "the first message of a stream has to be join"),
+        ([pb.ToService()], "the first message of a stream must be join"),
+        ([pb.ToService(at=3)], "the first message of a stream must be join"),
         ([JOIN, pb.ToService()], "it has none of the messages"),
-        ([JOIN, JOIN], "that is nothing that a member says"),
-        ([JOIN, pb.ToService(leaving=False)], "that is nothing that a member says"),
-        ([JOIN, pb.ToService(report=pb.Report(rto=math.nan))], "that is nothing that a member says"),
+        ([JOIN, JOIN], "not a message of a member"),
+        ([JOIN, pb.ToService(leaving=False)], "not a message of a member"),
+        ([JOIN, pb.ToService(report=pb.Report(rto=math.nan))], "not a message of a member"),
     ],
 )
 def test_messages_of_the_wrong_kind_or_order_end_the_stream(
@@ -222,7 +222,7 @@ def test_a_worker_is_absent_as_long_as_the_clients_call_lasts(tmp_path: Path) ->
 def test_a_client_that_is_killed_leaves_no_worker_absent(tmp_path: Path) -> None:
     text = """
 import pathlib, sys, time
-from fanin.controller.job_service.client import JobServiceClient
+from fanin.testbed.job_service_client import JobServiceClient
 from fanin.testbed.runs import Run
 with JobServiceClient(Run(pathlib.Path(sys.argv[1]))).absent("a", "h2"):
     print("held", flush=True)
@@ -247,7 +247,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(
     folder.mkdir()
     service = JobServiceClient(Run(folder))
     with pytest.raises(
-        NetworkError, match="no job service answers on the network of process 4711: only one of"
+        NetworkError, match="the network of process 4711 has no job service; only networks of"
     ):
         service.list()
 

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from fanin.controller.job_service import jobs_pb2
-from fanin.controller.job_service.messages import heard_of
+from fanin.controller.job_service.messages import line_of
 from fanin.controller.jobs.membership import JobService, NoMessageError, RefusedError
 from tests.controller.job_service import FakeGrants
 
@@ -92,12 +92,12 @@ def test_none_reaches_anybody(name: str, hostile: str) -> None:
 
         async def messages() -> AsyncIterator[Mapping[str, Any]]:
             for message in said[1:]:
-                yield heard_of(message)
+                yield line_of(message)
             seen.extend(texts(service.forming()))
             seen.extend(texts(service.jobs.documents()))
 
         async with service:
-            request = heard_of(said[0])["join"]
+            request = line_of(said[0])["join"]
             try:
                 await service.attend(request, connection, messages())
             except (RefusedError, NoMessageError) as error:

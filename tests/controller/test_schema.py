@@ -25,6 +25,6 @@ def test_keys_that_end_in_the_same_name_are_refused_with_the_way_out() -> None:
     with pytest.raises(ControllerError) as refused:
         schema_of(table("hdr.ipv4.source", "hdr.udp.source", "hdr.ipv4.destination"))
     assert str(refused.value) == (
-        "table ingress.pairs: the keys hdr.ipv4.source and hdr.udp.source end in the same name, by which finsy cannot "
-        'tell them apart; give one another name: hdr.udp.source: … @name("other")'
+        "table ingress.pairs: the keys hdr.ipv4.source and hdr.udp.source end in the same name, so that finsy cannot "
+        'distinguish them; give one another name: hdr.udp.source: … @name("other")'
     )

@@ -218,9 +218,9 @@ def test_a_switch_that_comes_back_has_the_backup_again_and_may_call_it_primary(
             session = leaf._stream
             processes["leaf1"].restart()
             async with asyncio.timeout(60):
-                while leaf._stream is session or leaf._told is None:
+                while leaf._stream is session or leaf._arbitration is None:
                     await asyncio.sleep(0)
-            assert leaf._told.status.code == 0
+            assert leaf._arbitration.status.code == 0
             assert not leaf.has_bid
             async with candidates.controller((), await standby.take()) as controller:
                 await controller.grant(HOSTS)

@@ -190,7 +190,7 @@ def test_a_key_of_another_certificate_or_with_a_password_is_refused(
     folder = tmp_path / "copy"
     shutil.copytree(certificates, folder)
     shutil.copy(folder / "client.key", folder / "server.key")
-    with pytest.raises(ControllerError, match=r"server\.key are no certificate and its key"):
+    with pytest.raises(ControllerError, match=r"server\.key are not a certificate and its key"):
         context_of(folder)
     command = [
         "openssl",

@@ -124,7 +124,7 @@ def test_where_links_have_failed_a_tree_takes_others_as_long_as_any_join_the_lea
     try:
         tree = aggregation_tree(left, everybody(network))
     except ControllerError as error:
-        first, second = str(error).removeprefix("no way leads from ").partition(":")[0].split(" to ")
+        first, second = str(error).removeprefix("no path leads from ").partition(":")[0].split(" to ")
         reached = {first}
         for _ in network.switches:
             reached |= {neighbour for node in reached for neighbour in left.neighbours(node).values()}
@@ -181,7 +181,7 @@ def test_more_leaves_than_its_spines_can_add_up_are_refused(spines: int, leaves:
         (Job(1, ("h1",), udp_port=5000), "udp_port: is 5000, must be from 48864 to 48879"),
         (Job(1, ("h1",), slots=0), "slots: is 0, must be from 1 to 1024"),
         (Job(1, ("h1",), base=1000, slots=25), "base: is 1000, must be from 0 to 999"),
-        (Job(1, ()), "a job needs a host"),
+        (Job(1, ()), "a job needs at least one host"),
         (Job(1, ("h1", "h9", "h10")), "no host is called h10, h9"),
         (Job(1, ("h1", "h2", "h1")), "a host contributes once; the job's are h1, h2, h1"),
     ],

@@ -113,7 +113,7 @@ def test_ctrl_c_keeps_what_is_finished_and_a_worker_with_another_program_is_refu
 
         here = dask_scheduler.provenance()
         monkeypatch.setattr(dask_scheduler, "provenance", lambda: here | {"commit": "abc"})
-        with pytest.raises(SchedulerError, match=r"another fanin than here: commit .*, not abc"):
+        with pytest.raises(SchedulerError, match=r"has another version of fanin: commit .*, not abc"):
             run(tmp_path / "other", wanted, dask_cluster.address)
 
 
@@ -122,7 +122,7 @@ def test_a_file_that_a_worker_has_not_or_has_otherwise_is_refused(tmp_path: Path
     worker.write_text("")
     (point, *_) = points(tmp_path, f'worker="{worker}"')
     own = dask_scheduler.provenance()
-    with pytest.raises(SchedulerError, match="another worker file than here"):
+    with pytest.raises(SchedulerError, match="has another worker file"):
         dask_scheduler._run_here(
             _not_run,
             point,

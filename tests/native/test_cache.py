@@ -53,7 +53,7 @@ def test_what_sudo_left_is_named_with_how_to_get_it_back() -> None:
             os.seteuid(0)
     assert str(refused.value) == (
         f"nothing can be kept in {folder}: Permission denied; "
-        f"a file there is another user's: sudo chown -R 12345 {folder}"
+        f"a file there belongs to another user: sudo chown -R 12345 {folder}"
     )
 
 

@@ -50,7 +50,7 @@ def test_what_waits_in_several_queues_counts_as_far_as_these_stand_still() -> No
 
 def test_words_name_each_link_in_its_order() -> None:
     ends = [("a", "b"), ("b", "c"), ("c", "a")]
-    assert describe([0, 1, 2], ends, 1).endswith("all for ever: a → b, b → c, c → a")
+    assert describe([0, 1, 2], ends, 1).endswith("so none will ever send again: a → b, b → c, c → a")
     assert "of priority 3:" in describe([11, 19], ends, 8)
     assert describe([0] * 10, ends, 1).endswith(" and 2 more")
 

@@ -203,7 +203,7 @@ def test_a_flow_that_cannot_be_is_refused(switch: Engine, spec: FlowSpec, messag
 
 
 def test_a_host_that_there_is_not_is_named(switch: Engine) -> None:
-    with pytest.raises(TopologyError, match="no host is called 'h9'"):
+    with pytest.raises(TopologyError, match="h9: no such host"):
         Flows(
             fabric(one_switch(2), switch),
             [FlowSpec(source="h1", destination="h9", size=1)],

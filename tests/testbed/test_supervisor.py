@@ -146,7 +146,7 @@ def test_links_of_which_nothing_is_known_are_as_they_were() -> None:
     asyncio.run(look())
     assert said == [
         "the link between leaf1 and spine1 is down",
-        "whether links are up cannot be found out: [Errno 24] Too many open files",
+        "cannot determine whether links are up: [Errno 24] Too many open files",
     ]
     assert [why for _, why, _ in jobs.ended] == ["the link between leaf1 and spine1 is down"] * 3
 
@@ -169,7 +169,7 @@ def test_trouble_is_said_once_and_what_logs_beside_ends_nothing() -> None:
         )
     assert said == [
         "the controller cannot be started",
-        "what waiting workers do is not logged any more: ValueError('no report')",
+        "waiting workers are no longer logged: ValueError('no report')",
     ]
 
 

@@ -37,7 +37,7 @@ def test_properties_of_hosts_links_and_of_uplinks() -> None:
 
 
 def test_properties_that_cannot_be_are_no_change_either() -> None:
-    with pytest.raises(ValueError, match="reordering: needs a displacement"):
+    with pytest.raises(ValueError, match="reordering: needs displacement"):
         leaf_spine().with_properties(reordering=0.1)
 
 
@@ -58,7 +58,7 @@ def test_properties_in_plain_data() -> None:
         ({"delay": -1}, "properties.delay: Input should be greater than or equal to 0"),
         ({"lose": 1}, "properties.lose: unknown link property; there are delay, jitter, queue_bytes"),
         ({"delay": 1e-10}, "properties.delay: is 1e-10 s, must be at least 1 ns, or 0"),
-        ({"delay": "1 min"}, "properties.delay: is '1 min'; write a number and its unit, as '10 us'"),
+        ({"delay": "1 min"}, "properties.delay: is '1 min'; write a number and its unit, such as '10 us'"),
         ({"jitter": -1e-6}, "properties.jitter: Input should be greater than or equal to 0"),
         ({"corruption": -0.1}, "properties.corruption: Input should be greater than or equal to 0"),
         ({"displacement": -1}, "properties.displacement: Input should be greater than or equal to 0"),
@@ -66,10 +66,10 @@ def test_properties_in_plain_data() -> None:
         ({"burst": {"begin": 0.1}}, "properties.burst.end: missing; add it"),
         ({"loss": math.nan}, "properties.loss: Input should be"),
         ({"delay": math.inf}, "properties.delay: Input should be"),
-        ({"reordering": 0.1}, "properties.reordering: needs a displacement"),
-        ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes: has to be less than queue_bytes"),
-        ({"ecn_max_bytes": 20}, "properties.ecn_max_bytes: has to be more than ecn_bytes"),
-        ({"ecn_max_bytes": 20, "ecn_bytes": 20}, "properties.ecn_max_bytes: has to be more than ecn_bytes"),
+        ({"reordering": 0.1}, "properties.reordering: needs displacement"),
+        ({"queue_bytes": 10, "ecn_bytes": 20}, "properties.ecn_bytes: must be less than queue_bytes"),
+        ({"ecn_max_bytes": 20}, "properties.ecn_max_bytes: must be more than ecn_bytes"),
+        ({"ecn_max_bytes": 20, "ecn_bytes": 20}, "properties.ecn_max_bytes: must be more than ecn_bytes"),
         ({"ecn_bytes": 20, "ecn_probability": 0.1}, "properties.ecn_probability: needs ecn_max_bytes"),
     ],
 )
@@ -106,7 +106,7 @@ def test_a_switch_that_cannot_says_so() -> None:
     network = leaf_spine(1, 1, 1, properties=LOSSY)
     leaf = network.switch("leaf1")
     with pytest.raises(
-        NetworkError, match="BMv2 emulates no links, and leaf1's to h1 is to have delay, loss, corruption"
+        NetworkError, match="BMv2 emulates no links, but leaf1's link to h1 has delay, loss, corruption"
     ):
         Bmv2().command(leaf, network.interfaces("leaf1"), emulated_links(network, "leaf1"))
 
@@ -159,7 +159,7 @@ def test_links_that_have_only_a_rate_are_the_kernel_s(properties: LinkProperties
 )
 def test_live_links_neither_pause_nor_draw_marks(name: str, properties: LinkProperties) -> None:
     network = leaf_spine(properties=properties)
-    with pytest.raises(NetworkError, match=f"{name}: is for virtual time only; leave it out"):
+    with pytest.raises(NetworkError, match=f"{name}: works in virtual time only; leave it out"):
         emulated_links(network, "leaf1")
 
 

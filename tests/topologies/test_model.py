@@ -98,7 +98,7 @@ def test_one_switch_needs_no_spine() -> None:
         ({"hosts_per_leaf": 253}, "hosts_per_leaf: is 253, must be a whole number from 1 to 252"),
         ({"hosts_per_leaf": "8"}, "hosts_per_leaf: is '8', must be a whole number"),
         ({"rate": 12}, "rate: is 12, must be a whole number from 10000 to"),
-        ({"leafs": 2}, "leaf_spine.leafs: not known; there are spines, leaves"),
+        ({"leafs": 2}, "leaf_spine.leafs: unknown key; there are spines, leaves"),
     ],
 )
 def test_a_size_that_cannot_be_is_refused_by_name(arguments: dict[str, Any], complaint: str) -> None:
@@ -178,7 +178,7 @@ def test_several_leaves_without_a_spine_are_refused() -> None:
 def test_a_network_without_a_link_between_two_nodes_says_so() -> None:
     with pytest.raises(TopologyError, match="h1 and leaf2 have no link"):
         leaf_spine().port_towards("h1", "leaf2")
-    with pytest.raises(TopologyError, match="no host is called 'h9'; there are h1, h2"):
+    with pytest.raises(TopologyError, match="h9: no such host; this network has h1, h2"):
         leaf_spine().host("h9")
 
 
@@ -301,7 +301,7 @@ def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> Non
         (
             "fat_tree",
             {"pods": 254, "leaves": 5, "hosts_per_leaf": 1},
-            "switches: there are 1782; 1024 is the most",
+            "switches: there are 1782; use at most 1024",
         ),
         ("fat_tree", {"pods": 255}, "pods: is 255, must be a whole number from 1 to 254"),
         ("fat_tree", {"spines": "2"}, "spines: is '2', must be a whole number"),
@@ -322,7 +322,7 @@ def test_each_tiers_links_have_their_rate_and_properties_or_those_below() -> Non
         ("servers", {"planes": 2}, "nics_per_server: is 1, must be a multiple of planes, 2"),
         ("servers", {"nics_per_server": 0}, "nics_per_server: is 0, must be a whole number from 1 to 254"),
         ("fat_tree", {"core_rate": 1}, "core_rate: is 1, must be a whole number from 10000"),
-        ("fat_tree", {"servers": 1}, "fat_tree.servers: not known; there are k, pods, leaves"),
+        ("fat_tree", {"servers": 1}, "fat_tree.servers: unknown key; there are k, pods, leaves"),
         (
             "servers",
             {"leaves": 2, "servers_per_leaf": 128},
@@ -347,9 +347,11 @@ def test_pods_that_cannot_be_are_refused_by_name(
 
 
 def test_two_descriptions_of_a_network_are_refused() -> None:
-    with pytest.raises(TopologyError, match="fat_tree: stands beside leaf_spine, which says all"):
+    with pytest.raises(
+        TopologyError, match="fat_tree: cannot be combined with leaf_spine, which describes the whole"
+    ):
         topology_from({"leaf_spine": {}, "fat_tree": {}})
-    with pytest.raises(TopologyError, match="hosts: stands beside servers"):
+    with pytest.raises(TopologyError, match="hosts: cannot be combined with servers"):
         topology_from({"servers": {}, "hosts": []})
 
 
@@ -360,7 +362,7 @@ def test_two_descriptions_of_a_network_are_refused() -> None:
         ([("spine1", "core1"), ("spine2", "core2")], "links: leaf1 and leaf3 have no switch above both; add"),
         (
             [("leaf1", "spine1"), ("leaf2", "spine1")],
-            "links: spine1 has none down; join it to the tier below",
+            "links: spine1 has no link down; join it to the tier below",
         ),
         ([("h1", "leaf1")], "hosts[0]: h1 needs one link, to its leaf leaf1"),
     ],

@@ -44,12 +44,15 @@ def test_none_change_nothing() -> None:
 @pytest.mark.parametrize(
     ("links", "complaint"),
     [
-        ([("leaf1", "h9")], r"overrides\[0\].link: there is no h9; the network has h1, h2,"),
+        ([("leaf1", "h9")], r"overrides\[0\].link: h9: no such switch or host; the network has h1, h2,"),
         (
             [("h1", "leaf1"), ("h1", "h2")],
-            r"overrides\[1\].link: no link joins h1 and h2; those of h1 lead to leaf1",
+            r"overrides\[1\].link: no link joins h1 and h2; the links of h1 lead to leaf1",
         ),
-        ([("h1", "leaf1"), ("leaf1", "h1")], "overrides: 2 of them are of the link h1 leaf1; make them one"),
+        (
+            [("h1", "leaf1"), ("leaf1", "h1")],
+            "overrides: the link h1 leaf1 has 2 of them; merge them into one",
+        ),
     ],
 )
 def test_a_link_that_is_not_there_or_named_twice_is_refused(
@@ -73,7 +76,7 @@ def test_a_link_that_is_down_is_not_there_and_others_keep_their_ports() -> None:
     [
         ([("h2", "leaf1")], "h2 needs one link, to its leaf leaf1"),
         ([("leaf1", "spine1"), ("leaf2", "spine2")], "leaf1 and leaf2 have no switch above both"),
-        ([("leaf1", "spine1"), ("leaf2", "spine1")], "spine1 has none down; join it to the tier below"),
+        ([("leaf1", "spine1"), ("leaf2", "spine1")], "spine1 has no link down; join it to the tier below"),
     ],
 )
 def test_links_may_not_be_down_without_which_hosts_are_cut_off(
@@ -84,5 +87,5 @@ def test_links_may_not_be_down_without_which_hosts_are_cut_off(
 
 
 def test_properties_that_no_link_can_have_are_refused() -> None:
-    with pytest.raises(TopologyError, match=r"overrides\[0\]: ecn_bytes: has to be less than queue_bytes"):
+    with pytest.raises(TopologyError, match=r"overrides\[0\]: ecn_bytes: must be less than queue_bytes"):
         override(NETWORK, [Override(link=("leaf1", "h1"), queue_bytes=10, ecn_bytes=20)])

@@ -187,7 +187,7 @@ def communicators(
     for host in hosts:
         os.environ |= {environment.HOST: host, environment.SERVICE: str(path)}
         services.append(Service())
-        services[-1].say({**request, "host": host, "process": os.getpid()})
+        services[-1].send({**request, "host": host, "process": os.getpid()})
     comms: list[Communicator] = []
     with ExitStack() as members:
         for service in services:

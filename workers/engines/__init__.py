@@ -1,1 +1,1 @@
-"""What is done for each packet of a worker: with numpy, and the same in C."""
+"""The processing of a worker's packets: with numpy, and the same in C."""

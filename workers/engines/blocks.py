@@ -1,4 +1,4 @@
-"""One vector's packets as numpy writes and reads them, many at once."""
+"""The packets of one vector, written and read with numpy, many at once."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,19 +10,19 @@ from fanin.workers.values import quantization, scaling
 
 
 class Blocks:
-    """The blocks of one vector, which are summed as the tensor says.
+    """The blocks of one vector, which are summed as the tensor defines.
 
     Attributes:
-        accepted: By chunk, whether its result is there.
+        accepted: Whether each chunk's result has arrived, by chunk.
         missed: Blocks whose exponents are not as expected, ascending.
-        unquantizable: How many of the blocks cannot be quantized.
+        unquantizable: Number of blocks that cannot be quantized.
 
     Args:
-        tensor: How the vector is cut.
-        call: What the packets say of the call that they belong to (wire.py).
+        tensor: How the vector is divided.
+        call: The packets' field `call` (wire.py).
         x: The vector, flat [elements].
         out: Where the sum goes, flat [elements].
-        factors: Room for one number per block [blocks], which the caller keeps.
+        factors: Memory for one number per block [blocks], owned by the caller.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Blocks:
         self._x_rows = self._rows(np.pad(x, (0, padding)) if padding else x)
         self._out_rows = self._rows(np.empty(x.size + padding, np.float32) if padding else out)
         self._undecided = np.ones(tensor.blocks, np.bool_)
-        # By chunk, of which there are as many at most: the last ones announce what changes no maximum.
+        # By chunk, for the largest possible number of chunks: the last ones announce values that change no maximum.
         self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
         self._e1 = np.zeros(tensor.most_chunks, np.uint8)
         exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers)
@@ -53,19 +53,19 @@ class Blocks:
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
-        """Which of the blocks are: [blocks]."""
+        """Return which of the blocks can be quantized: [blocks]."""
         return self._e1[: self.tensor.blocks] < wire.NOT_QUANTIZABLE
 
     @property
     def decided(self) -> bool:
-        """Whether all largest exponents are known, of a tensor that is delayed."""
+        """Return whether all largest exponents are known, for a tensor that is delayed."""
         return not np.count_nonzero(self._undecided)
 
     def _rows(self, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         return vector.reshape(self.tensor.blocks, self.tensor.values)
 
     def write(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> None:
-        """Fill exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
+        """Fill in exponents and values of `packets` [m] for these chunks [m]: all among the first B, or none."""
         packets["e0"] = self._e0[chunks]
         packets["e1"] = self._e1[chunks]
         packets["call"] = self._calls(chunks)
@@ -87,7 +87,7 @@ class Blocks:
     def possible(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> NDArray[np.bool_]:
         """Return which of these packets [m] can be the results of these chunks [m].
 
-        They are of this call, and what this worker has announced is in the maxima.
+        They must belong to this call, and their maxima must include what this worker has announced.
         """
         own = self._e1[chunks]
         announced: NDArray[np.bool_] = (packets["e0"] >= self._e0[chunks]) & (packets["e1"] & own == own)
@@ -95,8 +95,16 @@ class Blocks:
         return possible
 
     def read(self, chunks: NDArray[np.int64], packets: NDArray[np.void]) -> int:
-        """Take over the results of these chunks [m], each once; their packets [m]. How many say of a block that some
-        worker cannot quantize it: there the worker's own values are left, or put.
+        """Store the results of these chunks [m], each exactly once.
+
+        Blocks that some worker cannot quantize get this worker's own values.
+
+        Args:
+            chunks: The chunks [m].
+            packets: Their packets [m].
+
+        Returns:
+            How many packets announce that some worker cannot quantize a block.
         """
         unsummed = 0
         announcing = chunks < self.tensor.blocks
@@ -125,7 +133,7 @@ class Blocks:
     def _learn(
         self, blocks: NDArray[np.int64], largest: NDArray[np.int8], quantizable: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """Take over the largest exponents of these blocks; of which the sums that came with them count."""
+        """Store the largest exponents of these blocks, and return for which of them the packets' sums are valid."""
         fits = np.zeros(len(blocks), np.bool_)
         used = largest
         if self.tensor.expected is not None:
@@ -140,7 +148,7 @@ class Blocks:
         return fits
 
     def _expected_factors(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
-        """NaN for the blocks that are known not to be as expected."""
+        """Return the expected factors; NaN for blocks that are already known to differ from the expectation."""
         assert self.tensor.expected is not None
         factors = quantization.scales(self.tensor.expected[rows], self.tensor.workers)
         factors[(self._e1[rows] >= wire.NOT_QUANTIZABLE) | (self._e0[rows] > self.tensor.expected[rows])] = (
@@ -149,18 +157,18 @@ class Blocks:
         return factors
 
     def _blocks_of(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The blocks whose values these chunks carry, all among the first B, or none."""
+        """Return the blocks whose values these chunks carry: all chunks are among the first B, or none is."""
         if not self.tensor.delayed:
             return chunks - self.tensor.lead
         return chunks if chunks[0] < self.tensor.lead else self.missed[chunks - self.tensor.lead]
 
     def complete(self) -> None:
-        """Every result has been read: so is the caller's array."""
+        """Complete the caller's array after every result has been read."""
         if self._out_rows.size != self._out.size:
             self._out[:] = self._out_rows.reshape(-1)[: self._out.size]
 
     def put_out(self) -> NDArray[np.bool_]:
-        """The sums that have been read are in the caller's array; which blocks' [blocks]."""
+        """Move the sums read so far into the caller's array, and return which blocks have one: [blocks]."""
         lead, values = self.tensor.lead, self.tensor.values
         summed = self.accepted[lead : lead + self.tensor.blocks].copy()
         if self._out_rows.size != self._out.size:
@@ -169,5 +177,5 @@ class Blocks:
         return summed
 
     def let_go(self) -> None:
-        """Keep no array of the caller's."""
+        """Drop the references to the caller's arrays."""
         del self._x_rows, self._out_rows, self._out

@@ -1,4 +1,4 @@
-"""Where a vector is in memory that is summed, and where its sum goes."""
+"""The memory of a vector to be summed, and of its sum."""
 
 import ctypes
 from typing import Any
@@ -10,10 +10,10 @@ _byte = ctypes.c_byte
 
 
 class Buffers(ctypes.Structure):
-    """One worker's: `x`, and `out` for the sum, flat [elements] float32 both, which may be one.
+    """Input `x` and output `out` of one worker's sum: flat float32 arrays [elements], which may be the same.
 
-    They can be summed any number of times: what is in `x` then. But a copy is summed if `x` has gaps. Laid out for
-    native.c, which works in the same memory.
+    They can be summed any number of times, each time with the current values of `x`. If `x` has gaps, a copy made at
+    the start is summed instead. The structure is laid out for native.c, which works in the same memory.
     """
 
     _fields_ = (
@@ -33,23 +33,24 @@ class Buffers(ctypes.Structure):
         self.kept: NDArray[np.float32] | None = None
 
     def keep(self, memory: NDArray[np.float32]) -> None:
-        """Make the sum in `memory` [elements], where it stays; into `out` it comes only once all of it is there."""
+        """Compute the sum in `memory` [elements], where it stays; it is copied into `out` only once it is complete."""
         if memory is not self.kept:
             self.kept = memory
             self._kept = address(memory)
 
 
 def address(array: NDArray[Any]) -> int:
-    """Where an array is in memory; `array.ctypes` takes longer to say it.
+    """Return an array's address; faster than `array.ctypes`.
 
     Raises:
-        TypeError: it has gaps, or cannot be written to. ValueError: it is empty.
+        TypeError: If the array has gaps or cannot be written to.
+        ValueError: If the array is empty.
     """
     return ctypes.addressof(_byte.from_buffer(array))  # type: ignore[arg-type]
 
 
 def _where(array: NDArray[Any]) -> int:
-    """Where any contiguous array is."""
+    """Return the address of any contiguous array."""
     try:
         return address(array)
     except (TypeError, ValueError):

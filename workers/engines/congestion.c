@@ -1,4 +1,4 @@
-/* What congestion.py says, to the bit. */
+/* Congestion control: does the same as congestion.py, bit for bit. */
 
 #include "native.h"
 
@@ -21,7 +21,7 @@ static void end_round(struct congestion_window *window, int64_t answered, int64_
                           : fmin(window->size + 1, window->most);
 }
 
-/* Of the first `lead` chunks of an all-reduce, those that may be sent are ready, and the others held. */
+/* Begins an all-reduce: puts those of the first `lead` chunks that may be sent into `ready`, and holds the others. */
 void open_gate(struct work *w)
 {
     struct gate *g = w->gate;
@@ -35,7 +35,7 @@ void open_gate(struct work *w)
         w->held[i] = w->ready_count + i;
 }
 
-/* So many results more are there. */
+/* Records that `count` more results have arrived. */
 void count_answers(struct work *w, int64_t count)
 {
     struct gate *g = w->gate;
@@ -49,7 +49,7 @@ void count_answers(struct work *w, int64_t count)
     g->round = g->in_flight > size ? g->in_flight : size;
 }
 
-/* Holds the chunks of `ready` from `from` on, among those held already, in ascending order. */
+/* Inserts the chunks of `ready` from `from` on into those held, in ascending order. */
 static void hold(struct work *w, int64_t from)
 {
     struct gate *g = w->gate;
@@ -61,8 +61,8 @@ static void hold(struct work *w, int64_t from)
     }
 }
 
-/* Leaves of `ready`, from `from` on, what may be sent now, and holds the rest. All that is ready is among the first `lead`
- * chunks, or none is. */
+/* Leaves in `ready`, from `from` on, the chunks that may be sent now, and holds the rest. Afterwards either all ready chunks
+ * are among the first `lead`, or none is. */
 void admit(struct work *w, int64_t from)
 {
     struct gate *g = w->gate;

@@ -1,6 +1,6 @@
-"""The border between a worker's protocol and what is done for each packet: the state that both know, and who does it.
+"""The interface between a worker's protocol and the processing of its packets: the state that both share, and Engine.
 
-reference.py does it with numpy and is what is meant; native.py does the same in C, to the bit.
+reference.py is the reference implementation with numpy; native.py does the same in C, bit for bit.
 """
 
 import ctypes
@@ -21,8 +21,8 @@ from fanin.workers.tensor import Tensor
 NONE = -1  # no chunk
 
 UDP_SEGMENT, UDP_GRO = 103, 104  # linux/udp.h; Python's socket module does not name them
-MAX_ERRORS = 16  # skipped at a time
-# Errors that are a loss: is_loss() of exchange.c.
+MAX_ERRORS = 16  # how many are skipped in a row
+# Errors that count as a lost datagram: is_loss() of socket_loop.c.
 LOSSES = {
     *(errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENONET),
     *(errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.EPROTO),
@@ -38,17 +38,17 @@ _int64 = ctypes.c_int64
 
 
 class Progress(ctypes.Structure):
-    """How far the all-reduce begun last has come.
+    """The progress of the last all-reduce that has begun.
 
     Attributes:
-        calls: How many calls of the lease have begun or have been refused.
-        first_chunk: Its first chunk's number in the lease.
-        chunks: How many it has, as far as that is known.
-        missing: How many of their results are not there.
+        calls: Number of calls of the lease that have begun or have been refused.
+        first_chunk: The all-reduce's first chunk number in the lease.
+        chunks: Number of its chunks, as far as that is known.
+        missing: Number of results that have not arrived.
         disagree: Whether the first chunk's result shows that the workers do not agree.
-        unsummed: How many blocks are known that some worker cannot quantize.
-        sums: What was in the result that shows a disagreement.
-        latest: When it began, or something new arrived last, in seconds.
+        unsummed: Number of blocks known so far that some worker cannot quantize.
+        sums: The digits in the result that shows a disagreement.
+        latest: When the all-reduce began or something new last arrived, in seconds.
     """
 
     _fields_ = (
@@ -67,9 +67,17 @@ class Progress(ctypes.Structure):
 
 
 class Totals(ctypes.Structure):
-    """What has been counted since the lease began: datagrams and bytes, and results.
+    """Counters since the lease began.
 
-    ignored: datagrams, by reason. spent: seconds in each part of exchange(), which C alone measures.
+    Attributes:
+        received: Datagrams received.
+        received_bytes: Bytes in them.
+        sent: Datagrams sent.
+        sent_bytes: Bytes in them.
+        accepted: Results accepted.
+        saturated: Accepted results in which an addition saturated.
+        ignored: Ignored datagrams, by reason.
+        spent: Seconds in each part of exchange(), measured in C only.
     """
 
     _fields_ = (
@@ -89,12 +97,16 @@ class Totals(ctypes.Structure):
 
 
 class SocketState(ctypes.Structure):
-    """A socket, how it sends, and memory for what it receives, as exchange.c takes them.
+    """A socket, its settings, and memory for what it receives, as socket_loop.c expects them.
 
-    enough: bytes that need not wait for more. patience: how long else, as a part of the round-trip time, and in seconds
-    (not at all for less than the shortest). longest_exchange: seconds after which sum() returns, whatever has come.
-    loss: the last error that counted as one; 0: none. looked: what had not come by then, in seconds, timers may count
-    as lost. news: another descriptor, which ends an exchange once it can be read; negative: there is none.
+    The fields that need explanation:
+    - enough: Number of bytes that are worked on without waiting for more.
+    - patience: How long to wait for more otherwise, as a fraction of the round-trip time, and at most
+      `longest_patience` seconds. There is no wait if it would be shorter than `shortest_patience`.
+    - longest_exchange: Seconds after which sum() returns in any case.
+    - loss: The last error that counted as a lost datagram; 0 if there was none.
+    - looked: When the socket was last read, in seconds. Timers may count as lost what had not arrived by then.
+    - news: Another descriptor, which ends an exchange once it can be read; negative if there is none.
     """
 
     _fields_ = (
@@ -111,11 +123,20 @@ class SocketState(ctypes.Structure):
 
 
 class State:
-    """What a worker knows of its packets, as one memory for Python and C.
+    """The state of a worker's packets, in memory shared by Python and C.
 
-    By place in the window (chunk mod W): awaited, the chunk whose result is; and the packet last sent, as it was sent,
-    since a retransmission repeats it byte for byte: `leading` has those without values, of the smaller size, `carrying`
-    the others.
+    A retransmission repeats a packet byte for byte, so packets are kept as they were last sent.
+
+    Attributes:
+        lease: The worker's lease.
+        recovery: Settings of loss recovery.
+        timers: The retransmission timers.
+        gate: The chunks that congestion control holds back.
+        progress: The progress of the all-reduce.
+        totals: Counters since the lease began.
+        awaited: The chunk whose result is awaited, by place in the window (chunk mod W), or NONE.
+        carrying: The last packet sent with values, by place.
+        leading: The last packet sent without values, by place; of the smaller size.
     """
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
@@ -138,73 +159,99 @@ class State:
 
 
 class Socket(Protocol):
-    """What an engine asks of a socket: udp.UdpSocket."""
+    """The methods of a socket that an engine needs; implemented by udp.UdpSocket."""
 
     link: SocketState
 
     def exchange(self, state: State, engine: "Engine", ready: list[NDArray[np.int64]], until: float) -> None:
-        """See Engine, in Python."""
+        """Do the work of Engine.exchange() in Python."""
 
     def check(self, error: int, size: int) -> None:
-        """Check that `error`, about a datagram of `size` bytes, is 0.
+        """Raise an error unless the error number is 0.
+
+        Args:
+            error: The error number.
+            size: Size in bytes of the datagram that caused it.
 
         Raises:
-            OSError: it is not.
+            OSError: If `error` is not 0.
         """
 
 
 class Engine(Protocol):
-    """What is done for each packet of one worker, on its State.
+    """The processing of one worker's packets, on its State.
 
     Chunks are numbered within the all-reduce.
     """
 
     def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
-        """Begin a sum, which is there when nothing is missing; nobody else writes to `buffers` before finish().
+        """Begin a sum, which is complete when no result is missing.
 
-        The chunks [m] that may be sent at once. propagate: blocks that cannot be quantized are left out: where the sum
-        would be, each worker has its own values; if not, and there are such, nothing has begun, and there are no
-        chunks.
+        Until finish(), only the engine may write to `buffers`.
+
+        Args:
+            tensor: The chunks of the vector.
+            buffers: Input and output.
+            first_chunk: The first chunk number in the lease.
+            propagate: Whether blocks that cannot be quantized are left out. In such blocks each worker keeps its own
+                values. If false, nothing begins when there is such a block, and there are no chunks.
+
+        Returns:
+            The chunks [m] that may be sent at once.
         """
 
     def sum(self, socket: "Socket", tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
-        """All of an all-reduce like one before, with that one's `tensor`, faster. How far it has come:
+        """Run a whole all-reduce like an earlier one, with that one's `tensor`, which is faster.
 
-        SUMMED: it is over, and nobody keeps `buffers`. BEGUN: exchange() has to go on, or somebody to look at what has
-        been saturated or left out. NOT_BEGUN: begin() does it, or says why not. A negative number: BEGUN, until this
-        error.
+        Args:
+            socket: The socket to the switch.
+            tensor: The chunks of the vector.
+            buffers: Input and output.
+            propagate: See begin().
+
+        Returns:
+            How far the all-reduce has come. SUMMED: it is complete, and `buffers` is no longer used. BEGUN: exchange()
+                has to continue, or the caller has to handle what was saturated or left out. NOT_BEGUN: call begin(),
+                which begins it or reports why it cannot. A negative number is the negated errno of an error after it
+                had begun.
         """
 
     @property
     def quantizable(self) -> NDArray[np.bool_]:
-        """Which blocks of the vector begun last are: [blocks]."""
+        """Return which blocks of the last vector can be quantized: [blocks]."""
 
     @property
     def factors(self) -> NDArray[np.float64]:
-        """What the integers were multiplied by, by block [blocks], once its exponent is known."""
+        """Return the factor by which each block's values were multiplied [blocks], valid once its exponent is known."""
 
     @property
     def summed(self) -> NDArray[np.bool_]:
-        """Of which blocks the sum is in `out`, while that of others may be missing: [blocks].
+        """Return which blocks have their sum in `out`, while sums of others may be missing: [blocks].
 
-        Not of a vector whose blocks all fit into the window.
+        It is not defined for a vector whose blocks all fit into the window.
         """
 
     def pack(self, chunks: NDArray[np.int64], now: float) -> NDArray[np.void]:
-        """The packets [m] of chunks [m] that are sent for the first time: all among the first B, or none."""
+        """Return the packets [m] of chunks [m] that are sent for the first time.
+
+        Either all chunks are among the first B, or none is.
+        """
 
     def receive(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
-        """Take a batch [m, size]; the chunks [n] that may be sent then, if there are any."""
+        """Process a batch [m, size] of datagrams and return the chunks [n] that may be sent now, None if none."""
 
     def exchange(self, socket: Socket, ready: list[NDArray[np.int64]], until: float) -> None:
-        """Send what is ready, receive and answer until a timer may have expired, all is there, `until`, or news.
+        """Send, receive and answer until a timer may have expired, all results are there, `until`, or news.
 
-        `ready`: chunks, [m] each. `until` in seconds.
+        Args:
+            socket: The socket to the switch.
+            ready: Chunks to send first, [m] each.
+            until: When to return at the latest, in seconds.
         """
 
     def finish(self) -> None:
-        """The caller has the result: keep none of its arrays."""
+        """Release the caller's arrays: the caller has the result."""
 
     @property
     def turn(self) -> tuple[int, int] | None:
-        """Where C's turn_function of native/worker.h and its worker are in memory; None: C has none."""
+        """Return the addresses of C's turn_function (native/worker.h) and of its worker; None without C."""

@@ -1,7 +1,8 @@
-/* What a worker does for each packet, in one pass while the packet is in the cache.
+/* The processing of a worker's packets, in one pass while a packet is in the cache.
  *
- * The same as NumpyEngine, Blocks and Timers do with numpy, to the bit: reference.py, blocks.py and recovery.py say what
- * is done and why; native.py calls. Compiled without contraction of a * b + c, which would round differently. */
+ * It does the same as NumpyEngine, Blocks and Timers do with numpy, bit for bit: reference.py, blocks.py and recovery.py
+ * explain what is done and why. native.py is the caller. Compiled without contraction of a * b + c, which would round
+ * differently. */
 
 #include "native.h"
 
@@ -83,8 +84,9 @@ static void store32(uint8_t *to, uint32_t value)
     memcpy(to, &value, sizeof value);
 }
 
-/* Of a function that is most of the work: one for each generation of x86-64's vectors, AVX-512, AVX2 and SSE2. glibc binds
- * the first that the processor has when the library is loaded. A test defines it to have one of them. */
+/* Marks a function that takes most of the time: it is compiled for each generation of x86-64's vectors, AVX-512, AVX2 and
+ * SSE2. When the library is loaded, glibc binds the first one that the processor supports. A test defines BY_PROCESSOR to
+ * get a certain one. */
 #ifndef BY_PROCESSOR
 #if defined __x86_64__ && defined __GLIBC__ && __GNUC__ >= 12
 #define BY_PROCESSOR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -97,7 +99,7 @@ static void store32(uint8_t *to, uint32_t value)
 
 /* -- quantization.py ---------------------------------------------------------------------------------------------- */
 
-/* The bits of the largest magnitude of a block: these are ordered as magnitudes are, infinity and NaN above all others. */
+/* Returns the bits of a block's largest magnitude. They are ordered as magnitudes are, with infinity and NaN at the top. */
 BY_PROCESSOR static uint32_t peak_of(const float *x, int64_t count)
 {
     uint32_t peak = 0;
@@ -110,7 +112,7 @@ BY_PROCESSOR static uint32_t peak_of(const float *x, int64_t count)
     return peak;
 }
 
-/* The exponents of the blocks of `x`; returns how many of them cannot be quantized. */
+/* Computes the exponents of the blocks of `x`, and returns how many blocks cannot be quantized. */
 static int64_t announce(struct work *w, const float *x, int64_t elements)
 {
     int64_t values = w->values, bad = 0;
@@ -187,7 +189,7 @@ static void start_timers(struct work *w, const int64_t *chunks, int64_t count, d
     t->running += count;
 }
 
-/* A packet counts as lost from then on, unless it is answered. */
+/* Counts a packet as lost from `lost_at` on, unless it is answered. */
 static void lose(struct work *w, int64_t place, double lost_at)
 {
     w->lost_at[place] = lost_at;
@@ -238,7 +240,7 @@ static uint32_t call_of(const struct work *w, int64_t chunk)
     return !chunk && is_bare(w, chunk) ? NO_CALL : (uint32_t)w->call;
 }
 
-/* The block whose values a chunk that is not bare carries. */
+/* Returns the block whose values a chunk carries that is not bare. */
 static int64_t block_of(const struct work *w, int64_t chunk)
 {
     if (!w->delayed)
@@ -246,7 +248,7 @@ static int64_t block_of(const struct work *w, int64_t chunk)
     return chunk < w->lead ? chunk : w->missed[chunk - w->lead];
 }
 
-/* What the values of its block are multiplied by in a chunk; NaN: zeros are sent in their place. */
+/* Returns the factor for a block's values in a chunk. NaN: zeros are sent instead of the values. */
 static double factor_of(const struct work *w, int64_t chunk, int64_t block)
 {
     if (chunk >= w->lead)
@@ -254,7 +256,7 @@ static double factor_of(const struct work *w, int64_t chunk, int64_t block)
     return w->e1[block] >= NOT_QUANTIZABLE || w->e0[block] > w->expected[block] ? NAN : scale(w, w->expected[block]);
 }
 
-/* Takes over the largest exponent of a block, and whether the sum that came with it counts. */
+/* Stores the largest exponent of a block, and whether the sum in the same packet counts. */
 static void learn(struct work *w, int64_t block, int largest, bool quantizable)
 {
     int used = largest;
@@ -277,7 +279,7 @@ static void learn(struct work *w, int64_t block, int largest, bool quantizable)
 static void read_values(struct work *w, const uint8_t *values, int64_t block)
 {
     float *out = w->out + block * w->values;
-    if (isnan(w->factors[block])) { /* the worker's own values stay, or come there */
+    if (isnan(w->factors[block])) { /* the result is the worker's own values */
         memmove(out, w->x + block * w->values, (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out);
         return;
     }
@@ -298,8 +300,8 @@ static uint32_t pool_index(const struct work *w, int64_t number)
     return (uint32_t)((number / w->window & 1) << VERSION_SHIFT | (w->first_slot + number % w->window));
 }
 
-/* Begins an all-reduce: of the first B chunks those are ready that may be sent. If there are blocks that cannot be quantized,
- * and `propagate` does not say that they may be, none are, and it has no chunks. */
+/* Begins an all-reduce. Afterwards `ready` has those of the first B chunks that may be sent. If a block cannot be quantized
+ * and `propagate` is false, no chunk is ready, and the all-reduce has no chunks. */
 void begin(struct work *w, const struct tensor *t, const struct buffers *b, int64_t first_chunk, bool propagate)
 {
     int64_t elements = b->elements;
@@ -319,7 +321,7 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->lead = w->blocks < w->window ? w->blocks : w->window;
     w->undecided = w->delayed ? w->lead : 0;
     w->missed_count = 0;
-    /* What the last B chunks announce changes no maximum. */
+    /* The last B chunks announce values that change no maximum. */
     memset(w->e0 + w->blocks, SMALLEST_EXPONENT, (size_t)w->lead);
     memset(w->e1 + w->blocks, 0, (size_t)w->lead);
     memset(w->accepted, 0, (size_t)(w->blocks + w->lead));
@@ -331,8 +333,8 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     open_gate(w);
 }
 
-/* The packets of chunks that are sent for the first time, into their places: all among the first B, or none. Returns the
- * first place if the others follow it one by one, else NONE. */
+/* Writes the packets of chunks that are sent for the first time into their places. Either all chunks are among the first B,
+ * or none is. Returns the first place if the places are consecutive, else NONE. */
 int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
 {
     bool bare = is_bare(w, chunks[0]);
@@ -344,7 +346,7 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         int64_t chunk = chunks[i], number = chunk + w->progress->first_chunk, place = number % w->window;
         one_by_one &= place == first + i;
         uint8_t *packet = packets + place * size;
-        struct header *header = (struct header *)packet; /* kind and lease are there */
+        struct header *header = (struct header *)packet; /* kind and lease are already set */
         uint32_t index = pool_index(w, number);
         store32(header->tsi, (uint32_t)number);
         header->pool_index[0] = (uint8_t)(index >> 8);
@@ -367,14 +369,14 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
     return one_by_one ? first : NONE;
 }
 
-/* Whether a packet that fits is of this call, and what this worker has announced is in its maxima. */
+/* Returns whether a fitting packet belongs to this call, and its maxima include what this worker has announced. */
 static bool is_possible(const struct work *w, const struct header *header, int64_t chunk)
 {
     return header->e0 >= w->e0[chunk] && (header->e1 & w->e1[chunk]) == w->e1[chunk] &&
            load32(header->call) == call_of(w, chunk);
 }
 
-/* Whether all workers can have called alike, for all that the first chunk's result tells; if not, that is kept. */
+/* Returns false if the first chunk's result shows that the workers do not agree; its digits are then kept. */
 static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
 {
     if (chunk || !is_bare(w, chunk))
@@ -392,13 +394,13 @@ static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
     return holds;
 }
 
-/* Whether a datagram of this size begins as a result does. */
+/* Returns whether a datagram of this size begins like a result. */
 static bool is_result(const struct header *header, int64_t size)
 {
     return (header->kind & ~SATURATED) == (size == HEADER + 4 * SMALL ? SMALL_RESULT : LARGE_RESULT);
 }
 
-/* Why a datagram is not a result awaited, the first reason that applies. */
+/* Returns the first reason that applies why a datagram is not an awaited result. */
 static enum reason refuse(const struct work *w, const struct header *header, int64_t size, int64_t chunk, bool awaited,
                           bool fits)
 {
@@ -414,7 +416,7 @@ static enum reason refuse(const struct work *w, const struct header *header, int
     return awaited && !is_possible(w, header, chunk) ? IMPOSSIBLE : DUPLICATE;
 }
 
-/* Takes over one result, which is the first for its chunk. */
+/* Stores one result, which is the first for its chunk. */
 static void take(struct work *w, const uint8_t *packet, int64_t chunk)
 {
     const struct header *header = (const struct header *)packet;
@@ -426,8 +428,8 @@ static void take(struct work *w, const uint8_t *packet, int64_t chunk)
         read_values(w, packet + HEADER, block_of(w, chunk));
 }
 
-/* Queues a chunk if its exponent is known and its slot is free, one of which has become so just now. In ascending order
- * where there are fewer blocks than places, in the order of the results otherwise. */
+/* Queues a chunk if its exponent is known and its slot is free; one of the two has just become true. If there are fewer
+ * blocks than places, the queue is in ascending order, otherwise in the order of the results. */
 static void release(struct work *w, int64_t chunk)
 {
     if (chunk >= w->progress->chunks || !w->accepted[chunk - w->lead] || (chunk >= w->window && !w->accepted[chunk - w->window]))
@@ -439,7 +441,7 @@ static void release(struct work *w, int64_t chunk)
     w->ready[i] = chunk;
 }
 
-/* Queues the blocks whose exponents were not as expected, now that all are known. */
+/* Queues the blocks whose exponents were not as expected, after all exponents are known. */
 static void repeat_missed(struct work *w)
 {
     for (; w->ready_count < w->missed_count; w->progress->chunks++)
@@ -447,11 +449,11 @@ static void repeat_missed(struct work *w)
     w->progress->missing += w->missed_count;
 }
 
-/* Takes a batch of datagrams of the size of a packet, `stride` bytes apart. */
+/* Processes a batch of datagrams of the size of a packet, `stride` bytes apart. */
 static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
-    int64_t before = w->ready_count, fresh = 0, *numbers = w->ready + w->window; /* of the fresh ones */
-    bool disagreed = false; /* the first chunk's result in this batch */
+    int64_t before = w->ready_count, fresh = 0, *numbers = w->ready + w->window; /* numbers of accepted chunks */
+    bool disagreed = false; /* whether the first chunk's result in this batch shows a disagreement */
     for (const uint8_t *packet = datagrams; count > 0; count--, packet += stride) {
         const struct header *header = (const struct header *)packet;
         int64_t number = load32(header->tsi), place = number % w->window, chunk = number - w->progress->first_chunk;
@@ -493,7 +495,7 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         memcpy(w->copy, w->out, (size_t)(w->whole_blocks * w->values + w->rest) * sizeof *w->copy);
 }
 
-/* Takes a batch of datagrams, `stride` bytes apart; what may be sent then is added to `ready`. */
+/* Processes a batch of datagrams, `stride` bytes apart, and adds the chunks that may then be sent to `ready`. */
 void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
     w->totals->received += count;
@@ -504,7 +506,7 @@ void take_datagrams(struct work *w, const uint8_t *datagrams, int64_t count, int
         w->totals->ignored[MALFORMED] += count;
 }
 
-/* Takes a batch of datagrams; what may be sent then is in `ready`. */
+/* Processes a batch of datagrams, `stride` bytes apart. Afterwards `ready` has the chunks that may be sent. */
 void receive(struct work *w, const uint8_t *datagrams, int64_t count, int64_t size, int64_t stride, double now)
 {
     w->ready_count = 0;

@@ -1,5 +1,5 @@
-/* What native.c (the protocol) and exchange.c (the socket) share. Python has the same structs, and enums in the order of
- * their names; native.py compares. */
+/* Declarations shared by native.c and congestion.c (the protocol), socket_loop.c (the socket) and step.c (without a socket).
+ * Python has the same structs, and enums in the order of their names; native.py compares them. */
 
 #ifndef WORKERS_NATIVE_H
 #define WORKERS_NATIVE_H
@@ -9,7 +9,7 @@
 
 enum { DIGITS = 12 }; /* agreement.py */
 
-struct header { /* of a packet, in network byte order; wire.py */
+struct header { /* a packet's header, in network byte order; wire.py */
     uint8_t kind, lease, tsi[4], pool_index[2];
     int8_t e0;
     uint8_t e1, call[4];
@@ -53,25 +53,25 @@ struct gate { /* congestion.py */
 
 struct buffers { /* buffers.py */
     const float *x;
-    float *out, *kept; /* kept: where the sum is made and stays, while `out` gets it once all of it is there; NULL: in `out` */
+    float *out, *kept; /* kept: where the sum is made and stays; `out` gets it once it is complete. NULL: made in `out` */
     int64_t elements;
 };
 
 struct tensor { /* tensor.py */
     int8_t *expected; /* exponents, by block; NULL: the vector has more blocks than the window */
-    const int32_t *agreement; /* DIGITS that the first chunk carries where it carries no values */
-    int64_t delayed;          /* whether the first chunks carry values, scaled by those */
-    int64_t signature;        /* with the call's number in every packet */
-    int64_t most_chunks;      /* if nothing is as expected */
+    const int32_t *agreement; /* DIGITS that the first chunk carries if it carries no values */
+    int64_t delayed;          /* whether the first chunks carry values, scaled for the expected exponents */
+    int64_t signature;        /* every packet carries it, added to the call's number */
+    int64_t most_chunks;      /* chunks if no exponent is as expected */
 };
 
 struct work {
-    /* One lease's. By place: */
+    /* Of one lease. By place in the window: */
     int64_t *awaited, *times_sent, *backoffs, *sendings;
     double *first_sent, *last_sent, *timeouts, *lost_at;
     uint8_t *measured, *leading, *carrying; /* the last two: packets */
     int64_t *ready;                         /* chunks to send, in order */
-    int64_t *held;                          /* those that the congestion window holds back */
+    int64_t *held;                          /* chunks that the congestion window holds back */
     struct congestion_window *congestion;
     struct gate *gate;
     struct rtt_estimator *rtt;
@@ -80,17 +80,17 @@ struct work {
     struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity, give_up;
     int64_t lease, window, first_slot, values, workers, earliest_chunk, last_chunk;
-    float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not whole */
-    /* Room for any that the worker has been asked for so far, by chunk and by block: */
+    float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not full */
+    /* Memory for the largest all-reduce so far, by chunk or by block: */
     int8_t *e0;
     uint8_t *e1;
     double *factors;
     uint8_t *accepted;
     int64_t *missed; /* blocks whose exponents are not as expected, ascending */
-    /* One all-reduce's. rest: elements of the last block if it is not whole. */
+    /* Of one all-reduce. rest: elements of the last block if it is not full. */
     const float *x;
-    float *out, *copy; /* the sum as well, once all of it is there; NULL: not */
-    int8_t *expected;         /* the tensor's, as the next three */
+    float *out, *copy; /* copy: gets the sum, too, once it is complete; NULL: none */
+    int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
     int64_t delayed, call;
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;

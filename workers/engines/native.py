@@ -1,6 +1,6 @@
-"""What is done for each packet of a worker, in C: the .c files here, compiled when they are first used.
+"""The processing of a worker's packets in C: the .c files here, compiled when they are first used.
 
-Everything here does what reference.py does, to the bit; without a C compiler that does it alone.
+Everything here does the same as reference.py, bit for bit. Without a C compiler, reference.py is used alone.
 """
 
 import ctypes
@@ -41,13 +41,13 @@ from fanin.workers.tensor import Tensor
 from fanin.workers.values import quantization, scaling
 
 OPTIONS = ("-ffp-contract=off", "-lm")
-NAMES = "native.c, congestion.c, exchange.c and turn.c"
+NAMES = "native.c, congestion.c, socket_loop.c and step.c"
 
 _pointer, _int64, _double = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 
 class Work(ctypes.Structure):
-    """See native.h."""
+    """The struct `work` of native.h."""
 
     _fields_ = (
         *((name, _pointer) for name in ("awaited", "times_sent", "backoffs", "sendings")),
@@ -110,19 +110,20 @@ _NUMBERS = {
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """All of them, compiled by $CC or cc.
+    """Compile the C files with $CC or cc, and return the library.
 
-    None where there is no compiler; and, with a warning, where it fails.
+    Returns:
+        The library. None if there is no compiler, or, after a warning, if compilation fails.
 
     Raises:
-        SharedError: C and Python do not agree on a number or a struct.
+        SharedError: If C and Python do not agree on a number or a struct.
     """
     try:
         loaded = ctypes.CDLL(str(compile_folder(Path(__file__).parent, *OPTIONS, any_processor=True)))
     except NoCompilerError:
         return None
     except (OSError, ToolchainError) as error:
-        warnings.warn(f"workers go on without {NAMES}, more slowly: {error}", stacklevel=2)
+        warnings.warn(f"workers continue without {NAMES}, more slowly: {error}", stacklevel=2)
         return None
     check_structs(loaded, _STRUCTS)
     check_numbers(loaded, _NUMBERS)
@@ -146,12 +147,12 @@ def library() -> ctypes.CDLL | None:
 
 
 def fastest(state: State) -> Engine:
-    """The fastest engine that this machine allows."""
+    """Return the fastest engine that this machine supports."""
     return (NativeEngine if library() else NumpyEngine)(state)
 
 
 class _Room:
-    """Memory for all-reduces of up to so many chunks, one after the other: allocation is slow."""
+    """Memory for consecutive all-reduces of up to `chunks` chunks, reused because allocation is slow."""
 
     def __init__(self, chunks: int) -> None:
         self.chunks = chunks
@@ -164,7 +165,7 @@ class NativeEngine:
     """An Engine that leaves the work to native.c, in the caller's own arrays.
 
     Raises:
-        RuntimeError: it has not been compiled here.
+        RuntimeError: If the C files have not been compiled here.
     """
 
     def __init__(self, state: State) -> None:
@@ -175,7 +176,7 @@ class NativeEngine:
         self._sum = loaded.sum
         self._state = state
         lease, timers, settings = state.lease, state.timers, state.recovery
-        self._ready = np.zeros(2 * lease.window, np.int64)  # and scratch of receive()
+        self._ready = np.zeros(2 * lease.window, np.int64)  # also scratch memory of receive()
         self._missed = np.zeros(lease.window, np.int64)
         self._tails = np.zeros((2, lease.values), np.float32)  # of x and out
         self._work = work = Work(
@@ -209,7 +210,7 @@ class NativeEngine:
         )
         self._at = ctypes.byref(work)
         self._room = _Room(0)
-        self._begun: tuple[Tensor, Buffers] | None = None  # kept from being freed
+        self._begun: tuple[Tensor, Buffers] | None = None  # keeps the memory from being freed
 
     def begin(self, tensor: Tensor, buffers: Buffers, first_chunk: int, propagate: bool) -> NDArray[np.int64]:
         """See Engine."""
@@ -284,7 +285,7 @@ class NativeEngine:
     @property
     def turn(self) -> tuple[int, int] | None:
         """See Engine."""
-        if type(self) is not NativeEngine:  # what another does differently, C would not know of
+        if type(self) is not NativeEngine:  # C does not know what a subclass does differently
             return None
         return ctypes.cast(self._library.take_turn, _pointer).value or 0, ctypes.addressof(self._work)
 

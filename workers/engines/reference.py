@@ -1,4 +1,4 @@
-"""What is done for each packet of a worker, with numpy: what is meant, and what native.c does faster."""
+"""The processing of a worker's packets with numpy: the reference implementation, which native.c speeds up."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ class NumpyEngine:
     def __init__(self, state: State) -> None:
         self._state = state
         window = state.lease.window
-        # By place: what else must be in the result that is awaited.
+        # By place: fields that the awaited result must have.
         self._kinds = np.zeros(window, np.uint8)
         self._pool_indices = np.zeros(window, np.int64)
         self._copies = np.zeros(window, np.int64)  # scratch of receive()
@@ -118,7 +118,7 @@ class NumpyEngine:
         return self._take(datagrams, now)
 
     def _take(self, datagrams: NDArray[np.uint8], now: float) -> NDArray[np.int64] | None:
-        """Take over the results of chunks awaited among these packets; what may be sent then."""
+        """Store the awaited results among these packets, and return the chunks that may be sent now."""
         state, lease, progress = self._state, self._state.lease, self._state.progress
         count, size = datagrams.shape
         packets = wire.as_packets(datagrams)
@@ -132,7 +132,7 @@ class NumpyEngine:
         possible = fits.copy()
         if np.count_nonzero(fits):
             possible[fits] = self._begun.possible(chunks[fits], packets[fits])
-        # Of copies within the batch the first counts: it is the last to write its index.
+        # If the batch has several copies of a result, the first counts: it is the last to write its index.
         indices = np.arange(count)
         self._copies[places[possible][::-1]] = indices[possible][::-1]
         fresh = possible & (self._copies[places] == indices)
@@ -170,7 +170,7 @@ class NumpyEngine:
         return ready
 
     def _answered(self, chunks: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these chunks are of an all-reduce before this one, or of this one with their result there."""
+        """Return which of these chunks belong to an earlier all-reduce, or to this one and have their result."""
         answered = chunks < 0
         ours = (chunks >= 0) & (chunks < self._state.progress.chunks)
         if np.count_nonzero(ours):
@@ -180,14 +180,14 @@ class NumpyEngine:
     def _count_ignored(
         self, ignored: NDArray[np.bool_], reasons: tuple[tuple[str, NDArray[np.bool_]], ...]
     ) -> None:
-        """Give each datagram that is ignored the first reason that applies; the rest are duplicates."""
+        """Count each ignored datagram under the first reason that applies; the rest are duplicates."""
         rest = ignored.copy()
         for reason, applies in (*reasons, ("duplicate", ignored)):
             self._state.totals.ignored[REASONS.index(reason)] += int(np.count_nonzero(rest & applies))
             rest &= ~applies
 
     def _agreed(self, chunks: NDArray[np.int64], digits: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """False for the first chunk's result where it tells that the workers do not agree; it is kept."""
+        """Return False for the first chunk's result if it shows that the workers do not agree; its digits are kept."""
         agreed = np.ones(len(chunks), np.bool_)
         if np.count_nonzero(first := chunks == 0) and self._begun.tensor.bare:
             sums = digits[first].astype(np.int64)
@@ -198,9 +198,9 @@ class NumpyEngine:
         return agreed
 
     def _released(self, chunks: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """The chunks that may be sent now that these results are there.
+        """Return the chunks that may be sent now that these results have arrived.
 
-        Chunk i needs the exponent that chunk i - B announced, and its slot, which chunk i - W had.
+        Chunk i needs the exponent that chunk i - B announced, and its slot, which chunk i - W used before.
         """
         progress, blocks, tensor = self._state.progress, self._begun, self._begun.tensor
         lead, window = tensor.lead, self._state.lease.window

@@ -1,4 +1,4 @@
-/* How a worker waits for packets, and sends and receives many of them in a system call: udp.py's loop, in C. */
+/* The loop of udp.py in C: a worker waits for packets, and sends and receives many of them per system call. */
 
 #define _GNU_SOURCE
 #include "native.h"
@@ -17,11 +17,14 @@
 enum { UDP_SEGMENT = 103, UDP_GRO = 104, MAX_MESSAGES = 64, MAX_ERRORS = 16 };
 enum { ECN_CONGESTED = 3 }; /* congestion.py */
 
-/* Waking up takes long, so a wait begins with yielding the processor. The results of a vector that fits into the window
- * come together when the last worker has sent, which is worth SPIN_SHORT seconds. Those of a longer one keep coming, and
- * all workers and the switch have to compute meanwhile: SPIN_LONG, and where a wait took longer than LONG, on slow links
- * or since others want the processor and yielding gives it to them for long, the next are slept through. So are many of
- * the short ones where yielding gave it to others for long: who is woken comes before them, who has yielded after them. */
+/* Waking up takes long, so a wait begins with yielding the processor.
+ *
+ * The results of a vector that fits into the window arrive together when the last worker has sent, which is worth yielding
+ * for SPIN_SHORT seconds. The results of a longer vector keep arriving, and meanwhile all workers and the switch have to
+ * compute, so yielding lasts for SPIN_LONG. If a wait took longer than LONG, because links are slow or because yielding
+ * gave the processor to others for long, the worker sleeps in its next SLEEPS waits. If yielding gave the processor to
+ * others for long in a short wait, it sleeps in its next SLEEPS_CROWDED ones: the scheduler runs a process that wakes up
+ * before the others, and one that has yielded after them. */
 #define SPIN_SHORT 500e-6
 #define SPIN_LONG 100e-6
 #define LONG 200e-6
@@ -32,10 +35,10 @@ struct link { /* engine.py */
     int64_t socket, segments, offload, room, enough;
     double patience, shortest_patience, longest_patience, longest_exchange;
     uint8_t *buffer;
-    int64_t sleeps, crowded; /* so many waits more are slept through from the start, long ones and short ones */
-    int64_t loss; /* the last error that was one */
-    double looked; /* what had not come by then, timers may count as lost */
-    int64_t news; /* another descriptor that ends an exchange once it can be read; negative: there is none */
+    int64_t sleeps, crowded; /* how many more waits begin with sleeping: long ones, and short ones */
+    int64_t loss; /* the last error that counted as a lost datagram */
+    double looked; /* when the socket was last read: timers may count as lost what had not arrived by then */
+    int64_t news; /* another descriptor, which ends an exchange once it can be read; negative: there is none */
 };
 
 SHARE_NUMBER(UDP_SEGMENT);
@@ -58,11 +61,11 @@ SHARE_STRUCT(link,
              FIELD(crowded) FIELD(loss) FIELD(looked) FIELD(news))
 
 struct message {
-    int64_t length, size; /* in bytes: of all, and of each datagram in it but perhaps the last */
-    bool marked; /* by congestion, all of them */
+    int64_t length, size; /* in bytes: the message, and each datagram in it except perhaps the last */
+    bool marked; /* whether all its datagrams have a congestion mark */
 };
 
-struct inbox { /* messages side by side in the link's buffer */
+struct inbox { /* messages, one after the other in the link's buffer */
     int64_t count, end;
     struct message messages[MAX_MESSAGES];
 };
@@ -74,7 +77,7 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Books the time since `now` on a part, and returns the time. */
+/* Adds the time since `now` to a part, and returns the current time. */
 static double spend(struct work *w, enum part part, double now)
 {
     double then = now;
@@ -88,14 +91,16 @@ static struct timespec as_timespec(double duration)
     return (struct timespec){(time_t)duration, (long)((duration - floor(duration)) * 1e9)};
 }
 
-static bool no_offload(int error) /* no checksum offload, or larger than a segment may be */
+/* Returns whether an error means that there is no checksum offload, or that a segment is too large for it. */
+static bool no_offload(int error)
 {
     return error == EINVAL || error == EIO;
 }
 
-/* Whether an error is a loss, which timers are for: what a socket has to say of an earlier datagram, since anybody may
- * forge the ICMP message that it goes back to (RFC 1122, 4.1.3.3; RFC 8085, 5.2), and what befalls one on this host for a
- * while: no route, no link, no memory, a firewall. What stays ends the all-reduce when it has been silent for long. */
+/* Returns whether an error counts as a lost datagram, which the timers handle. Such errors are reports about an earlier
+ * datagram, since anybody may forge the ICMP message that causes them (RFC 1122, 4.1.3.3; RFC 8085, 5.2), and temporary
+ * problems on this host: no route, no link, no memory, a firewall. A permanent problem ends the all-reduce once nothing new
+ * has arrived for too long. */
 bool is_loss(int error)
 {
     static const int losses[] = {ECONNREFUSED, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENONET,  ENOPROTOOPT, EOPNOTSUPP,
@@ -106,7 +111,7 @@ bool is_loss(int error)
     return false;
 }
 
-/* Notes an error that is a loss; false: it is none. */
+/* Records an error that counts as a loss, and returns whether it does. */
 static bool note_loss(struct link *l, int error)
 {
     if (is_loss(error))
@@ -114,8 +119,8 @@ static bool note_loss(struct link *l, int error)
     return is_loss(error);
 }
 
-/* Sends a message; returns 0 or an error. One that tells of an earlier datagram is told instead of sending, and once: after
- * it another attempt is made. EMSGSIZE may be either, and is this message's own if it stays. */
+/* Sends a message; returns 0 or an error. The kernel reports an error about an earlier datagram once, instead of sending, so
+ * another attempt follows. EMSGSIZE may be about an earlier datagram, too; if it persists, it is about this message. */
 static int send_message(struct link *l, const struct msghdr *message)
 {
     int error = 0;
@@ -129,8 +134,8 @@ static int send_message(struct link *l, const struct msghdr *message)
     return error;
 }
 
-/* Sends the packets of `ready`, many in a message if the device can; returns 0 or an error. Those not sent then count as
- * lost. */
+/* Sends the packets of `ready`, many per message if the device can; returns 0 or an error. Packets that are not sent then
+ * count as lost. */
 static int send_ready(struct work *w, struct link *l)
 {
     int64_t size = packet_size(w, w->ready[0]);
@@ -139,7 +144,7 @@ static int send_ready(struct work *w, struct link *l)
         struct iovec pieces[MAX_MESSAGES];
         int64_t count = 0, left = w->ready_count - first, most = l->offload ? l->segments : 1;
         last = first + left / ((left + most - 1) / most); /* messages of about the same size */
-        const uint8_t *end = NULL; /* packets side by side are one piece */
+        const uint8_t *end = NULL; /* adjacent packets are one piece */
         for (int64_t i = first; i < last; i++) {
             const uint8_t *packet = packets + (w->ready[i] + w->progress->first_chunk) % w->window * size;
             if (packet != end)
@@ -173,8 +178,8 @@ static int send_ready(struct work *w, struct link *l)
     return 0;
 }
 
-/* Takes messages until there are `enough` bytes; returns 0, or the error that there was in place of one. Of those that tell
- * of datagrams sent before, so many at most are skipped at a time. */
+/* Receives messages until there are `enough` bytes; returns 0 or an error. Errors about datagrams sent earlier are skipped,
+ * at most MAX_ERRORS in a row. */
 static int take_messages(struct link *l, int64_t enough, struct inbox *in)
 {
     int errors = 0;
@@ -232,7 +237,7 @@ static int answer(struct work *w, struct link *l, double *now)
     return error;
 }
 
-/* Until when to yield in a wait that begins now. */
+/* Returns until when to yield in a wait that begins now. */
 static double spin_until(const struct work *w, struct link *l, double now)
 {
     if (!w->expected)
@@ -243,10 +248,12 @@ static double spin_until(const struct work *w, struct link *l, double now)
     return now;
 }
 
-/* Sends what is ready, receives and answers until all results are there, the clock passes `until`, or a timer may have
- * expired. It has only if nothing else has come: the process may have been kept from running, and not its answers. Where
- * fewer than `enough` bytes have come, more must come and much is left to do, it waits for them for a part of a round-trip
- * time. News, for which it does not look while it spins, end it as well. Returns 0 or an error. */
+/* Sends what is ready, receives and answers until all results are there, the clock passes `until`, a timer may have expired,
+ * or there are news. Returns 0 or an error.
+ *
+ * A timer counts as expired only if no message is waiting: if the process could not run for a while, the answers may have
+ * arrived. If fewer than `enough` bytes have arrived, more are on the way and much is left to do, it waits for them for a
+ * fraction of a round-trip time. While yielding, it does not check for news. */
 int exchange(struct work *w, struct link *l, double until)
 {
     struct inbox in;
@@ -275,7 +282,7 @@ int exchange(struct work *w, struct link *l, double until)
             struct timespec wait = as_timespec(fmax(fmin(until, w->timers->not_before) - now, 0));
             int ready = ppoll(both, 2, &wait, NULL);
             if (ready < 0)
-                return errno == EINTR ? 0 : errno; /* a signal is for Python to handle */
+                return errno == EINTR ? 0 : errno; /* Python handles signals */
             news = both[1].revents;
             now = spend(w, WAIT, now);
             continue;
@@ -283,7 +290,7 @@ int exchange(struct work *w, struct link *l, double until)
         l->sleeps = now > idle_since + LONG ? SLEEPS : l->sleeps - (l->sleeps > 0);
         now = spend(w, RECEIVE, now);
         int64_t most = w->timers->running * (HEADER + 4 * SMALL);
-        bool late = w->progress->missing <= w->window; /* soon nothing will be left to send */
+        bool late = w->progress->missing <= w->window; /* soon there is nothing left to send */
         double rtt = isnan(w->rtt->smoothed) ? 0 : w->rtt->smoothed;
         double patience = fmin(rtt * l->patience, l->longest_patience);
         if (!late && patience >= l->shortest_patience && in.end < (most < l->enough ? most : l->enough)) {
@@ -306,8 +313,8 @@ int exchange(struct work *w, struct link *l, double until)
     return error;
 }
 
-/* An all-reduce like one before, with that one's `t`, from beginning to end, as far as that takes no Python. Returns its
- * stage, or after an error in exchange() its negative number. */
+/* Runs an all-reduce like an earlier one, with that one's `t`, as far as possible without Python. Returns its stage, or
+ * after an error in exchange() the negated error number. */
 int sum(struct work *w, struct link *l, const struct tensor *t, const struct buffers *b, bool propagate)
 {
     struct progress *p = w->progress;

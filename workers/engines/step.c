@@ -1,5 +1,5 @@
-/* A worker's turn without a socket: what Worker.receive(), datagrams_to_send() and deadline() do one after the other, where
- * no timer has expired, nothing is wrong and the all-reduce goes on. */
+/* A worker's turn without a socket: does the same as Worker.receive(), datagrams_to_send() and deadline() one after the
+ * other, if no timer has expired, there is no error and the all-reduce continues. */
 
 #include "native.h"
 #include "worker.h"

@@ -1,1 +1,1 @@
-"""All-reduce between hosts: schedules, and what carries them."""
+"""All-reduce between hosts: schedules, and the transports that carry them."""

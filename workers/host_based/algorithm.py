@@ -40,24 +40,31 @@ _Key = tuple[int, int]  # a peer and a flow
 
 MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
-_LEAST_SHARE = (
-    8  # packets of a host's window that a stream may send when it has its turn, if there is room for them
-)
-_ENDS = 10  # bytes of a header that say which kind it is, and of which stream
+_LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
+_ENDS = 10  # bytes of a header that identify its kind and its stream
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One worker's place in a group that all-reduces between hosts; the rest is the same for all of them.
+    """One worker's place in a group that all-reduces between hosts. All fields but `rank` are the same for all workers.
 
-    window: the most packets outstanding, of each stream as with TCP and RDMA queue pairs, or of all streams of this
-    worker together if window_per is "host".
-    shards, chunk: see schedules.schedule(). flows: to each other rank, each a stream with UDP ports of its own; what is
-    sent goes by them in turn, a chunk each. session: any number of 32 bits that tells this group's datagrams from those
-    of others. make_control: congestion control of each stream. calls: what a worker's calls do, in turn.
+    Attributes:
+        rank: This worker's number.
+        workers: Number of workers.
+        algorithm: The all-reduce algorithm.
+        transport: How lost packets are recovered.
+        shards: See schedules.schedule().
+        window: Limit of outstanding packets.
+        window_per: Whether `window` limits each stream, as with TCP and RDMA queue pairs, or all streams of this worker
+            together ("host").
+        chunk: See schedules.schedule().
+        session: Any 32-bit number that distinguishes this group's datagrams from those of others.
+        flows: Number of streams to each other rank, each with its own UDP ports. Chunks are sent over them in turn.
+        make_control: Makes the congestion control of each stream.
+        calls: What a worker's calls do, in turn.
 
     Raises:
-        ValueError: a number is out of range, or a call is to compress and the algorithm is no ring.
+        ValueError: If a number is out of range, or a call compresses and the algorithm is not a ring.
     """
 
     rank: int
@@ -88,16 +95,17 @@ class Group:
             check_call(call, self.algorithm)
 
     def port(self, rank: int, flow: int) -> int:
-        """Of a rank's peer, the UDP port for a flow to or from that rank; counted from the peer's first one.
+        """Return the UDP port that a peer uses for a flow to or from `rank`, counted from the peer's first port.
 
-        Flows of a pair have ports in a row: of more distant ones the last bits of a CRC are often alike.
+        The flows of a pair have consecutive ports: for ports that lie further apart, the last bits of a CRC are often
+        the same.
         """
         return rank * self.flows + flow
 
 
 @dataclass(slots=True)
 class HostBasedStatistics(Statistics):
-    """Running totals of one worker; see StreamCounts for the last."""
+    """Running totals of one worker; for `streams` see StreamCounts."""
 
     datagrams_sent: int = 0
     datagrams_received: int = 0
@@ -113,7 +121,7 @@ class Outgoing(NamedTuple):
 
 
 class _Flow:
-    """A stream to another rank and one back, and what has come that must wait."""
+    """A stream to another rank and one back, and payloads that have arrived and must wait."""
 
     def __init__(self, sender: Sender, receiver: Receiver) -> None:
         self.sender = sender
@@ -122,21 +130,21 @@ class _Flow:
 
 
 class _Peer:
-    """Another rank: its flows, and how far the pieces to and from it have come, which go by the flows in turn."""
+    """Another rank: its flows, which carry pieces in turn, and the progress of the pieces to and from it."""
 
     def __init__(self, flows: list[_Flow]) -> None:
         self.flows = flows
         self.sent = 0  # pieces
         self.received = 0  # pieces
-        self.offset = 0  # elements of the piece that arrives that are dealt with
+        self.offset = 0  # processed elements of the piece that is arriving
 
 
 class HostBasedWorker:
     """A Participant of a group of hosts.
 
-    Any number of all-reduces, one after the other. It has finished when it has the sum and all that it sent has been
-    acknowledged: only then may the array change. After that it must go on to answer datagrams, since the
-    acknowledgements that others wait for may have been lost.
+    It runs any number of all-reduces, one after the other. An all-reduce has finished when the worker has the sum and
+    all that it sent has been acknowledged: only then may the array change. After that the worker must continue to
+    answer datagrams, since the acknowledgements that others wait for may have been lost.
     """
 
     def __init__(self, group: Group, recovery: Recovery | None = None) -> None:
@@ -146,7 +154,7 @@ class HostBasedWorker:
         self._peers: dict[int, _Peer] = {}
         # Flows with something to send, or unacknowledged, in the order in which they are served.
         self._busy: dict[_Key, Sender] = {}
-        self._answering: set[_Key] = set()  # those that are owed an acknowledgement
+        self._answering: set[_Key] = set()  # flows to which an acknowledgement is due
         self._progress: Progress | None = None
         self._exchange: Exchange | None = None
         self._heard = 0.0  # when something new arrived last
@@ -156,7 +164,7 @@ class HostBasedWorker:
     def start(self, x: NDArray[np.float32], now: float, out: NDArray[np.float32] | None = None) -> None:
         """See Participant."""
         if not self.finished:
-            raise CollectiveError(f"the all-reduce before has not finished: {self.outstanding(now)}")
+            raise CollectiveError(f"the previous all-reduce has not finished: {self.outstanding(now)}")
         group = self.group
         call = group.calls[self.statistics.all_reduces % len(group.calls)]
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
@@ -176,7 +184,7 @@ class HostBasedWorker:
 
     @property
     def finished(self) -> bool:
-        """Whether the sum is there and all that was sent has been acknowledged."""
+        """Return whether the sum is there and all that was sent has been acknowledged."""
         progress = self._progress
         return progress is None or not (progress.awaiting or progress.sending or self._busy)
 
@@ -194,7 +202,13 @@ class HostBasedWorker:
     def receive(
         self, datagrams: NDArray[np.uint8], now: float, marked: NDArray[np.bool_] | None = None
     ) -> None:
-        """Take a batch [m, size]; `marked` [m]: which came with a congestion mark."""
+        """Process a batch of datagrams.
+
+        Args:
+            datagrams: The datagrams [m, size].
+            now: The time in seconds.
+            marked: Which of them came with a congestion mark [m]. None: none of them.
+        """
         count, size = datagrams.shape
         statistics = self.statistics
         statistics.datagrams_received += count
@@ -206,7 +220,7 @@ class HostBasedWorker:
         if count == 1 or (ends == ends[0]).all():
             self._take(datagrams, 0 if marked is None else int(np.count_nonzero(marked)), now)
             return
-        # From several peers, or of several kinds: each by itself, in its order.
+        # The batch has several peers or kinds: process each group by itself, in order.
         keys = np.ascontiguousarray(ends).view(f"V{_ENDS}")[:, 0]
         _, groups = np.unique(keys, return_inverse=True)
         order = np.argsort(groups, kind="stable")
@@ -215,10 +229,12 @@ class HostBasedWorker:
             self._take(datagrams[part], 0 if marked is None else int(np.count_nonzero(marked[part])), now)
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
-        """See Participant: acknowledgements, then data."""
+        """Return acknowledgements, then data; see Participant."""
         if not self.finished and now >= self._heard + self._recovery.give_up:
             raise StallError(self.outstanding(now))
-        if not (self._answering or self._busy):  # mostly, of the many on a host that has a part of a model
+        if not (
+            self._answering or self._busy
+        ):  # usual if a host has many workers, each for a part of a model
             return []
         outgoing = []
         for peer, flow in sorted(self._answering):
@@ -237,7 +253,7 @@ class HostBasedWorker:
                 before = sender.outstanding
                 outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
                 room -= sender.outstanding - before
-        if len(busy) > 1:  # the next time another one comes first
+        if len(busy) > 1:  # start with another one next time
             self._busy[busy[0][0]] = self._busy.pop(busy[0][0])
         statistics = self.statistics
         for sent in outgoing:
@@ -256,7 +272,7 @@ class HostBasedWorker:
     # -- receiving -------------------------------------------------------------------------------------------
 
     def _take(self, datagrams: NDArray[np.uint8], marked: int, now: float) -> None:
-        """Datagrams of one peer's flow, of one kind."""
+        """Process datagrams of one kind, of one peer's flow."""
         group, ignored, count = self.group, self.statistics.streams.ignored, len(datagrams)
         kind, flow, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
         if session != group.session or destination != group.rank:
@@ -310,7 +326,7 @@ class HostBasedWorker:
     # -- the array -------------------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Deal with what waited, and send what may go, until nothing more may."""
+        """Process waiting payloads and send pieces until nothing more can be done."""
         progress, exchange = self._progress, self._exchange
         if progress is None or exchange is None:
             return
@@ -331,7 +347,7 @@ class HostBasedWorker:
                 self._busy[rank, flow] = sender
 
     def _apply_waiting(self, rank: int, flow: int, waiting: deque[NDArray[np.uint8]]) -> bool:
-        """What waited of a flow, as far as it may; whether any did."""
+        """Process a flow's waiting payloads as far as possible, and return whether any were processed."""
         moved = False
         while waiting:
             payloads = waiting.popleft()
@@ -343,7 +359,7 @@ class HostBasedWorker:
         return moved
 
     def _apply(self, rank: int, flow: int, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Add packets from `rank` to the array, or put them there; those that must wait."""
+        """Add packets from `rank` to the array, or store them there, and return those that must wait."""
         progress, exchange = self._progress, self._exchange
         if progress is None or exchange is None:
             return payloads
@@ -356,7 +372,7 @@ class HostBasedWorker:
             count, expected = self._packets_of(piece, peer.offset)
             if size != expected:
                 raise CollectiveError(
-                    f"{self._who()}: rank {rank} sent {size} bytes where {expected} were to come; "
+                    f"{self._who()}: rank {rank} sent {size} bytes where {expected} were expected; "
                     "does it sum an array of another size?"
                 )
             count = min(count, len(payloads))
@@ -376,14 +392,14 @@ class HostBasedWorker:
 
     @staticmethod
     def _packets_of(piece: Piece, offset: int) -> tuple[int, int]:
-        """The next packets of a piece that are of one size: how many, and of how many bytes."""
+        """Return the number and size in bytes of the next packets of a piece, as far as they have the same size."""
         left = (piece.stop - piece.start - offset) * _ELEMENT
         return (left // PAYLOAD, PAYLOAD) if left >= PAYLOAD else (1, left)
 
     # -- explaining ------------------------------------------------------------------------------------------
 
     def outstanding(self, now: float) -> str:
-        """What the worker waits for, and since when nothing new has come."""
+        """Describe what the worker waits for, and how long ago something new arrived."""
         awaiting = self._progress.awaiting if self._progress else []
         waits = []
         if awaiting:

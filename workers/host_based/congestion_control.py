@@ -1,7 +1,7 @@
-"""Congestion control between hosts: how many packets a sender may have on its way, and how fast it may send them.
+"""Congestion control between hosts: how many packets a sender may have in flight, and how fast it may send them.
 
-None, as much as the window allows; DCTCP, a window (RFC 8257); DCQCN, a rate (Zhu et al., "Congestion control for
-large-scale RDMA deployments", SIGCOMM 2015).
+There are three kinds: none, which uses the whole window; DCTCP, a window (RFC 8257); and DCQCN, a rate (Zhu et al.,
+"Congestion control for large-scale RDMA deployments", SIGCOMM 2015).
 """
 
 from __future__ import annotations
@@ -13,37 +13,43 @@ from typing import Literal, Protocol
 
 from fanin.workers.congestion import GAIN, CongestionWindow
 
-_AHEAD = 2e-6  # seconds: what may leave within is sent at once, so that a fast sender need not wake for each packet
+# Seconds: packets that are due within this time are sent at once, so that a fast sender wakes less often.
+_AHEAD = 2e-6
 
 
 class CongestionControl(Protocol):
-    """Of one sender. Packets are numbered from 0; `now` in seconds."""
+    """The congestion control of one sender. Packets are numbered from 0; `now` is in seconds."""
 
     @property
     def window(self) -> int:
-        """Packets that may be outstanding."""
+        """Return how many packets may be outstanding."""
 
     def allowance(self, now: float) -> int | None:
-        """How many packets may be sent now; None: as many as the window allows."""
+        """Return how many packets may be sent now; None if only the window limits them."""
 
     @property
     def ready_at(self) -> float:
-        """When the next packet may be sent."""
+        """Return when the next packet may be sent."""
 
     def sent(self, packets: int, now: float) -> None:
-        """So many have been sent, for the first time or again."""
+        """Record that packets have been sent, for the first time or again."""
 
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:
-        """All below `base` are acknowledged, all below `end` sent, since the sender went back last if it did;
-        `marked` have come with a mark so far.
+        """Record an acknowledgement.
+
+        Args:
+            base: All packets below are acknowledged.
+            end: All packets below have been sent, since the sender last went back if it did.
+            marked: How many packets have arrived with a congestion mark so far.
+            now: The time in seconds.
         """
 
 
-MakeControl = Callable[[int], CongestionControl]  # of a sender with so many packets outstanding at most
+MakeControl = Callable[[int], CongestionControl]  # argument: most packets that may be outstanding
 
 
 class _Unpaced:
-    """Its window alone limits a sender."""
+    """A sender limited only by its window."""
 
     ready_at = 0.0
 
@@ -56,7 +62,7 @@ class _Unpaced:
 
 
 class NoControl(_Unpaced):
-    """Congestion changes nothing."""
+    """No congestion control: the window never changes."""
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -67,13 +73,17 @@ class NoControl(_Unpaced):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DctcpParameters:
-    """Windows in packets.
+    """Parameters of DCTCP; windows in packets.
 
-    gain: weight of a new share of marked packets in alpha, the estimate of congestion. min_window: what congestion
-    leaves. initial_window: None: as many as may be outstanding. ssthresh: up to this window each acknowledgement adds
-    as many packets as it is for, until the first mark (slow start); None: as many as may be outstanding. increase:
-    whether the window grows by a packet after rounds without marks (RFC 3168, section 6.1.2), or after all, as in the
-    analysis of DCTCP's authors (Alizadeh et al., SIGMETRICS 2011).
+    Attributes:
+        gain: Weight of the newest share of marked packets in alpha, the estimate of congestion.
+        initial_alpha: Alpha at the start.
+        min_window: Smallest window.
+        initial_window: Window at the start. None: as many packets as may be outstanding.
+        ssthresh: Up to this window, and until the first mark, each acknowledgement adds as many packets as it
+            acknowledges (slow start). None: as many packets as may be outstanding.
+        increase: Whether the window grows by a packet after rounds without marks (RFC 3168, section 6.1.2), or after
+            every round, as in the analysis by DCTCP's authors (Alizadeh et al., SIGMETRICS 2011).
     """
 
     gain: float = GAIN
@@ -85,7 +95,7 @@ class DctcpParameters:
 
 
 class Dctcp(_Unpaced):
-    """Its window follows the share of packets with a mark, once a window, or when the sender goes back."""
+    """DCTCP: the window follows the share of marked packets. It changes once a window, or when the sender goes back."""
 
     def __init__(self, window: int, parameters: DctcpParameters = DctcpParameters()) -> None:
         self._parameters = parameters
@@ -112,7 +122,7 @@ class Dctcp(_Unpaced):
             window.increase(min(base - self._acknowledged, self._ssthresh - window.size))
         self._acknowledged = base
         epoch_end, acknowledged_then, marked_then = self._epoch
-        if base < min(epoch_end, end):  # what a sender that has gone back had sent further on was discarded
+        if base < min(epoch_end, end):  # if the sender has gone back, later packets were discarded
             return
         marks = self._marked - marked_then
         window.estimate(base - acknowledged_then, marks, parameters.gain)
@@ -126,14 +136,22 @@ class Dctcp(_Unpaced):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DcqcnParameters:
-    """Times in seconds, rates in bits/s.
+    """Parameters of DCQCN; times in seconds, rates in bits/s.
 
-    gain: weight of one mark in alpha, the estimate of congestion. alpha_interval: after which alpha is set anew.
-    decrease_interval: between two decreases. increase_interval: between two increases, of which the first
-    `fast_recovery` go half of the way back to the rate before the decrease; the next one raises that by
-    `additive_rate`, all others by `hyper_rate`. by_timer: alpha and rate change when their intervals end, as in
-    network cards; or else with a mark. keep_target: two decreases without an increase between go back to the rate
-    before the first.
+    Attributes:
+        gain: Weight of one mark in alpha, the estimate of congestion.
+        alpha_interval: Time between two updates of alpha.
+        decrease_interval: Time between two decreases.
+        increase_interval: Time between two increases.
+        fast_recovery: How many increases after a decrease go half of the way back to the target, the rate before the
+            decrease.
+        additive_rate: By how much the next increase raises the target.
+        hyper_rate: By how much all later increases raise the target.
+        min_rate: Smallest rate.
+        initial_alpha: Alpha at the start.
+        by_timer: Whether alpha and rate change when their intervals end, as in network cards. If not, they change with
+            a mark.
+        keep_target: Whether two decreases without an increase between them keep the target of the first.
     """
 
     gain: float = 1 / 256
@@ -152,8 +170,8 @@ class DcqcnParameters:
 class Dcqcn:
     """DCQCN's reaction point for a flow of packets of `packet_bits`, on a link of `rate` (bits/s).
 
-    Marks take the place of CNPs: the receiver's interval between these is the one between changes here. There is no
-    byte counter.
+    Marks replace CNPs: the receiver's interval between CNPs becomes the interval between changes here. There is no byte
+    counter.
     """
 
     def __init__(self, window: int, parameters: DcqcnParameters, rate: float, packet_bits: int) -> None:
@@ -202,7 +220,7 @@ class Dcqcn:
             return
         self._next_alpha = now + parameters.alpha_interval
 
-    # -- timers, which need not ring: what they would have done is done before anything else
+    # -- timers: their effects are computed on the next call, before anything else
 
     def _advance(self, now: float) -> None:
         if self._decrease_marked and self._next_decrease <= now:
@@ -213,9 +231,8 @@ class Dcqcn:
             self._decrease_marked = False
         self._increase_until(now)
         self._set_alpha_until(now)
-        if (
-            self._parameters.by_timer and self._next_decrease <= now
-        ):  # those at which there is nothing to decrease
+        if self._parameters.by_timer and self._next_decrease <= now:
+            # Skip the timers at which there was nothing to decrease.
             interval = self._parameters.decrease_interval
             self._next_decrease += interval * (floor((now - self._next_decrease) / interval) + 1)
 

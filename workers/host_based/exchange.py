@@ -1,4 +1,4 @@
-"""What goes from host to host in one call: the caller's array, or what a compression makes of everybody's."""
+"""The data that hosts exchange in one call: the caller's array, or the compressed arrays of all workers."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,17 +6,20 @@ from numpy.typing import NDArray
 from fanin.workers.collective import HostBasedAlgorithm, Operation, flat
 from fanin.workers.values.compression import Compression, sum_of, to_gather
 
-Call = Operation | Compression  # a compression: an all-reduce of what it leaves of each worker's array
+Call = Operation | Compression  # with a compression: an all-reduce of each worker's compressed array
 
 
 class Exchange:
-    """One worker's part in one call, the same whatever carries it.
+    """One worker's part in one call, independent of the transport.
 
-    array: of which the schedule of `operation` sends parts, and where it puts what arrives. source: what it sends, if
-    that must not be where something arrives, and else `array` as well.
+    Attributes:
+        operation: The operation whose schedule is carried out.
+        array: The array whose parts are sent, and where received data go.
+        source: The array that is sent; `array`, unless it must not be overwritten by received data.
 
     Raises:
-        TypeError, ValueError: see Collective.
+        TypeError: See Collective.
+        ValueError: See Collective.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Exchange:
         self.source = self.array.copy() if call == "all-to-all" else self.array
 
     def finish(self) -> NDArray[np.float32]:
-        """What the call returns, once the schedule has been carried out."""
+        """Return the result of the call, once the schedule has been carried out."""
         if self._compression is not None:
             gathered = self.array.view(np.uint8)
             self._flat[:] = sum_of(self._compression, gathered, self._workers, self._flat.size)
@@ -49,10 +52,10 @@ class Exchange:
 
 
 def check_call(call: Call, algorithm: HostBasedAlgorithm) -> None:
-    """Refuse what the connections of an algorithm do not carry.
+    """Check that an algorithm can carry a call.
 
     Raises:
-        ValueError: it is to compress, and is none that goes round a ring.
+        ValueError: If the call compresses and the algorithm is not a ring.
     """
     if not isinstance(call, str) and algorithm != "ring":
         raise ValueError(f"{call} gathers round a ring: algorithm must be 'ring', not {algorithm!r}")

@@ -1,7 +1,7 @@
-"""Host-based all-reduce algorithms as plain data: what each rank sends to whom, once it has received what.
+"""Host-based all-reduce algorithms as plain data: what each rank sends to whom, and what it must receive first.
 
-Between every two ranks runs a stream of pieces in each direction, ranges of the array in an order that both ends
-know. A piece that arrives is added to the array or replaces a part of it. Pieces are small, so that a long array
+Between any two ranks a stream of pieces runs in each direction. Pieces are ranges of the array, in an order that both
+ends know. A piece that arrives is added to the array or replaces a part of it. Pieces are small, so that a long array
 passes through many ranks at once.
 """
 
@@ -13,14 +13,19 @@ from typing import NamedTuple, assert_never
 
 from fanin.workers.collective import HostBasedAlgorithm, Operation
 
-CHUNK = 4 << 10  # elements, 16 KiB: the largest piece unless told otherwise
+CHUNK = 4 << 10  # elements, 16 KiB: the default size of the largest piece
 
 
 class Piece(NamedTuple):
     """Elements `start` to `stop` - 1 of the array.
 
-    It may be sent, or dealt with on arrival, once `needed` pieces from the rank `after` have been dealt with.
-    reduce: on arrival it is added to the array, and else replaces that part of it.
+    Attributes:
+        start: First element.
+        stop: One more than the last element.
+        after: The rank whose pieces this one waits for; -1 if it waits for none.
+        needed: How many pieces from `after` must have been processed before this piece may be sent, or processed on
+            arrival.
+        reduce: Whether the piece is added to the array on arrival. If not, it replaces that part of the array.
     """
 
     start: int
@@ -51,13 +56,25 @@ def schedule(
     shards: int | None = None,
     operation: Operation = "all-reduce",
 ) -> Schedule:
-    """What `rank` of `workers` does to sum arrays of `size` elements, in pieces of at most `chunk` elements.
+    """Return what a rank sends and receives to sum an array.
 
-    shards: of the parameter server, each on a worker of its own; None: as many as there are workers.
-    operation: another one than all-reduce, which has its own schedule, whatever the algorithm. Segment r of an array is
-    the one that bounds() gives rank r: reduce-scatter leaves each rank with the sum of its own, all-gather each rank's
-    own with all; broadcast leaves all with rank 0's array; all-to-all sends segment r to rank r, which has that of rank
-    s at segment s then, so all are of one size, and what is sent must not be where it arrives.
+    Segment r of an array is the range that bounds() gives rank r. The operations other than all-reduce have their own
+    schedules, whatever the algorithm:
+
+    - reduce-scatter leaves each rank with the sum of its own segment;
+    - all-gather copies each rank's own segment to all ranks;
+    - broadcast copies rank 0's array to all ranks;
+    - all-to-all sends segment r to rank r, which stores the segment from rank s as segment s. All segments must have
+      the same size, and the array sent must not be the one that receives.
+
+    Args:
+        algorithm: The all-reduce algorithm.
+        rank: The rank whose schedule is returned.
+        workers: Number of workers.
+        size: Elements of the array.
+        chunk: Largest size of a piece in elements.
+        shards: Number of shards of the parameter server, each on its own worker. None: as many as there are workers.
+        operation: The operation.
     """
     match operation:
         case "all-reduce":
@@ -87,59 +104,64 @@ def schedule(
 def peers(
     algorithm: HostBasedAlgorithm, rank: int, workers: int, shards: int | None = None
 ) -> tuple[list[int], list[int]]:
-    """The ranks that `rank` sends to, and those that it receives from, in an array of any size."""
+    """Return the ranks that `rank` sends to, and those that it receives from, for an array of any size."""
     small = schedule(algorithm, rank, workers, 2 * workers, shards=shards)  # no part is empty
     return sorted(small.sends), sorted(small.receives)
 
 
 class Progress:
-    """How far one rank has come in its schedule.
+    """The progress of one rank in its schedule.
 
-    For each peer: next_send() hands out what may be sent, in order; receiving() is the piece that arrives next from
-    it, if that may be dealt with now, and received() says that it has been, advanced() that a part of it has: what
-    waits for just that piece may be sent as far.
+    For each peer, next_send() returns what may be sent, in order. receiving() returns the piece that arrives next, if
+    it may be processed now. received() records that it has been processed, and advanced() that a part of it has: a
+    piece that waits for just this one may be sent as far.
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self._done = dict.fromkeys(schedule.receives, 0)  # pieces from each peer
-        self._part = dict.fromkeys(schedule.receives, 0)  # elements of the next one
+        self._part = dict.fromkeys(
+            schedule.receives, 0
+        )  # processed elements of the next piece from each peer
         self._sends = {peer: iter(pieces) for peer, pieces in schedule.sends.items()}
         self._receives = {peer: iter(pieces) for peer, pieces in schedule.receives.items()}
-        # The next piece of each stream; streams at their end are not in these.
+        # The next piece of each stream; finished streams are left out.
         self._to_send = _heads(self._sends)
         self._to_receive = _heads(self._receives)
 
     @property
     def sending(self) -> list[int]:
-        """The peers to which there is something left to send."""
+        """Return the peers to which there is something left to send."""
         return list(self._to_send)
 
     @property
     def awaiting(self) -> list[int]:
-        """The peers from which there is something left to receive."""
+        """Return the peers from which there is something left to receive."""
         return list(self._to_receive)
 
     def next_send(self, peer: int) -> Piece | None:
-        """The next piece to send to `peer`, which counts as sent then; None: there is none yet, or no more."""
+        """Return the next piece to send to `peer`, which then counts as sent; None if there is none now."""
         return self._take(peer, self._to_send, self._sends) or self._first_part(peer)
 
     def receiving(self, peer: int) -> Piece | None:
-        """The next piece from `peer`; None: it must wait for others, or there is none."""
+        """Return the next piece from `peer`; None if it must wait for others, or if there is none."""
         piece = self._to_receive.get(peer)
         return piece if piece is not None and self._may(piece) else None
 
     def received(self, peer: int) -> None:
-        """The next piece from `peer` has been dealt with."""
+        """Record that the next piece from `peer` has been processed."""
         self._take(peer, self._to_receive, self._receives)
         self._done[peer] += 1
         self._part[peer] = 0
 
     def advanced(self, peer: int, elements: int) -> None:
-        """So many elements more of the next piece from `peer` have been dealt with."""
+        """Record that this many more elements of the next piece from `peer` have been processed."""
         self._part[peer] += elements
 
     def _first_part(self, peer: int) -> Piece | None:
-        """Of the next piece to send, what has come of the one that it waits for."""
+        """Return the part of the next piece to send that has already arrived; None if there is none.
+
+        The next piece must wait for exactly the piece that is arriving.
+        """
         piece = self._to_send.get(peer)
         if piece is None or self._done[piece.after] + 1 != piece.needed:
             return None
@@ -172,12 +194,12 @@ def _heads(streams: Mapping[int, Iterator[Piece]]) -> dict[int, Piece]:
 
 
 def bounds(size: int, parts: int) -> list[int]:
-    """Where each of `parts` parts of an array begins, as equal as can be, and the end of the last."""
+    """Return where each of `parts` parts of an array begins, of sizes as equal as possible, and the end of the last."""
     return [size * part // parts for part in range(parts + 1)]
 
 
 def _cut(start: int, stop: int, chunk: int) -> Iterator[tuple[int, int]]:
-    """A range in pieces."""
+    """Cut a range into pieces."""
     return ((first, min(first + chunk, stop)) for first in range(start, stop, chunk))
 
 
@@ -185,28 +207,39 @@ def _cut(start: int, stop: int, chunk: int) -> Iterator[tuple[int, int]]:
 
 
 def ring(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """Reduce-scatter, then all-gather, n - 1 steps each: Patarasuk and Yuan, "Bandwidth optimal all-reduce
-    algorithms", 2009. Segment s is summed in the order of ranks s, s + 1, ... round the ring.
+    """Return the schedule of a ring: reduce-scatter, then all-gather, in n - 1 steps each.
+
+    See Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009. Segment s is summed in the order of ranks
+    s, s + 1, ... round the ring.
     """
     return _around(rank, workers, size, chunk, first=rank, adding=workers - 1, copying=workers - 1)
 
 
 def ring_reduce_scatter(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """The first half: each rank has the sum of the segment of its own number then."""
+    """Return the schedule of the ring's first half, after which each rank has the sum of its own segment."""
     return _around(rank, workers, size, chunk, first=rank - 1, adding=workers - 1, copying=0)
 
 
 def ring_all_gather(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """The second half, from where each rank has the segment of its own number."""
+    """Return the schedule of the ring's second half, in which each rank starts with its own segment."""
     return _around(rank, workers, size, chunk, first=rank, adding=0, copying=workers - 1)
 
 
 def _around(
     rank: int, workers: int, size: int, chunk: int, *, first: int, adding: int, copying: int
 ) -> Schedule:
-    """So many steps round the ring in which what arrives is added, then those in which it is copied.
+    """Return steps round the ring: first those whose received pieces are added, then those whose pieces are copied.
 
-    first: the segment that `rank` sends first. What is sent in a step has been received in the step before.
+    What is sent in a step has been received in the step before.
+
+    Args:
+        rank: The rank whose schedule is returned.
+        workers: Number of workers.
+        size: Elements of the array.
+        chunk: Largest size of a piece in elements.
+        first: The segment that `rank` sends first.
+        adding: Number of steps in which pieces are added.
+        copying: Number of steps in which pieces are copied.
     """
     if workers == 1:
         return Schedule({}, {})
@@ -214,7 +247,7 @@ def _around(
     following, previous = (rank + 1) % workers, (rank - 1) % workers
 
     def pieces(first_segment: int) -> Iterator[tuple[int, int, int]]:
-        """Of all steps, each with its step."""
+        """Yield the pieces of all steps, each with its step."""
         for step in range(adding + copying):
             segment = (first_segment - step) % workers
             for start, stop in _cut(edges[segment], edges[segment + 1], chunk):
@@ -237,7 +270,7 @@ def _around(
 
 
 def _broadcast(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """From rank to rank, in pieces, each of which goes on as it comes."""
+    """Return a schedule that passes pieces from rank to rank, each as soon as it arrives."""
     parts = list(_cut(0, size, chunk))
     previous = rank - 1
     sends = {
@@ -251,7 +284,7 @@ def _broadcast(rank: int, workers: int, size: int, chunk: int) -> Schedule:
 
 
 def _all_to_all(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """To all others at once, each time beginning with the next rank, so that all begin with another one."""
+    """Return a schedule that sends to all others at once, starting with the next rank to spread the load."""
     edges = bounds(size, workers)
 
     def segments(steps: Iterable[int]) -> dict[int, list[Piece]]:
@@ -261,7 +294,7 @@ def _all_to_all(rank: int, workers: int, size: int, chunk: int) -> Schedule:
     return Schedule(segments(range(1, workers)), segments(range(-1, -workers, -1)))
 
 
-# -- the others: pieces known by name ------------------------------------------------------------------------
+# -- schedules whose pieces have names -----------------------------------------------------------------------
 
 # Orders the pieces of a stream; both of its ends use the same names.
 _Name = tuple[int, ...]
@@ -269,7 +302,7 @@ _Name = tuple[int, ...]
 
 @dataclass(slots=True)
 class _Plan:
-    """A schedule in the making: by peer, pieces by name, and what each waits for by (peer, name)."""
+    """A schedule under construction: by peer, pieces by name, and what each waits for as (peer, name)."""
 
     sends: dict[int, dict[_Name, tuple[Piece, _Name]]] = field(default_factory=dict)
     receives: dict[int, dict[_Name, tuple[Piece, _Name]]] = field(default_factory=dict)
@@ -295,7 +328,7 @@ class _Plan:
         self.receives.setdefault(peer, {})[name] = Piece(*span, waits, reduce=reduce), awaited
 
     def schedule(self) -> Schedule:
-        """With streams in the order of names, and each wait a number of pieces."""
+        """Return the schedule, with streams in the order of names, and each wait as a number of pieces."""
         counts = {
             peer: {name: count for count, name in enumerate(sorted(pieces), start=1)}
             for peer, pieces in self.receives.items()
@@ -317,11 +350,12 @@ class _Plan:
 
 
 def _halving_doubling(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """Reduce-scatter by recursive halving of the array, then all-gather by recursive doubling, nearest ranks first:
-    Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005.
+    """Return a reduce-scatter by recursive halving, then an all-gather by recursive doubling, nearest ranks first.
 
-    Of n ranks as many as are over the largest power of two give their array to a neighbour first, and get the sum
-    from it at the end. Each step begins when the one before has ended: both ends have their links full meanwhile.
+    See Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005. If n is not a
+    power of two, as many ranks as there are above the largest power of two first give their array to a neighbour, and
+    get the sum from it at the end. Each step begins when the one before has ended: the links of both ends are full
+    until then.
     """
     plan = _Plan()
     latest: tuple[int, _Name] | None = None  # the last piece received
@@ -338,12 +372,12 @@ def _halving_doubling(rank: int, workers: int, size: int, chunk: int) -> Schedul
 def _halving_doubling_steps(
     rank: int, workers: int, size: int
 ) -> Iterator[tuple[int, tuple[int, int], tuple[int, int], bool]]:
-    """Of each step the peer, the ranges sent and received, and whether what is received is added."""
+    """Yield for each step the peer, the ranges sent and received, and whether what is received is added."""
     levels = workers.bit_length() - 1
     folded = workers - (1 << levels)
     whole, nothing = (0, size), (0, 0)
     if rank < 2 * folded and rank % 2 == 0:
-        # Steps have the same numbers at both ends, but for these two, which are the first and the last at either.
+        # Steps have the same numbers at both ends, except for these two, which are the first and last at each end.
         yield rank + 1, whole, nothing, False
         yield rank + 1, nothing, whole, False
         return
@@ -372,17 +406,17 @@ def _halving_doubling_steps(
 
 
 def _double_binary_tree(rank: int, workers: int, size: int, chunk: int) -> Schedule:
-    """Each of two trees sums one half of the array up to its root and hands it down; who has children in one has
-    none in the other, but for one rank: Sanders, Speck, Träff, "Two-tree algorithms for full bandwidth broadcast,
-    reduction and scan", 2009.
+    """Return a schedule in which each of two trees sums one half of the array up to its root and sends it down.
 
-    A node adds its children's sums to its own numbers, the child of the lower place first.
+    A rank with children in one tree has none in the other, with one exception: Sanders, Speck, Träff, "Two-tree
+    algorithms for full bandwidth broadcast, reduction and scan", 2009. A node adds its children's sums to its own
+    numbers, starting with the child at the lower position.
     """
     plan = _Plan()
     for tree, (first, last) in enumerate(pairwise(bounds(size, 2))):
         parent, children = neighbours(tree, rank, workers)
         for i, span in enumerate(_cut(first, last, chunk)):
-            # On each stream all sums up go before any down: nothing waits in a circle.
+            # On each stream all sums on the way up come before any on the way down, which avoids deadlock.
             up, down = (0, i, tree), (1, i, tree)
             summed = None
             for child in children:
@@ -398,9 +432,17 @@ def _double_binary_tree(rank: int, workers: int, size: int, chunk: int) -> Sched
 
 
 def neighbours(tree: int, rank: int, workers: int) -> tuple[int | None, list[int]]:
-    """Parent (None: the root) and children of a rank in the first (0) or the second (1) of the two trees.
+    """Return parent and children of a rank in one of the two trees.
 
-    In the second tree ranks are mirrored where there is an even number of them, else shifted by one.
+    In the second tree ranks are mirrored if their number is even, and shifted by one if it is odd.
+
+    Args:
+        tree: 0 for the first tree, 1 for the second.
+        rank: The rank.
+        workers: Number of workers.
+
+    Returns:
+        The parent, None for the root, and the children.
     """
 
     def place(of: int) -> int:
@@ -418,7 +460,7 @@ def neighbours(tree: int, rank: int, workers: int) -> tuple[int | None, list[int
 
 @cache
 def _binary_tree(places: int) -> tuple[list[int | None], list[list[int]]]:
-    """Parents and children in a binary tree whose odd places are leaves: a place's lowest set bit is its height."""
+    """Return parents and children in a binary tree whose odd positions are leaves: the lowest set bit is the height."""
     parents: list[int | None] = [None]
     children: list[list[int]] = [[] for _ in range(places)]
     for place in range(1, places):
@@ -433,10 +475,10 @@ def _binary_tree(places: int) -> tuple[list[int | None], list[list[int]]]:
 
 
 def servers(workers: int, shards: int | None) -> list[int]:
-    """The ranks that sum a shard each, spread evenly.
+    """Return the ranks that sum a shard each, spread evenly.
 
     Raises:
-        ValueError: there are not so many workers.
+        ValueError: If there are fewer workers than shards, or no shard.
     """
     shards = workers if shards is None else shards
     if not 1 <= shards <= workers:
@@ -445,12 +487,14 @@ def servers(workers: int, shards: int | None) -> list[int]:
 
 
 def _parameter_server(rank: int, servers: list[int], workers: int, size: int, chunk: int) -> Schedule:
-    """Each server sums one shard, of the ranks in the order server, server + 1, ... round, and hands the sum to all:
-    Li et al., "Scaling distributed machine learning with the parameter server", OSDI 2014.
+    """Return a schedule in which each server sums one shard and sends the sum to all ranks.
+
+    The server adds the ranks in the order server, server + 1, ... in a circle. See Li et al., "Scaling distributed
+    machine learning with the parameter server", OSDI 2014.
     """
     plan = _Plan()
     shards = list(zip(servers, pairwise(bounds(size, len(servers))), strict=True))
-    # Whoever sends to all begins with another one.
+    # Each rank starts with another server.
     for server, (first, last) in sorted(shards, key=lambda shard: (shard[0] - rank) % workers):
         for i, span in enumerate(_cut(first, last, chunk)):
             up, down = (0, i), (1, i)

@@ -1,4 +1,4 @@
-"""Sums of float32 in the order in which each host-based all-reduce adds: what must come out, bit for bit."""
+"""Sums of float32 in the order in which each host-based all-reduce adds: the expected results, bit for bit."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -14,16 +14,29 @@ Vector = NDArray[np.float32]
 
 
 def error_bound(workers: int, magnitude: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How far the sum of `workers` float32, in whatever order, may be from the exact one, given the sum of their |x|.
+    """Return how far the sum of float32 numbers, in any order, may be from the exact sum.
 
-    (n - 1) u / (1 - (n - 1) u) times `magnitude`, of its shape, u = 2^-24 (Higham, Accuracy and Stability, 4.2).
+    The bound is (n - 1) u / (1 - (n - 1) u) times `magnitude`, with u = 2^-24 (Higham, Accuracy and Stability, 4.2).
+
+    Args:
+        workers: Number of summands n.
+        magnitude: Sums of the summands' absolute values.
+
+    Returns:
+        The bounds, with the shape of `magnitude`.
     """
     errors = (workers - 1) * 2.0**-24
     return magnitude * (errors / (1 - errors))
 
 
 def float32_sum(algorithm: HostBasedAlgorithm, inputs: Sequence[Vector], shards: int | None = None) -> Vector:
-    """What every worker gets [elements], given each worker's vector by rank; shards: see schedules.schedule()."""
+    """Return the sum that every worker gets [elements].
+
+    Args:
+        algorithm: The all-reduce algorithm.
+        inputs: Each worker's vector [elements], by rank.
+        shards: See schedules.schedule().
+    """
     match algorithm:
         case "ring":
             return _round_from(list(range(len(inputs))), inputs)
@@ -42,7 +55,7 @@ def float32_sum(algorithm: HostBasedAlgorithm, inputs: Sequence[Vector], shards:
 
 
 def _round_from(owners: Sequence[int], inputs: Sequence[Vector]) -> Vector:
-    """A part for each owner: its own, then those of the ranks after it, round."""
+    """Sum a part for each owner: its own values, then those of the ranks after it, in a circle."""
     total = np.empty_like(inputs[0])
     for owner, (first, last) in zip(owners, pairwise(bounds(len(total), len(owners))), strict=True):
         part = inputs[owner][first:last].copy()
@@ -53,7 +66,10 @@ def _round_from(owners: Sequence[int], inputs: Sequence[Vector]) -> Vector:
 
 
 def _pairwise(inputs: Sequence[Vector]) -> Vector:
-    """By pairs, pairs of pairs, ...; before that each of the first ranks over a power of two with its neighbour."""
+    """Sum pairs, then pairs of pairs, and so on.
+
+    If the number of workers is not a power of two, each of the first ranks is added to its neighbour before.
+    """
     folded = len(inputs) - (1 << len(inputs).bit_length() - 1)
     parts = [inputs[2 * i] + inputs[2 * i + 1] for i in range(folded)]
     parts += [x.copy() for x in inputs[2 * folded :]]
@@ -63,7 +79,7 @@ def _pairwise(inputs: Sequence[Vector]) -> Vector:
 
 
 def _tree(tree: int, inputs: Sequence[Vector]) -> Vector:
-    """Each node's own numbers, then its children's sums."""
+    """Add to each node's own numbers its children's sums."""
 
     def total(rank: int) -> Vector:
         part = inputs[rank].copy()

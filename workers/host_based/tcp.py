@@ -1,4 +1,4 @@
-"""Collectives between hosts over TCP: a schedule on a connection for each two ranks that exchange something."""
+"""Collectives between hosts over TCP: a schedule, with a connection for each pair of ranks that exchange data."""
 
 import contextlib
 import select
@@ -31,25 +31,31 @@ from fanin.workers.host_based.schedules import (
 _HELLO = struct.Struct("!4sII")
 _MAGIC = b"sum1"
 # Sent before each collective's data, so that bytes of one call are never taken for those of another: the number of the
-# call, and a digest of the operation, its arguments, the type and the elements. With 16 bytes no two meet by luck.
+# call, and a digest of the operation, its arguments, the type and the elements. 16 bytes make collisions negligible.
 _HEADER = struct.Struct("!Q16s")
 
-_PIECE = 256 << 10  # bytes a piece: as much is received at once
+_PIECE = 256 << 10  # bytes per piece, and most bytes received at once
 _RETRY = 0.05  # seconds between attempts to connect
-_CONNECT = 1.0  # seconds, at most, for one of them
-_LOOK = 0.25  # seconds, at most, between looks at what happens elsewhere
+_CONNECT = 1.0  # longest time in seconds for one attempt
+_LOOK = 0.25  # longest time in seconds between calls of `watch` and `meanwhile`
 _TOTAL_RETRANSMISSIONS = 100  # byte offset of tcpi_total_retrans in struct tcp_info (linux/tcp.h)
 
 
 @dataclass(frozen=True, slots=True)
 class TcpConfig:
-    """addresses: (IPv4 address, TCP port) where each rank listens, by rank. Times in seconds.
+    """Settings of a group of hosts that exchange data over TCP; times in seconds.
 
-    shards: of the parameter server (see schedules.schedule()). call: what all calls do. connect_timeout: for the peers
-    to come up. give_up: an all-reduce in which no byte moves for so long fails.
+    Attributes:
+        rank: This worker's number.
+        addresses: IPv4 address and TCP port where each rank listens, by rank.
+        algorithm: The all-reduce algorithm.
+        shards: Number of shards of the parameter server (see schedules.schedule()).
+        call: What all calls do.
+        connect_timeout: How long to wait for the peers to start.
+        give_up: An all-reduce in which no byte moves for this long fails.
 
     Raises:
-        ValueError: the rank is not that of an address, or calls are to compress and the algorithm is no ring.
+        ValueError: If the rank has no address, or calls compress and the algorithm is not a ring.
     """
 
     rank: int
@@ -69,16 +75,20 @@ class TcpConfig:
 
 
 class TcpGroup(Closing):
-    """TCP connections to the peers, made on construction, and what carries out a schedule over them.
+    """TCP connections to the peers, opened on construction, and the code that runs a schedule over them.
 
-    watch: called again and again until all are connected; what it raises ends that. meanwhile: called while an
-    all-reduce waits for others, after each quarter of a second in which no byte moved; what it raises ends that.
-    number: Returns the number of the call that the worker is in, the same at all workers. A call that is refused has to
-    take a number, too, or what follows it would be added to what it was to be added to. By default the collectives
-    carried out here are counted.
+    Args:
+        config: The settings.
+        watch: Called repeatedly until all peers are connected. An error that it raises ends the wait.
+        meanwhile: Called while an all-reduce waits for others, after each quarter of a second in which no byte moved.
+            An error that it raises ends the wait.
+        number: Returns the number of the worker's current call, which must be the same at all workers. A refused call
+            must use up a number, too: otherwise the next call would be combined with the others' current one. None
+            counts the collectives carried out here.
 
     Raises:
-        CollectiveError: a peer did not come up in time, or is not the one expected. OSError: cannot listen.
+        CollectiveError: If a peer did not start in time, or is not the expected one.
+        OSError: If it cannot listen.
     """
 
     def __init__(
@@ -95,14 +105,14 @@ class TcpGroup(Closing):
         self._number = number or (lambda: self._statistics.all_reduces + 1)
         self._workers = len(config.addresses)
         self._destinations, self._sources = peers(config.algorithm, config.rank, self._workers, config.shards)
-        # A piece each: several sources may be in the middle of one.
+        # One per source: several sources may be in the middle of a piece.
         self._scratch = {peer: np.empty(_PIECE, np.uint8) for peer in self._sources}
         self._sockets: dict[int, socket.socket] | None = self._connect()
 
     # -- connections
 
     def _connect(self) -> dict[int, socket.socket]:
-        """To each peer: the higher rank of two connects to the lower."""
+        """Connect to each peer: of two ranks, the higher connects to the lower."""
         deadline = time.monotonic() + self.config.connect_timeout
         rank = self.config.rank
         ranks = {*self._destinations, *self._sources}
@@ -173,25 +183,30 @@ class TcpGroup(Closing):
 
     @property
     def statistics(self) -> Statistics:
-        """Totals so far; retransmissions are TCP's, in segments."""
+        """Return the totals so far; retransmissions are TCP's, in segments."""
         if self._sockets is not None:
             self._statistics.retransmissions = sum(map(_tcp_retransmissions, self._sockets.values()))
         return self._statistics
 
     def run(self, steps: Schedule, array: NDArray[Any], combine: np.ufunc = np.add, call: str = "") -> None:
-        """Carry out `steps` on the flat array, with `combine` for pieces that are to be added; one at a time.
+        """Carry out a schedule. Only one may run at a time. After an error the connections are closed.
 
-        call: what for, in words that all workers must have alike. After an error on the way this end is closed.
+        Args:
+            steps: The schedule.
+            array: The flat array, changed in place.
+            combine: Combines pieces that are to be added with the array.
+            call: The purpose of the call, in words that must be the same at all workers.
 
         Raises:
-            StallError: no byte moved for `give_up` seconds. CollectiveError: a peer is gone, or does something else.
+            StallError: If no byte moved for `give_up` seconds.
+            CollectiveError: If a peer is gone, or makes another call.
         """
         if self._sockets is None:
             raise CollectiveError(f"{self._who()} is closed")
         try:
             self._exchange(steps, array, combine, call, self._sockets)
         except BaseException:
-            self.close()  # the streams are out of step now
+            self.close()  # the streams are no longer synchronized
             raise
         self._statistics.all_reduces += 1
 
@@ -250,7 +265,7 @@ class TcpGroup(Closing):
         self._statistics.bytes_received += sum(receiver.received for receiver in incoming)
 
     def _wait(self, reading: list[socket.socket], writing: list[socket.socket]) -> bool:
-        """Until one of them is ready: True; False after `give_up` seconds."""
+        """Wait until a connection is ready and return True, or return False after `give_up` seconds."""
         deadline = time.monotonic() + self.config.give_up
         while (left := deadline - time.monotonic()) > 0:
             if _ready(reading, writing, min(left, _LOOK)):
@@ -282,7 +297,7 @@ class TcpAllReduce(TcpGroup):
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective, and for errors TcpGroup.run()."""
+        """Return the sum of `x` over all workers; see Collective, and TcpGroup.run() for errors."""
         self._calls += 1  # of a call that is refused, too: see TcpGroup
         config = self.config
         exchange = Exchange(config.call, x, out, config.rank, self._workers)
@@ -301,21 +316,21 @@ class TcpAllReduce(TcpGroup):
 
 
 class TcpRing(TcpGroup):
-    """A ring of connections over which arrays of any type are reduced and gathered in place, each flat.
+    """A ring of connections over which flat arrays of any type are reduced and gathered in place.
 
-    The parts of an array are those of schedules.bounds(), by rank.
+    An array is divided into one part per rank, by schedules.bounds().
     """
 
     def all_reduce(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
-        """`array` of all ranks, combined element by element."""
+        """Combine the arrays of all ranks element by element."""
         self.run(self._steps(array, ring), array, combine, call)
 
     def reduce_scatter(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
-        """This rank's part of it; the rest is overwritten with what is half done."""
+        """Compute this rank's part of all_reduce(); the rest of the array is overwritten with partial results."""
         self.run(self._steps(array, ring_reduce_scatter), array, combine, call)
 
     def all_gather(self, array: NDArray[Any], call: str) -> None:
-        """The part of each rank, put there by it."""
+        """Copy each rank's part of the array to all ranks."""
         self.run(self._steps(array, ring_all_gather), array, call=call)
 
     def _steps(self, array: NDArray[Any], of: Callable[[int, int, int, int], Schedule]) -> Schedule:
@@ -327,7 +342,7 @@ def _ranks(ranks: set[int]) -> str:
 
 
 def _ready(reading: list[socket.socket], writing: list[socket.socket], seconds: float) -> bool:
-    """Whether one of them is, within so many seconds."""
+    """Return whether one of the connections is ready within this many seconds."""
     poll = select.poll()
     events = dict.fromkeys(reading, select.POLLIN)
     for connection in writing:
@@ -339,13 +354,13 @@ def _ready(reading: list[socket.socket], writing: list[socket.socket], seconds: 
 
 def _tcp_retransmissions(connection: socket.socket) -> int:
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TOTAL_RETRANSMISSIONS + 4)
-    if len(information) <= _TOTAL_RETRANSMISSIONS:  # emulated kernels tell less
+    if len(information) <= _TOTAL_RETRANSMISSIONS:  # emulated kernels return a shorter struct
         return 0
     return int(struct.unpack_from("=I", information, _TOTAL_RETRANSMISSIONS)[0])
 
 
 class _OutOfStepError(Exception):
-    """A peer is in another all-reduce."""
+    """A mismatch with a peer that is in another all-reduce."""
 
 
 class _Outgoing:
@@ -357,15 +372,15 @@ class _Outgoing:
         self._element = result.itemsize
         self._header = memoryview(header)
         self._bytes = result.data.cast("B")
-        self._ranges: deque[list[int]] = deque()  # of bytes of the array
+        self._ranges: deque[list[int]] = deque()  # in bytes of the array
 
     @property
     def done(self) -> bool:
-        """Whether all that was added is sent."""
+        """Return whether everything added has been sent."""
         return not self._header and not self._ranges
 
     def add(self, piece: Piece) -> None:
-        """Send `piece` after what was added before; with it in one call where it follows on it."""
+        """Queue `piece` for sending. It is merged with the last one if it follows it directly."""
         start, stop = piece.start * self._element, piece.stop * self._element
         if self._ranges and self._ranges[-1][1] == start:
             self._ranges[-1][1] = stop
@@ -373,7 +388,7 @@ class _Outgoing:
             self._ranges.append([start, stop])
 
     def move(self) -> int:
-        """Send what the socket takes; how many bytes."""
+        """Send what the socket accepts, and return the number of bytes."""
         before = self.sent
         with contextlib.suppress(BlockingIOError):
             while self._header:
@@ -391,7 +406,7 @@ class _Outgoing:
 
 
 class _Incoming:
-    """The stream from a peer: the same header, then pieces to add or to keep."""
+    """The stream from a peer: the same header, then pieces to add or to store."""
 
     def __init__(
         self,
@@ -415,20 +430,20 @@ class _Incoming:
         self._bytes = result.data.cast("B")
         self._scratch = scratch
         self._scratch_bytes = scratch.data.cast("B")
-        self._offset = 0  # bytes of the piece that have come
+        self._offset = 0  # bytes of the piece that have arrived
 
     @property
     def done(self) -> bool:
-        """Whether all has come."""
+        """Return whether everything has arrived."""
         return self.received >= len(self._header) and self.peer not in self._progress.awaiting
 
     @property
     def ready(self) -> bool:
-        """Whether what comes next may be dealt with."""
+        """Return whether the next data may be processed."""
         return self.received < len(self._header) or self._progress.receiving(self.peer) is not None
 
     def move(self) -> int:
-        """Receive once and deal with it; how many bytes, 0 if there were none."""
+        """Receive once, process the data and return the number of bytes, 0 if there were none."""
         try:
             if self.received < len(self._header):
                 count = self._check_header()
@@ -452,7 +467,7 @@ class _Incoming:
             raise _OutOfStepError(
                 f"rank {self.peer} is in call {theirs:,}, and this rank in call {ours:,}"
                 if theirs != ours
-                else f"rank {self.peer} has an array of another size, or calls for something else"
+                else f"rank {self.peer} has an array of another size, or makes another call"
             )
         return len(data)
 

@@ -1,16 +1,16 @@
-"""A reliable transport between two ranks, without sockets or clock: messages out as datagrams, datagrams in in order.
+"""A reliable transport between two ranks, without sockets or clock: messages become datagrams and arrive in order.
 
-Each direction is a stream of packets numbered from 0. A message begins a new packet and fills each but its last.
-Two ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
+Each direction is a stream of packets numbered from 0. A message begins a new packet and fills each but its last. There
+are two ways to recover from loss (Mittal et al., "Revisiting network support for RDMA", SIGCOMM 2018, compares them):
 
-- selective repeat: the receiver keeps what comes early and acknowledges with a bitmap; the sender repeats what others
-  have overtaken by `Recovery.packet_threshold` (RFC 9002, section 6.1.1);
-- go-back-N, as RoCE does: the receiver drops what comes early and asks once for what it misses; the sender goes back
-  to it and repeats everything from there, as fast as it may send anything.
+- selective repeat: the receiver keeps early packets and acknowledges with a bitmap; the sender retransmits packets that
+  others have overtaken by `Recovery.packet_threshold` (RFC 9002, section 6.1.1);
+- go-back-N, as in RoCE: the receiver drops early packets and asks once for the one that is missing; the sender goes
+  back to it and retransmits everything from there, as fast as it may send.
 
-In both, silence for a retransmission timeout (RFC 6298) has all that is outstanding sent again; if nothing answers
-that either, half as much with each further timeout, down to four packets. At most a window of packets is
-outstanding. As in RoCE, loss makes no sender slower; congestion marks may (congestion_control.py).
+In both, after silence for a retransmission timeout (RFC 6298) everything outstanding is retransmitted. If nothing
+answers that either, each further timeout halves the number of packets, down to four. At most a window of packets is
+outstanding. As in RoCE, loss does not slow a sender down; congestion marks may (congestion_control.py).
 """
 
 import struct
@@ -29,9 +29,9 @@ from fanin.workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 
 # kind, flow, source, destination, session, number, marked.
-# number: of DATA the packet's, of ACK and NAK the one awaited next. marked: of ACK and NAK, packets of the stream
-# that have come with a congestion mark so far (as ECN-CE counts in RFC 9000, section 19.3.2). An ACK with packets
-# beyond the one awaited goes on with a bitmap of them.
+# number: the number of a DATA packet; in ACK and NAK the next packet awaited. marked: in ACK and NAK, how many packets
+# of the stream have arrived with a congestion mark so far (as ECN-CE counts in RFC 9000, section 19.3.2). If packets
+# beyond the awaited one have arrived, a bitmap of them follows the header of an ACK.
 HEADER = struct.Struct("!BBHHIQI")
 HEADER_BYTES = HEADER.size
 _NUMBER = slice(10, 18)
@@ -39,21 +39,21 @@ DATA, ACK, NAK = range(3)
 
 FIRST_PEER_PORT = 20_000  # UDP, live and in virtual time
 MAX_FLOWS = 64  # from one rank to another
-# Packets, as RFC 3390 has a sender begin. Fewer would take longer through a burst of loss, which ends with packets.
+# Packets, RFC 3390's initial window. With fewer, a burst of loss that lasts for a number of packets would take longer.
 _MIN_FLIGHT = 4
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
 
 def packet_numbers(headers: Rows) -> NDArray[np.int64]:
-    """Of datagrams [m, bytes]: [m]."""
+    """Return the packet numbers [m] of datagrams [m, bytes]."""
     numbers = np.ascontiguousarray(headers[:, _NUMBER]).view(">u8")[:, 0]
     return numbers.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Who sends to whom, in which session and flow: tells datagrams of other jobs and runs from ours."""
+    """Sender, receiver, session and flow of a stream, which distinguish its datagrams from those of other jobs."""
 
     source: int
     destination: int
@@ -61,14 +61,26 @@ class Ends:
     flow: int = 0
 
     def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
-        """As bytes [HEADER_BYTES]."""
+        """Return a header as bytes [HEADER_BYTES].
+
+        Args:
+            kind: DATA, ACK or NAK.
+            number: The packet's number, or the number of the next packet awaited.
+            marked: Packets that have arrived with a congestion mark so far.
+        """
         packed = HEADER.pack(kind, self.flow, self.source, self.destination, self.session, number, marked)
         return np.frombuffer(packed, np.uint8)
 
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What happened on streams: packets sent again, and that a timeout took for lost; useless ones, by reason."""
+    """Counters of streams.
+
+    Attributes:
+        retransmissions: Packets retransmitted.
+        timeouts: Packets that counted as lost because of a timeout.
+        ignored: Useless packets, by reason.
+    """
 
     retransmissions: int = 0
     timeouts: int = 0
@@ -76,9 +88,14 @@ class StreamCounts:
 
 
 class Sender:
-    """One end of a stream: write() messages, send datagrams(), take acknowledge()ments.
+    """One end of a stream: write() messages, send datagrams(), and pass on acknowledgements with acknowledge().
 
-    window: most packets outstanding.
+    Args:
+        ends: The stream.
+        window: Limit of outstanding packets.
+        recovery: Settings of loss recovery.
+        counts: Counters to update.
+        make_control: Makes the congestion control.
     """
 
     def __init__(
@@ -96,8 +113,8 @@ class Sender:
         self._base = 0  # the first not acknowledged
         self._next = 0  # the next to be sent
         self._sent = 0  # one more than the last sent: above `_next`, if the sender has gone back
-        # When packets were sent for the first time: (one more than the last, when). Only of those sent once is it
-        # known which sending is answered (Karn): none below `_measured_from` is.
+        # When packets were first sent: (one more than the last, time). Only for packets sent once is it clear which
+        # transmission is answered (Karn's algorithm); packets below `_measured_from` were sent more often.
         self._sent_at: deque[tuple[int, float]] = deque()
         self._measured_from = 0
         self._timer_began = 0.0
@@ -107,12 +124,12 @@ class Sender:
 
     @property
     def done(self) -> bool:
-        """Whether everything written has been acknowledged."""
+        """Return whether everything written has been acknowledged."""
         return self._base == self._end
 
     @property
     def smoothed_rtt(self) -> float | None:
-        """Seconds; None: not measured yet."""
+        """Return the smoothed round-trip time in seconds; None before the first measurement."""
         return self._rtt.smoothed
 
     def write(self, message: NDArray[np.uint8]) -> None:
@@ -122,7 +139,7 @@ class Sender:
         self._end += -(-len(message) // PAYLOAD)
 
     def deadline(self) -> float:
-        """When more may be sent, or the outstanding packets count as lost; infinity: none are."""
+        """Return when more may be sent or outstanding packets count as lost; infinity if neither will happen."""
         ready_at = self._control.ready_at if self._waits_for_its_rate else inf
         return min(ready_at, self._timeout())
 
@@ -133,14 +150,14 @@ class Sender:
 
     @property
     def outstanding(self) -> int:
-        """Packets sent and not acknowledged."""
+        """Return the number of packets sent and not acknowledged."""
         return self._sent - self._base
 
     def datagrams(self, now: float, most: int | None = None) -> list[Rows]:
         """Return what to send now, in batches [m, bytes] by size.
 
         Args:
-            now: Seconds.
+            now: The time in seconds.
             most: Limit for packets that were not sent before. None: only the stream's own window limits them.
         """
         if now >= self._timeout():
@@ -171,9 +188,17 @@ class Sender:
         return batches
 
     def acknowledge(self, kind: int, number: int, marked: int, bitmap: NDArray[np.uint8], now: float) -> bool:
-        """An ACK or a NAK has come; whether it says something new.
+        """Process an ACK or a NAK.
 
-        `bitmap` [bytes]: a bit for each packet beyond the one awaited.
+        Args:
+            kind: ACK or NAK.
+            number: The packet that the receiver awaits next.
+            marked: Packets that have arrived with a congestion mark so far.
+            bitmap: A bit for each packet beyond the awaited one [bytes].
+            now: The time in seconds.
+
+        Returns:
+            Whether it contains anything new.
         """
         if number > self._sent:
             self._counts.ignored["malformed"] += 1
@@ -191,27 +216,27 @@ class Sender:
         return progress
 
     def _after_silence(self, window: int) -> int:
-        """As much of a window as one sends after so many timeouts in a row."""
+        """Return the part of a window that may be sent after the timeouts so far without an answer."""
         return max(window >> max(self._backoff - 1, 0), min(window, _MIN_FLIGHT))
 
-    # -- what the two kinds do differently
+    # -- different in the two subclasses
 
     def _time_out(self) -> int:
-        """Outstanding packets count as lost; how many."""
+        """Count outstanding packets as lost, and return how many."""
         raise NotImplementedError
 
     def _repeated(self) -> list[Rows]:
-        """What counts as lost, to send again at once."""
+        """Return packets that count as lost and are to be retransmitted at once."""
         return []
 
     def _find_lost(self, kind: int, number: int, bitmap: NDArray[np.uint8], now: float) -> bool:
-        """Find what is lost; whether the acknowledgement says anything new besides its number."""
+        """Find lost packets, and return whether the acknowledgement contains anything new besides its number."""
         raise NotImplementedError
 
     # -- packets
 
     def _packets(self, first: int, last: int) -> list[Rows]:
-        """The datagrams of packets `first` to `last` - 1."""
+        """Return the datagrams of packets `first` to `last` - 1."""
         batches = []
         index = bisect_right(self._firsts, first) - 1
         while first < last:
@@ -238,7 +263,7 @@ class Sender:
         return batch
 
     def _forget(self, number: int) -> None:
-        """Messages that are acknowledged as a whole."""
+        """Drop messages that have been acknowledged completely."""
         while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // PAYLOAD) <= number:
             del self._firsts[0], self._messages[0]
 
@@ -253,18 +278,17 @@ class Sender:
 
 
 class SelectiveRepeatSender(Sender):
-    """Repeats only what is lost."""
+    """A sender that retransmits only lost packets."""
 
     def __init__(
         self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts, make_control: MakeControl
     ) -> None:
         super().__init__(ends, window, recovery, counts, make_control)
-        self._lost: list[int] = []  # to be sent again, in their order
-        # Of packets outstanding, by number modulo the window; only kept up while something is missing.
+        self._lost: list[int] = []  # to be retransmitted, in order
+        # For outstanding packets, by number modulo the window; only updated while something is missing.
         self._there = np.zeros(window, np.bool_)  # acknowledged by a bitmap
-        self._sent_after = np.zeros(
-            window, np.int64
-        )  # the newest packet sent before, or with, its last sending
+        # The newest packet sent before, or together with, the packet's last transmission.
+        self._sent_after = np.zeros(window, np.int64)
         self._missing_to = 0  # something is missing until all below are acknowledged
         self._highest = -1  # the newest packet acknowledged by a bitmap
 
@@ -273,13 +297,13 @@ class SelectiveRepeatSender(Sender):
         return len(self._lost)
 
     def _missing(self, end: int) -> NDArray[np.int64]:
-        """The packets outstanding below `end` that no bitmap has acknowledged."""
+        """Return the outstanding packets below `end` that no bitmap has acknowledged."""
         self._keep_up()
         numbers = np.arange(self._base, end)
         return numbers[~self._there[numbers % self._most]]
 
     def _keep_up(self) -> None:
-        """Packets sent since the arrays were looked at last have nothing known of them."""
+        """Initialize the arrays for packets sent since the last call."""
         fresh = np.arange(max(self._missing_to, self._base), self._next)
         self._there[fresh % self._most] = False
         self._sent_after[fresh % self._most] = fresh
@@ -319,7 +343,7 @@ class SelectiveRepeatSender(Sender):
 
 
 class GoBackNSender(Sender):
-    """Repeats everything from the first packet that is lost."""
+    """A sender that retransmits everything from the first lost packet on."""
 
     _asked_for = -1  # the packet that the last NAK asked for
 
@@ -340,7 +364,7 @@ class GoBackNSender(Sender):
 
 
 class Receiver:
-    """The other end: takes packets, hands out their payloads once and in order, and acknowledges."""
+    """The other end of a stream: it takes packets, returns their payloads once and in order, and acknowledges."""
 
     def __init__(self, ends: Ends, window: int, counts: StreamCounts) -> None:
         self._ends = ends
@@ -351,9 +375,14 @@ class Receiver:
         self._answer: int | None = None  # the kind of answer that is due
 
     def accept(self, numbers: NDArray[np.int64], payloads: Rows, marked: int) -> list[Rows]:
-        """Packets have arrived, `marked` of them with a congestion mark; payloads [m, bytes] that are in order now.
+        """Accept packets that have arrived, and return the payloads [m, bytes] that are now in order.
 
-        `numbers` [m], `payloads` [m, bytes]. What is handed out may be `payloads` itself, or a part of it.
+        The returned arrays may be `payloads` itself, or parts of it.
+
+        Args:
+            numbers: The packets' numbers [m].
+            payloads: Their payloads [m, bytes].
+            marked: How many of them arrived with a congestion mark.
         """
         self._marked += marked
         if self._answer is None:
@@ -366,7 +395,7 @@ class Receiver:
         return self._sort(numbers, payloads)
 
     def answer(self) -> NDArray[np.uint8] | None:
-        """The acknowledgement that is due, a datagram [1, bytes]; None: none is."""
+        """Return the acknowledgement that is due, a datagram [1, bytes]; None if none is due."""
         kind, self._answer = self._answer, None
         if kind is None:
             return None
@@ -374,23 +403,23 @@ class Receiver:
         bitmap = self._bitmap()
         return (np.concatenate([header, bitmap]) if len(bitmap) else header).reshape(1, -1)
 
-    # -- what the two kinds do differently
+    # -- different in the two subclasses
 
     def _kept(self) -> bool:
-        """Whether early packets wait."""
+        """Return whether early packets are kept."""
         return False
 
     def _sort(self, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
-        """Packets that are not simply the next ones."""
+        """Accept packets that are not simply the next ones."""
         raise NotImplementedError
 
     def _bitmap(self) -> NDArray[np.uint8]:
-        """Of what was kept: bit i is of the packet i + 1 after the one expected."""
+        """Return a bitmap of the packets kept: bit i stands for the packet i + 1 after the awaited one."""
         return np.zeros(0, np.uint8)
 
 
 class SelectiveRepeatReceiver(Receiver):
-    """Keeps what comes early."""
+    """A receiver that keeps early packets."""
 
     def __init__(self, ends: Ends, window: int, counts: StreamCounts) -> None:
         super().__init__(ends, window, counts)
@@ -429,7 +458,7 @@ class SelectiveRepeatReceiver(Receiver):
 
 
 class GoBackNReceiver(Receiver):
-    """Drops what comes early."""
+    """A receiver that drops early packets."""
 
     _asked_for = -1  # the packet that the last NAK asked for
 
@@ -465,7 +494,7 @@ def open_stream(
     counts: StreamCounts,
     make_control: MakeControl = Dctcp,
 ) -> tuple[Sender, Receiver]:
-    """The sender of the stream at `ends`, and the receiver of the one that comes back."""
+    """Return the sender of the stream at `ends`, and the receiver of the stream in the other direction."""
     if transport == "selective-repeat":
         return (
             SelectiveRepeatSender(ends, window, recovery, counts, make_control),

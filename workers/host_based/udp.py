@@ -1,4 +1,4 @@
-"""All-reduce between hosts over UDP: a schedule over the reliable transport, a socket for each peer."""
+"""All-reduce between hosts over UDP: a schedule over the reliable transport, with sockets for each peer."""
 
 import math
 import select
@@ -16,19 +16,24 @@ from fanin.workers.recovery import Recovery
 from fanin.workers.udp import UdpSocket
 
 MAX_SEGMENTS = 65507 // (HEADER_BYTES + PAYLOAD)
-# Seconds of silence after which nobody is taken to wait for an acknowledgement any more.
+# Seconds of silence after which no peer is assumed to wait for an acknowledgement.
 _LINGER = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class UdpGroupConfig:
-    """addresses: (IPv4 address, first UDP port) by rank; a rank has as many ports as there are
-    flows to a peer, see Group.port()
+    """Settings of a group of hosts that exchange data over UDP.
 
-    segments, offload: see udp.InNetworkConfig.
+    Attributes:
+        group: The worker's place in its group.
+        addresses: IPv4 address and first UDP port, by rank. A rank has as many ports as it has flows to its peers; see
+            Group.port().
+        segments: See udp.InNetworkConfig.
+        offload: See udp.InNetworkConfig.
+        recovery: Settings of loss recovery.
 
     Raises:
-        ValueError: there is not an address for each worker, or `segments` is out of range.
+        ValueError: If there is not one address for each worker, or `segments` is out of range.
     """
 
     group: Group
@@ -49,11 +54,11 @@ class UdpGroupConfig:
 class UdpAllReduce(Closing):
     """A Collective between hosts over UDP.
 
-    Between all-reduces nobody answers: a peer whose last acknowledgement was lost waits for the next one, or for
-    close(), which goes on to answer until all is quiet.
+    Between all-reduces the worker does not answer: a peer whose last acknowledgement was lost waits for the next
+    all-reduce, or for close(), which continues to answer until all is quiet.
 
     Raises:
-        OSError: see udp.UdpSocket.
+        OSError: See udp.UdpSocket.
     """
 
     def __init__(self, config: UdpGroupConfig) -> None:
@@ -86,16 +91,16 @@ class UdpAllReduce(Closing):
 
     @property
     def statistics(self) -> HostBasedStatistics:
-        """Totals so far."""
+        """Return the totals so far."""
         return self.worker.statistics
 
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
-        """Sum of `x` over all workers; see Collective.
+        """Return the sum of `x` over all workers; see Collective.
 
         Raises:
-            StallError: nothing new came for too long.
+            StallError: If nothing new arrived for too long.
         """
         worker = self.worker
         worker.start(x, time.monotonic(), out)
@@ -112,7 +117,7 @@ class UdpAllReduce(Closing):
             self._sockets[peer, flow].send(batch)
 
     def _receive(self, timeout: float) -> bool:
-        """Take what has arrived, or arrives within `timeout` seconds; whether anything did."""
+        """Process what arrives within `timeout` seconds, and return whether anything did."""
         ready = self._poll.poll(math.ceil(max(timeout, 0) * 1000))
         for descriptor, _ in ready:
             for batch in self._by_descriptor[descriptor].receive(0):

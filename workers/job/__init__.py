@@ -1,1 +1,1 @@
-"""A worker in its job: how it joins, what it does when others or its lease are gone, and what it says of itself."""
+"""A worker in its job: how it joins, how it handles the loss of other workers or its lease, and what it reports."""

@@ -1,12 +1,12 @@
-"""The calls that a worker makes: which one it is in, who is waited for, and that none follows one that has failed.
+"""The calls that a worker makes: which one it is in, who is waited for, and that none follows a failed one.
 
-Sums are matched by their order only. If a worker left out a call after an error, all its later ones would be summed
-with other calls of the others. So whatever a call raises, at any worker, ends all calls of the job. The worker makes no
-other one, and the job service passes the error on to the others.
+Sums are matched by their order only. If a worker left out a call after an error, all its later calls would be summed
+with different calls of the others. Therefore an error in a call, at any worker, ends all calls of the job. The worker
+makes no further call, and the job service passes the error on to the others.
 
-A worker that is in one call for a while reports it. The job service compares the reports, and where two differ it ends
-the calls of the job. After some seconds the worker asks who is waited for. Workers that are in a call answer; those
-that compute, are stopped, or hang do not.
+A worker that stays in one call for a while reports it. The job service compares the reports, and ends the calls of the
+job if two of them differ. After some seconds the worker asks who is waited for. Workers that are in a call answer;
+workers that compute, are stopped, or hang do not.
 """
 
 from __future__ import annotations
@@ -20,53 +20,55 @@ from typing import Any, TypeVar, cast
 
 from fanin.workers.collective import CollectiveError
 
-SLOW_SECONDS = 5.0  # in a call, after which a worker asks who is waited for, and asks again
-_REPORT_SECONDS = 0.25  # in a call, after which a worker reports it
+# Time in a call after which a worker asks who is waited for; also the interval between questions.
+SLOW_SECONDS = 5.0
+_REPORT_SECONDS = 0.25  # time in a call after which a worker reports the call
 _LONGEST_ERROR = 1000  # characters of an error that are passed on
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
 
 class AbortedError(CollectiveError):
-    """A call failed at some worker, so no worker of the job can make another; the text names the worker and the error.
+    """The failure of a call at some worker, after which no worker of the job can make another call.
 
-    The job service has told all workers, or will.
+    The text names the worker and the error. The job service has told all workers, or will do so.
     """
 
 
 class Calls:
-    """The calls of one worker, and what the job service tells it about those of the others.
+    """The calls of one worker, and what the job service reports about those of the others.
 
     Args:
-        say: Sends a message to the job service.
+        send: Sends a message to the job service.
         rank: The worker's number.
-        count: How many calls it need not make, since it joins a job that has begun; 0 elsewhere.
+        count: Number of earlier calls of a job that the worker joins after the job has begun; otherwise 0.
 
     Attributes:
         count: Calls begun so far.
-        failure: Why there are no more calls; empty while there are.
+        failure: Why no more calls can be made; empty while they can.
         slow: The workers that are waited for in this call; empty if none is known.
     """
 
-    def __init__(self, say: Callable[[Mapping[str, Any]], None], rank: int, count: int = 0) -> None:
+    def __init__(self, send: Callable[[Mapping[str, Any]], None], rank: int, count: int = 0) -> None:
         self.rank = rank
         self.count = count
         self.failure = ""
         self.slow = ""
-        self._say = say
+        self._send = send
         self._what = ""
         self._began = self._asked = time.monotonic()
         self._reported = True
 
     def begin(self, what: str, *, needs_others: bool = True) -> int:
-        """Enter a call, and return its number, from 1 on; all workers number their calls alike.
+        """Enter a call and return its number, from 1 on; all workers number their calls alike.
 
         Args:
-            what: The operation, its arguments, types and shapes, in words that all workers must have alike.
-            needs_others: Whether anything is sent. If not, the others may leave it out, and it has no number.
+            what: The operation, its arguments, types and shapes, in words that must be the same at all workers.
+            needs_others: Whether anything is sent. If not, the other workers may leave the call out, and it gets no
+                number.
 
         Raises:
-            AbortedError: No call can be made.
+            AbortedError: If no more calls can be made.
         """
         if self.failure:
             raise AbortedError(self.failure)
@@ -81,29 +83,29 @@ class Calls:
         """Report the call that this worker is in, once."""
         if not self._reported:
             self._reported = True
-            self._say({"call": {"number": self.count, "what": self._what}})
+            self._send({"call": {"number": self.count, "what": self._what}})
 
     def look(self) -> None:
-        """Report the call, or ask who is waited for, if it is time to. To be called again and again in a call."""
+        """Report the call, or ask who is waited for, if it is time to; to be called repeatedly during a call."""
         now = time.monotonic()
         if now - self._began >= _REPORT_SECONDS:
             self.report()
         if now - self._asked >= SLOW_SECONDS:
             self._asked = now
-            self._say({"waiting": self.count})
+            self._send({"waiting": self.count})
 
-    def hear(self, message: Any) -> None:
-        """Take a message of the job service, unless it is for others here.
+    def receive(self, message: Any) -> None:
+        """Process a message of the job service; messages for other receivers are ignored.
 
         Raises:
-            AbortedError: A call has failed.
+            AbortedError: If a call has failed.
         """
         match message:
             case {"aborted": str(why)}:
                 self.failure = self.failure or why
                 raise AbortedError(self.failure)
             case {"where": None}:
-                self._say({"at": self.count})
+                self._send({"at": self.count})
             case {"slow": {"at": int(number), "workers": str(workers), "told": bool(told)}} if (
                 number == self.count
             ):
@@ -114,11 +116,11 @@ class Calls:
                 self.slow = workers
 
     def abort(self, error: BaseException, number: int, what: str) -> None:
-        """Make no more calls, since this one has raised `error`, and let the others know. The first error counts.
+        """Make no more calls, since this one has raised `error`, and notify the others. Only the first error counts.
 
         Args:
-            error: What was raised.
-            number: The call's.
+            error: The error.
+            number: The call's number.
             what: The call, in words.
         """
         if self.failure:
@@ -129,13 +131,14 @@ class Calls:
         said = f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST_ERROR]
         self.failure = f"rank {self.rank}, this process, failed in call {number}, {what}: {said}"
         with suppress(OSError):  # without a job service the others wait until they give up
-            self._say({"failed": {"call": number, "what": what, "error": said}})
+            self._send({"failed": {"call": number, "what": what, "error": said}})
 
 
 def collective(call: _Call) -> _Call:
-    """Make a function a call that other workers take part in: once it has raised anything, there is no call after it.
+    """Make a function a call that other workers take part in: after it has raised an error, no call can follow.
 
-    Every public function that is one has to be decorated with this. Its first argument has `calls`.
+    Every public function that is such a call must have this decorator. Its first argument must have an attribute
+    `calls`.
     """
 
     @wraps(call)

@@ -1,23 +1,26 @@
-"""A job that goes on without workers that have ended: groups, one after the other, and how they agree.
+"""A job that continues without workers that have ended: consecutive groups of workers, and how they agree.
 
-As MPI_Comm_shrink and elastic jobs of PyTorch and Horovod. Whenever a worker ends, the job service has a *round*:
+The model is that of MPI_Comm_shrink and of elastic jobs of PyTorch and Horovod. Whenever a worker ends, the job service
+holds a *round*:
 
-1. It tells all who are left to stop. Each closes its sockets, and only then says how many operations it has finished.
-   From there on it finishes nothing; what old packets and connections still bring reaches nobody.
-2. When all have said so, the service gives those who are left a lease of their own, and tells them the new group and
-   all numbers. An operation is finished only if all of the group have begun it, and so have finished the one before:
-   the numbers differ by one at most. If they do, those behind get the results of the first of the others; so all have
-   the same, over the values of the group before. If not, nobody has a result of the operation that was under way.
-3. The next operation, or the one under way, is carried out in the new group, from the callers' arrays, which nobody has
-   written to. Its packets have another lease, its connections are new.
+1. It tells all remaining workers to stop. Each closes its sockets, and then reports how many operations it has
+finished. From then on it finishes none; old packets and connections reach nobody.
+2. When all have reported, the service gives the remaining workers a new lease, and sends them the new group and all
+numbers. An operation is finished only if all of the group have begun it, and so have finished the one before: the
+numbers differ by at most one. If they differ, the workers that are behind get the results from the first of the others;
+so all have the same results, over the values of the old group. If they do not differ, nobody has a result of the
+interrupted operation.
+3. The next operation, or the interrupted one, is carried out in the new group, from the callers' arrays, which nobody
+has written to. Its packets have another lease, and its connections are new.
 
-If another one ends in the middle of a round there is a new one; numbers only grow, by what step 2 has brought.
+If another worker ends during a round, a new round begins. The numbers only grow, by what step 2 has delivered.
 
-A worker that has been started again joins where the program has a place for it: all call regroup(), which is an
-operation as others are. Once all of the group are in it, the service says that nobody waits, or has a round in which
-the joiner gets its place; it begins with as many operations finished as the others. What the service says reaches all
-in the same order, so all who hear of a round behind its answer have finished that operation, with the same result;
-one that has not looked at a group before the next round gets the result from one that has.
+A restarted worker joins at a point that the program chooses: all workers call regroup(), which is an operation like any
+other. Once all of the group are in it, the service either reports that nobody waits, or holds a round in which the
+joiner gets its place; the joiner starts with as many finished operations as the others. Messages of the service reach
+all workers in the same order. So all workers that receive the announcement of a round after the answer to regroup()
+have finished that operation, with the same result. A worker that has not entered a group before the next round gets the
+result from one that has.
 """
 
 from __future__ import annotations
@@ -41,17 +44,17 @@ from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 
 Array = NDArray[Any]
 
-_LOOK = 0.25  # seconds, at most, between looks at what the service says
+_LOOK = 0.25  # longest time in seconds between checks for messages of the service
 _JOINED, _NOBODY = np.ones(1), np.zeros(1)  # results of meet()
-_NEWS_SECONDS = 5.0  # after which it is known whether a peer that has hung up has ended
+_NEWS_SECONDS = 5.0  # until it is known whether a peer that closed its connection has ended
 
 
 class RegroupError(CollectiveError):
-    """What is under way is to be done again by another group."""
+    """A change of the group, after which another group has to repeat the interrupted operation."""
 
 
 class _Aggregation(InNetworkAllReduce):
-    """A group's sums in the network; `watch` ends them."""
+    """A group's sums in the network, which end when Elastic.left() reports a change."""
 
     def __init__(self, config: InNetworkConfig, elastic: Elastic) -> None:
         super().__init__(config)
@@ -63,10 +66,21 @@ class _Aggregation(InNetworkAllReduce):
 
 
 class Elastic:
-    """One worker's part in such a job. For what else there is, see membership.Member.
+    """One worker's part in a job that continues without workers that have ended; see also membership.Member.
 
-    rank, workers, addresses, hosts: this worker's, and everybody's by rank, in the present group. why: there is another
-    group than before. calls: this worker's. out: there is none for this worker any more.
+    Args:
+        service: The connection to the job service.
+        assignment: The service's answer to the request to join.
+        timeout: Seconds to wait for other workers.
+        settings: Fields of InNetworkConfig that replace the assigned ones.
+
+    Attributes:
+        rank: This worker's number in the present group.
+        addresses: Where each rank of the present group may listen, by rank.
+        hosts: The hosts of the present group, by rank.
+        why: Why the last round took place; empty before the first round.
+        calls: This worker's calls.
+        out: Whether this worker is no longer in a group.
     """
 
     def __init__(
@@ -79,22 +93,24 @@ class Elastic:
         self._service = service
         self._timeout = timeout
         self._settings = settings or {}
-        self._round = int(assignment.get("round", 0))  # of which it was told last
+        self._round = int(assignment.get("round", 0))  # the last one announced
         self.why = ""
-        self._waits = "the job service says nothing"
+        self._waits = "the job service has sent nothing"
         self._next: Mapping[str, Any] = {}
         self._kept: Sequence[Array] = ()  # the results of the last operation
         self._finished = int(assignment.get("begun", 0))
-        self.calls = Calls(service.say, int(assignment["rank"]), self._finished)
-        if self._finished:  # somebody may need the result of the regroup() in which this worker has joined
+        self.calls = Calls(service.send, int(assignment["rank"]), self._finished)
+        if (
+            self._finished
+        ):  # another worker may need the result of the regroup() in which this worker has joined
             self._kept = [_JOINED]
-        self._met = -1  # the round after which nobody has joined in regroup()
+        self._met = -1  # the last round after which a regroup() ended without a joiner
         self._aggregation: _Aggregation | None = None
         self._entered = 0
         self.enter(assignment)
 
     def enter(self, group: Mapping[str, Any]) -> None:
-        """From now on it is in this group."""
+        """Enter a group."""
         self._entered = self._round
         self._refused = str(group["refused"])
         self.out = "rank" not in group
@@ -108,14 +124,15 @@ class Elastic:
 
     @property
     def workers(self) -> int:
-        """How many are in the group."""
+        """Return the number of workers in the group."""
         return len(self.addresses)
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """See InNetworkAllReduce.
+        """Sum in the network; see InNetworkAllReduce.
 
         Raises:
-            LeaseLostError: the group has no lease. RegroupError: it is another one.
+            LeaseLostError: If the group has no lease.
+            RegroupError: If the group has changed.
         """
         if self._aggregation is None:
             raise LeaseLostError(f"no lease: {self._refused}")
@@ -123,16 +140,18 @@ class Elastic:
 
     @property
     def unsummed(self) -> NDArray[np.int64]:
-        """See InNetworkAllReduce."""
+        """Return the elements of the last sum that have no sum; see InNetworkAllReduce."""
         assert self._aggregation
         return self._aggregation.unsummed
 
     def left(self, timeout: float = 0.0) -> list[str]:
-        """Nobody of the group, as far as is known after waiting `timeout` seconds for news.
+        """Return an empty list if nobody of the group has ended, after waiting `timeout` seconds for news.
 
         Raises:
-            RegroupError: somebody, so it is the group no longer. LeftError: too few are left. AbortedError: a call has
-                failed. JoinError: the network has ended.
+            RegroupError: If a worker has ended, so that there will be another group.
+            LeftError: If too few workers are left.
+            AbortedError: If a call has failed.
+            JoinError: If the network has ended.
         """
         if self.out:
             raise LeftError(self._refused)
@@ -140,21 +159,26 @@ class Elastic:
         return []
 
     def begin(self) -> None:
-        """An operation, in this group.
+        """Check that an operation can begin in this group.
 
         Raises:
-            RegroupError, AbortedError, JoinError: see left().
+            RegroupError: See left().
+            AbortedError: See left().
+            JoinError: See left().
         """
         self.left()
 
     def meet(self) -> Array:
-        """Wait until all of the group have come to this: nobody waits to join it, or there is a round.
+        """Wait until the whole group has called this, and nobody waits to join or a round begins.
 
         Raises:
-            RegroupError, AbortedError, JoinError: see left(). StallError: others have not come.
+            RegroupError: See left().
+            AbortedError: See left().
+            JoinError: See left().
+            StallError: If other workers have not come in time.
         """
         self._met = -1
-        self._service.say({"meeting": self._entered})
+        self._service.send({"meeting": self._entered})
         deadline = time.monotonic() + self._timeout
         while self._met != self._entered:
             if self._round > self._entered:
@@ -163,29 +187,33 @@ class Elastic:
                 raise StallError(
                     f"rank {self.rank} of {self.workers}: others have not come to regroup() for {self._timeout:g} s"
                 )
-            # A round of which it hears behind the answer is for the next operation.
+            # A round that is announced after the answer concerns the next operation.
             self._listen(min(left, _LOOK))
         return _NOBODY
 
     def keep(self, results: Sequence[Array]) -> None:
-        """An operation is finished; somebody may not get these results, and ask for them."""
+        """Record that an operation is finished, and keep its results for workers that may not get them."""
         self._finished += 1
         self._kept = results
 
     def regroup(self) -> tuple[Mapping[str, Any], Sequence[Array] | None]:
-        """The next group, once all agree, and if others have finished the operation that is under way, its results.
+        """Agree on the next group with all its workers.
+
+        Returns:
+            The group; and the results of the interrupted operation if other workers have finished it, otherwise None.
 
         Raises:
-            StallError: others have not come to their next operation. LeftError: too few are left.
+            StallError: If other workers have not come to their next operation.
+            LeftError: If too few workers are left.
         """
         self._stop()
         while True:
             number = self._round
             with (
-                suppress(RegroupError),  # and once more
+                suppress(RegroupError),  # then try again
                 socket.create_server((self.addresses[self.rank][0], 0)) as listener,
             ):
-                self._service.say({"finished": [self._finished, listener.getsockname()[1]], "round": number})
+                self._service.send({"finished": [self._finished, listener.getsockname()[1]], "round": number})
                 group = self._group(number)
                 finished = [(str(host), int(count), int(port)) for host, count, port in group["finished"]]
                 most = max(count for _, count, _ in finished)
@@ -196,14 +224,14 @@ class Elastic:
                     behind := sum(count < most for _, count, _ in finished)
                 ):
                     self._give(listener, behind)
-                if group["joined"]:  # which is what all of them were waiting for
+                if group["joined"]:  # all workers were waiting for this in regroup()
                     self.keep([_JOINED])
                     return group, self._kept
                 return group, None
 
     def leave(self) -> None:
-        """End, once the others have all that this worker has finished."""
-        self._service.say({"leaving": True})
+        """Leave the job once the others have all results that this worker has finished."""
+        self._service.send({"leaving": True})
         while not self.out:
             with suppress(RegroupError):
                 self.left(self._timeout)
@@ -212,7 +240,7 @@ class Elastic:
             self.enter(group)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all connections."""
         self._stop()
         self._service.close()
 
@@ -239,7 +267,7 @@ class Elastic:
                 )
 
     def _address(self, group: Mapping[str, Any], host: str) -> str:
-        """Of one who has left the group before, or has joined this one, too."""
+        """Return the address of a host of the old or the new group."""
         addresses = dict(zip(self.hosts, self.addresses, strict=True))
         if "rank" in group:
             addresses |= zip(group["hosts"], addresses_of(group), strict=True)
@@ -280,10 +308,10 @@ class Elastic:
                 connection.sendall(results.getbuffer())
                 behind -= 1
 
-    # -- what the service says -------------------------------------------------------------------------------
+    # -- messages of the service -----------------------------------------------------------------------------
 
     def _watch(self, number: int, timeout: float) -> None:
-        """RegroupError if there is a round after this one, as far as is known after waiting `timeout` seconds."""
+        """Raise RegroupError if a round after this one is announced, after waiting `timeout` seconds for news."""
         deadline = time.monotonic() + timeout
         while True:
             left = max(deadline - time.monotonic(), 0.0)
@@ -295,7 +323,7 @@ class Elastic:
 
     def _listen(self, timeout: float) -> None:
         self.calls.look()
-        while (message := self._service.hear(timeout)) is not None:
+        while (message := self._service.receive(timeout)) is not None:
             match message:
                 case {"regroup": {"round": int(number), "why": str(why)}}:
                     self._round, self.why = number, why
@@ -308,17 +336,21 @@ class Elastic:
                 case {"error": str(why)}:
                     raise LeftError(why)
                 case _:
-                    self.calls.hear(message)
+                    self.calls.receive(message)
             timeout = 0.0
 
 
 def join_elastic(workers: int | None, min_workers: int, timeout: float, **settings: Any) -> Elastic:
-    """This host's part in a job of so many hosts (None: all) that goes on as long as `min_workers` are left.
+    """Join a job that continues as long as enough workers are left, and return this host's part.
 
-    settings: see membership.join().
+    Args:
+        workers: Number of hosts. None: all of them.
+        min_workers: The job continues as long as this many workers are left.
+        timeout: Seconds to wait for other workers.
+        **settings: See membership.join().
 
     Raises:
-        JoinError: see membership.join().
+        JoinError: See membership.join().
     """
     asked = {"hosts": workers, "job": None, "slots": None, "ring": True, "min_workers": min_workers}
     service, assignment = ask(asked, timeout)

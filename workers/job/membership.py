@@ -1,6 +1,6 @@
-"""How a worker on a network that is up joins a job: from the job service it gets its rank, its lease and its place.
+"""The membership of a worker in a job of a running network: the job service gives it a rank, a lease and addresses.
 
-A script that `fanin exec` runs on a host says `workers.join()` and has the host's part in an all-reduce.
+A script that `fanin exec` runs on a host calls `workers.join()` and gets the host's part in an all-reduce.
 """
 
 import json
@@ -29,22 +29,21 @@ from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 
-_LOOK = 0.25  # seconds, at most, in which a worker that waits for news does not report
-_LEFT_SECONDS = (
-    1.0  # that what a worker sent before it ended may be on the way, and sent again, without anything new
-)
+_LOOK = 0.25  # longest time in seconds for which a worker that waits for news does not report
+# How long to wait without anything new for packets that a worker sent before it ended, and their retransmissions.
+_LEFT_SECONDS = 1.0
 
 
 class JoinError(CollectiveError):
-    """There is no job to be part of; the text says why."""
+    """A failure to join a job; the text says why."""
 
 
 class LeftError(AbortedError):
-    """A worker of the job has ended, and the others wait for it in vain."""
+    """The end of a worker that the other workers of its job wait for."""
 
 
 class Service:
-    """The connection to the job service: a line of JSON for each message. As long as it is open, one is a member."""
+    """The connection to the job service: each message is a line of JSON. A worker is a member while it is open."""
 
     def __init__(self) -> None:
         if HOST not in os.environ or SERVICE not in os.environ:
@@ -56,7 +55,7 @@ class Service:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
-        self._heard = b""
+        self._received = b""
         try:
             folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
             try:
@@ -69,25 +68,25 @@ class Service:
                 f"no job service answers at {path} ({error.strerror}): only a network of `fanin up` has one"
             ) from None
 
-    def say(self, message: Mapping[str, Any]) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Send a message."""
         self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def mention(self, message: Mapping[str, Any]) -> None:
-        """Send a message for which nobody waits, unless the service is too slow to take it.
+    def send_or_drop(self, message: Mapping[str, Any]) -> None:
+        """Send a message that nobody waits for, or drop it if the service is too slow to take it.
 
-        So short a line is taken whole or not at all. That the service has ended is noticed where one listens to it.
+        Such a short line is sent completely or not at all. If the service has ended, receive() notices it.
         """
         with suppress(OSError):
             self._socket.send(json.dumps(message).encode() + b"\n", socket.MSG_DONTWAIT)
 
-    def hear(self, timeout: float | None) -> Any:
-        """The next message; None: there is none within `timeout` seconds.
+    def receive(self, timeout: float | None) -> Any:
+        """Return the next message; None if there is none within `timeout` seconds.
 
         Raises:
-            JoinError: the service has ended.
+            JoinError: If the service has ended.
         """
-        while b"\n" not in self._heard:
+        while b"\n" not in self._received:
             if not self._poll.poll(None if timeout is None else math.ceil(timeout * 1000)):
                 return None
             try:
@@ -96,38 +95,39 @@ class Service:
                 data = b""
             if not data:
                 raise JoinError("the network has ended")
-            self._heard += data
-        line, _, self._heard = self._heard.partition(b"\n")
+            self._received += data
+        line, _, self._received = self._received.partition(b"\n")
         return json.loads(line)
 
     def fileno(self) -> int:
-        """The descriptor, for poll()."""
+        """Return the descriptor, for poll()."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the job."""
         self._socket.close()
 
 
 class _Membership:
-    """What a worker hears from the job service once its job has begun."""
+    """The messages that a worker receives from the job service once its job has begun."""
 
     def __init__(self, service: Service, rank: int) -> None:
         self._service = service
         self.left: list[str] = []
-        self.left_at = 0.0  # the first of them
+        self.left_at = 0.0  # when the first of them was reported
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
-        self.calls = Calls(service.say, rank)
+        self.calls = Calls(service.send, rank)
 
     def listen(self, timeout: float) -> None:
-        """Take what has been said, after waiting `timeout` seconds at most for it.
+        """Process messages, after waiting at most `timeout` seconds for one.
 
         Raises:
-            JoinError: the network has ended. AbortedError: a call has failed at some worker.
+            JoinError: If the network has ended.
+            AbortedError: If a call has failed at some worker.
         """
         self.calls.look()
-        while (message := self._service.hear(timeout)) is not None:
+        while (message := self._service.receive(timeout)) is not None:
             match message:
                 case {"left": {"rank": rank, "host": host, "process": process}}:
                     self.left.append(f"rank {rank} (process {process} on {host})")
@@ -137,14 +137,15 @@ class _Membership:
                 case {"carry_on": numbers}:
                     self.carry_on(numbers)
                 case _:
-                    self.calls.hear(message)
+                    self.calls.receive(message)
             timeout = 0.0
 
     def others_left(self, timeout: float = 0.0) -> list[str]:
-        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
+        """Return which other workers have ended, in order, after waiting `timeout` seconds for news.
 
         Raises:
-            JoinError, AbortedError: see listen().
+            JoinError: See listen().
+            AbortedError: See listen().
         """
         deadline = time.monotonic() + timeout
         while not self.left and (remaining := deadline - time.monotonic()) > 0:
@@ -152,21 +153,28 @@ class _Membership:
         self.listen(0.0)
         return self.left
 
-    def say(self, message: Mapping[str, Any]) -> None:
-        """Tell the service something."""
-        self._service.say(message)
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Send a message to the service."""
+        self._service.send(message)
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the job."""
         self._service.close()
 
 
 class Member(InNetworkAllReduce):
-    """One worker's part in a job, whose lease ends with its last member's.
+    """One worker's part in a job. The lease ends when the last member leaves.
 
-    addresses: (IPv4 address, TCP port) where each rank may listen for the others, by rank. ring: whether the job goes
-    on without its lease: then all_reduce() raises LeaseLostError once it is lost, at all workers from the same call on.
-    calls: this worker's.
+    Args:
+        config: The settings of the all-reduce.
+        addresses: IPv4 address and TCP port where each rank may listen for the others, by rank.
+        service: The connection to the job service.
+        ring: Whether the job continues without its lease. If so, sum() raises LeaseLostError once the lease is lost, at
+            all workers from the same call on.
+
+    Attributes:
+        addresses: See Args.
+        calls: This worker's calls.
     """
 
     def __init__(
@@ -178,9 +186,9 @@ class Member(InNetworkAllReduce):
         ring: bool = False,
     ) -> None:
         super().__init__(config)
-        self._window = config.lease.window * config.lease.values  # in elements
+        self._window = config.lease.window * config.lease.values  # elements
         self.addresses = tuple(addresses)
-        self._reporter = Reporter(self.worker, service.mention)
+        self._reporter = Reporter(self.worker, service.send_or_drop)
         self._membership = _Membership(service, config.lease.rank)
         self._membership.revoked = self._revoked
         self.calls = self._membership.calls
@@ -189,24 +197,26 @@ class Member(InNetworkAllReduce):
         if ring:
             patience = config.recovery.give_up
             watch = partial(self._membership.listen, 0.0)
-            self._handover = Handover(self.rank, self.addresses, self._membership.say, watch, patience)
+            self._handover = Handover(self.rank, self.addresses, self._membership.send, watch, patience)
             self._membership.carry_on = self._handover.agree
 
     @property
     def rank(self) -> int:
-        """This worker's number, from 0 on."""
+        """Return this worker's number, from 0 on."""
         return self.config.lease.rank
 
     @property
     def workers(self) -> int:
-        """How many the job has."""
+        """Return the number of workers of the job."""
         return self.config.lease.workers
 
     def left(self, timeout: float = 0.0) -> list[str]:
-        """Which others have ended, in that order, as far as is known after waiting `timeout` seconds for news.
+        """Return which other workers have ended, in order, after waiting `timeout` seconds for news.
 
         Raises:
-            JoinError: the network has ended. AbortedError: a call has failed. CollectiveError: the lease is revoked.
+            JoinError: If the network has ended.
+            AbortedError: If a call has failed.
+            CollectiveError: If the lease is revoked.
         """
         return self._membership.others_left(timeout)
 
@@ -214,10 +224,12 @@ class Member(InNetworkAllReduce):
     def all_reduce(
         self, x: NDArray[np.float32], out: NDArray[np.float32] | None = None, call: str = ""
     ) -> NDArray[np.float32]:
-        """See InNetworkAllReduce. Whatever it raises, no call can be made after it, at any worker.
+        """Return the sum of `x`; see InNetworkAllReduce. After an error no worker can make another call.
 
         Raises:
-            LeaseLostError, LeftError, AbortedError: see sum().
+            LeaseLostError: See sum().
+            LeftError: See sum().
+            AbortedError: See sum().
         """
         what = f"{call or 'all-reduce'} of {np.size(x):,} float32"
         number = self.calls.begin(what)
@@ -228,22 +240,23 @@ class Member(InNetworkAllReduce):
             raise
 
     def sum(self, buffers: Buffers, call: str) -> None:
-        """See InNetworkAllReduce.
+        """Sum in the network; see InNetworkAllReduce.
 
         Raises:
-            LeaseLostError: this and all that follow are the ring's. LeftError: somebody has ended. AbortedError: a call
-                has failed at another worker.
+            LeaseLostError: If the ring has to do this sum and all later ones.
+            LeftError: If another worker has ended.
+            AbortedError: If a call has failed at another worker.
         """
         handover = self._handover
-        if handover is None or not buffers.elements:  # then it is finished at once, whatever others do
+        if handover is None or not buffers.elements:  # an empty sum finishes at once, whatever others do
             super().sum(buffers, call)
         elif buffers.elements > self._window:
             self._long_sum(handover, buffers, call)
         elif handover.why:
             self._take_over(handover, buffers)
         else:
-            # Made where it is kept, for `out` may be `x`: without results of all of it, the ring begins with `x`. For
-            # news it need not listen before, since those end a wait for packets.
+            # The sum is made where it is kept, since `out` may be `x`: if results are missing, the ring begins with
+            # `x`. There is no need to listen for messages first, since they end a wait for packets.
             buffers.keep(handover.buffer(buffers.elements))
             try:
                 super().sum(buffers, call)
@@ -253,13 +266,13 @@ class Member(InNetworkAllReduce):
                 self._finish(handover)
 
     def _finish(self, handover: Handover, first: int = 0) -> None:
-        """A result is kept for others, from this element on: NaN tells them of what has no sum."""
+        """Keep a result for other workers, from element `first` on. NaN marks elements without a sum."""
         handover.finish()
         if len(unsummed := self.unsummed):
             handover.last[unsummed[unsummed >= first] - first] = np.nan
 
     def _take_over(self, handover: Handover, buffers: Buffers) -> None:
-        """The sum from others, who have all of it; or the ring begins."""
+        """Take the sum from workers that have it, or let the ring begin."""
         self._agree(handover)
         if not handover.behind:
             raise LeaseLostError(handover.why)
@@ -271,10 +284,10 @@ class Member(InNetworkAllReduce):
         np.copyto(buffers.out, result, where=summed)
 
     def _long_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
-        """Of more blocks than the window, into the caller's array, of which only the end is kept.
+        """Sum a vector of more blocks than the window into the caller's array, and keep only the end of the result.
 
-        Who sends a packet has the result of the one that had its slot before: once all results are there, the others
-        lack none but of the last window.
+        A worker that sends a packet has the result of the chunk that used the slot before. So once this worker has all
+        results, the others can lack only results of the last window.
         """
         x, out = buffers.x, buffers.out
         if x is not out and np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
@@ -299,13 +312,13 @@ class Member(InNetworkAllReduce):
         if not handover.behind:
             raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
         handover.take()
-        # What was in `out` there, if it is `x`, is lost: the sums will be NaN at all workers.
+        # If `out` is `x`, this worker's own values there are lost: the sums will be NaN at all workers.
         first, before = len(out) - len(end), self.worker.unsummed
         self.unsummed = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
         out[self.unsummed] = x[self.unsummed]
 
     def _agree(self, handover: Handover) -> None:
-        """Wait until all workers know what all have finished."""
+        """Wait until it is known what all workers have finished."""
         deadline = time.monotonic() + self.config.recovery.give_up
         while not handover.agreed:
             if (left := deadline - time.monotonic()) <= 0:
@@ -320,11 +333,14 @@ class Member(InNetworkAllReduce):
 
     def _revoked(self, why: str) -> None:
         if self._handover is None:
-            raise CollectiveError(f"the job has no lease any more: {why}")
+            raise CollectiveError(f"the job has lost its lease: {why}")
         self._handover.lose(why)
 
     def _send(self) -> None:
-        """Without those who have ended there are no new sums; of what they had sent before, there may be."""
+        """Send what the timers ask for, and give up if another worker has ended.
+
+        Without the ended worker there are no new sums, except from packets that it had sent before.
+        """
         self._reporter.look(time.monotonic())
         super()._send()
         left = self.left()
@@ -346,7 +362,14 @@ class Member(InNetworkAllReduce):
 
 
 class Outsider:
-    """One worker's part in a job that was refused a lease; `why`. For what else there is, see Member."""
+    """One worker's part in a job that was refused a lease. For the methods see Member.
+
+    Args:
+        rank: This worker's number.
+        addresses: Where each rank may listen, by rank.
+        why: Why the job has no lease.
+        service: The connection to the job service.
+    """
 
     def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: Service) -> None:
         self.rank = rank
@@ -358,15 +381,15 @@ class Outsider:
         self.calls = self._membership.calls
 
     def sum(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
-        """Not here.
+        """Raise LeaseLostError: the ring has to do the sum.
 
         Raises:
-            LeaseLostError: always.
+            LeaseLostError: Always.
         """
         raise LeaseLostError(self._why)
 
     def left(self, timeout: float = 0.0) -> list[str]:
-        """As Member.left()."""
+        """Return which other workers have ended; see Member.left()."""
         return self._membership.others_left(timeout)
 
     def close(self) -> None:
@@ -383,16 +406,20 @@ def join(
     give_up: float | None = None,
     **settings: Any,
 ) -> Member:
-    """This host's part in a job of `hosts` (names, or how many; None: all of the network), once all have joined.
+    """Join a job once all its workers have come, and return this host's part.
 
-    job: its name, and slots: how many it has in each of its switches; None: as FANIN_JOB and FANIN_SLOTS in the
-    environment have it, or else no name, of which a host is in one job at a time, and as many as suit the network. If
-    others have them, the job waits in a queue. timeout: seconds to wait for the other workers, and in the queue; None:
-    for ever. give_up: seconds without anything new after which an all-reduce fails; settings: fields of
-    InNetworkConfig; both in place of those that suit the network.
+    Args:
+        hosts: The hosts' names, or their number. None: all hosts of the network.
+        job: The job's name. None uses FANIN_JOB of the environment, or no name. A host can be in one job without a name
+            at a time.
+        slots: Number of slots in each of the job's switches. None uses FANIN_SLOTS of the environment, or as many as
+            suit the network. If other jobs have the slots, the job waits in a queue.
+        timeout: Seconds to wait for the other workers, and in the queue. None waits indefinitely.
+        give_up: Seconds without anything new after which an all-reduce fails. None uses a time that suits the network.
+        **settings: Fields of InNetworkConfig, which replace those that suit the network.
 
     Raises:
-        JoinError: no network, a place that is taken, or others that did not come.
+        JoinError: If there is no network, the place is taken, or other workers did not come.
     """
     asked = {
         "hosts": hosts if hosts is None or isinstance(hosts, int) else list(hosts),
@@ -404,7 +431,7 @@ def join(
 
 
 def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
-    """As join(), of a job that does not wait in a queue but goes on by ring where it has no lease."""
+    """Join a job that continues with the ring if it gets no lease, instead of waiting in a queue; see join()."""
     service, assignment = ask({"hosts": workers, "job": None, "slots": None, "ring": True}, timeout)
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
@@ -429,17 +456,24 @@ def _member(
 
 
 def ask(asked: Mapping[str, Any], timeout: float | None) -> tuple[Service, dict[str, Any]]:
-    """Join a job; for `job` and `slots` that are None, what the environment says. The connection, and the assignment.
+    """Send a request to join a job, and wait for the answer.
+
+    Args:
+        asked: The request. `job` and `slots` that are None are taken from the environment.
+        timeout: Seconds to wait for the service's next message. None waits indefinitely.
+
+    Returns:
+        The connection and the assignment.
 
     Raises:
-        JoinError: see join().
+        JoinError: See join().
     """
     job = os.environ.get(JOB) if asked["job"] is None else asked["job"]
     slots = number_of_environment(SLOTS, "slots") if asked["slots"] is None else asked["slots"]
     service = Service()
     try:
         me = {"host": os.environ[HOST], "process": os.getpid()}
-        service.say({**asked, **me, "job": job, "slots": slots})
+        service.send({**asked, **me, "job": job, "slots": slots})
         return service, _assignment(service, timeout)
     except BaseException:
         service.close()
@@ -447,24 +481,24 @@ def ask(asked: Mapping[str, Any], timeout: float | None) -> tuple[Service, dict[
 
 
 def addresses_of(assignment: Mapping[str, Any]) -> tuple[tuple[str, int], ...]:
-    """Where each rank may listen."""
+    """Return where each rank may listen, by rank."""
     return tuple((str(address), int(port)) for address, port in assignment["addresses"])
 
 
 def _assignment(service: Service, timeout: float | None) -> dict[str, Any]:
-    """What the service says in the end."""
-    waits = "the job service says nothing"
+    """Return the service's final answer."""
+    waits = "the job service has sent nothing"
     while True:
-        match service.hear(timeout):
+        match service.receive(timeout):
             case None:
                 raise JoinError(f"{waits} for {timeout:g} s")
             case {"waiting_for": list(missing)}:
                 waits = f"no worker has joined on {', '.join(missing)}"
             case {"queued": {"rank": int(rank), "place": int(place), "why": str(why)}}:
-                waits = f"the job has been number {place} of those that wait for a lease ({why})"
+                waits = f"the job has been number {place} in the queue for a lease ({why})"
                 if not rank:
-                    print(f"fanin: number {place} of the jobs that wait for a lease: {why}", file=sys.stderr)
-            case {"left": _}:  # and soon it will say that there is no job
+                    print(f"fanin: number {place} in the queue for a lease: {why}", file=sys.stderr)
+            case {"left": _}:  # the service will soon report that there is no job
                 pass
             case {"error": str(why)}:
                 raise JoinError(why)
@@ -473,10 +507,14 @@ def _assignment(service: Service, timeout: float | None) -> dict[str, Any]:
 
 
 def number_of_environment(name: str, of: str) -> int | None:
-    """What the variable `name` says, a number `of` something; None: nothing.
+    """Return a number from the environment; None if the variable is not set.
+
+    Args:
+        name: The variable.
+        of: The things counted, for the error message.
 
     Raises:
-        JoinError: it is no number.
+        JoinError: If the value is not a number.
     """
     said = os.environ.get(name)
     if said is None:
@@ -490,7 +528,7 @@ def number_of_environment(name: str, of: str) -> int | None:
 def config_of(
     granted: Mapping[str, Any], give_up: float | None, settings: Mapping[str, Any]
 ) -> InNetworkConfig:
-    """Of an assignment; `give_up` and `settings` as join() has them."""
+    """Return the settings of an all-reduce from an assignment; for `give_up` and `settings` see join()."""
     recovery = granted["recovery"] if give_up is None else {**granted["recovery"], "give_up": give_up}
     given = {
         **granted,

@@ -1,4 +1,4 @@
-"""What a worker tells the job service of itself while it runs, so that a worker that hangs is known by its silence."""
+"""The reports of a running worker to the job service, so that a hanging worker is noticed by its silence."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -7,25 +7,30 @@ from typing import Any
 from fanin.workers.protocol import Worker
 
 _SECONDS = 1.0  # between reports
-_RANGES = 64  # of chunks: a report stays far below what a socket takes at once
+_RANGES = 64  # ranges of chunks in a report, which keep it far smaller than a socket buffer
 
 
 class Reporter:
-    """Of `worker`. mention: sends a message, or drops it rather than wait."""
+    """The reports of one worker.
 
-    def __init__(self, worker: Worker, mention: Callable[[Mapping[str, Any]], None]) -> None:
+    Args:
+        worker: The worker.
+        send_or_drop: Sends a message, or drops it instead of waiting.
+    """
+
+    def __init__(self, worker: Worker, send_or_drop: Callable[[Mapping[str, Any]], None]) -> None:
         self._worker = worker
-        self._mention = mention
+        self._send_or_drop = send_or_drop
         self._next = 0.0
         self._told_of_waiting = False
 
     def look(self, now: float) -> None:
-        """Report if it is time to, or if an all-reduce has ended of which it was said that it waits."""
+        """Report if it is time to, or if an all-reduce that was reported as waiting has ended."""
         if now >= self._next or (self._told_of_waiting and self._worker.finished):
             self._next = now + _SECONDS
             report = self._report(now)
             self._told_of_waiting = report["waiting"] is not None
-            self._mention({"report": report})
+            self._send_or_drop({"report": report})
 
     def _report(self, now: float) -> dict[str, Any]:
         statistics, waiting = self._worker.statistics, self._worker.outstanding(now)

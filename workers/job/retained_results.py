@@ -1,4 +1,4 @@
-"""What a worker keeps of its sums in the network, in case that its lease is lost (handover.py). No sockets."""
+"""The results that a worker keeps of its sums in the network, in case its lease is lost (ring_fallback.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,21 +6,29 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_MAX_BUFFERS = 1024  # that are remembered
+_MAX_BUFFERS = 1024  # remembered at most
 
 
 class Kept:
-    """finished: all-reduces in the network so far. last: the result of the last one, [elements], or its end."""
+    """The last result of the sums in the network.
+
+    Attributes:
+        finished: Number of finished all-reduces in the network.
+        last: The result of the last one, [elements], or its end.
+    """
 
     def __init__(self, finished: int = 0) -> None:
         self.finished = finished
         self._memory = self.last = self._pending = np.empty(0, np.float32)
-        self._buffers: dict[int, NDArray[np.float32]] = {}  # of it, by size: the same ones for the same sums
+        self._buffers: dict[
+            int, NDArray[np.float32]
+        ] = {}  # views of the memory, by size, reused for equal sizes
 
     def buffer(self, size: int) -> NDArray[np.float32]:
-        """For the next result, which is kept there in case that others do not get it.
+        """Return memory for the next result, which is kept there in case other workers do not get it.
 
-        It may lie where the last one is kept: the first of it arrives when all have begun it, and have the last one.
+        It may overlap the last result: the first part of the next one arrives when all workers have begun it, and so
+        have the last one.
         """
         buffer = self._buffers.get(size)
         if buffer is None:
@@ -38,35 +46,35 @@ class Kept:
         return buffer
 
     def take_into(self, array: NDArray[np.float32]) -> None:
-        """Where the next result goes if others have it, [elements]; it is kept elsewhere."""
+        """Set where the next result goes if it comes from another worker, [elements]; else it is kept elsewhere."""
         self._pending = array
 
     def finish(self) -> None:
-        """The result is there."""
+        """Record that the next result is complete."""
         self.finished += 1
         self.last = self._pending
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """How many all-reduces each worker had finished in the network when it heard of the loss, by rank.
+    """The number of all-reduces that each worker had finished in the network when it learned of the loss, by rank.
 
-    None: that worker has ended. They are one apart at most.
+    The number of a worker that has ended is None. The numbers differ by at most one.
     """
 
     finished: Sequence[int | None]
 
     @property
     def most(self) -> int:
-        """What all will have finished."""
+        """Return how many all-reduces all workers will have finished."""
         return max(count for count in self.finished if count is not None)
 
     @property
     def giver(self) -> int:
-        """The rank whose last result those behind are sent."""
+        """Return the rank that sends its last result to those behind."""
         return self.finished.index(self.most)
 
     @property
     def behind(self) -> list[int]:
-        """Ranks in an all-reduce that others have finished."""
+        """Return the ranks in an all-reduce that others have finished."""
         return [rank for rank, count in enumerate(self.finished) if count is not None and count < self.most]

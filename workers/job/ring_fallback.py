@@ -1,14 +1,16 @@
-"""How the workers of a job that loses its lease agree on where the ring between them takes over.
+"""The fallback to a ring: how the workers of a job that loses its lease agree on the point where the ring takes over.
 
-Each says how many all-reduces it has finished in the network, and is told everybody's number. Nobody is ahead by more
-than one: an all-reduce is finished only if all have begun it, and so have finished the one before. If all numbers are
-alike, the next all-reduce is the first that goes round the ring; where it was under way, it is done again, from arrays
-that nobody has written to. If they are not, those behind are in an all-reduce of which the others have all results and
-they never will: the first of the others sends them its own. So all have the same sums, to the bit, whatever came when.
+Each reports how many all-reduces it has finished in the network, and receives everybody's number. Nobody is ahead by
+more than one: an all-reduce is finished only if all have begun it, and so have finished the one before. If all numbers
+are equal, the next all-reduce is the first that goes round the ring. If it was already under way, it is repeated, from
+arrays that nobody has written to. If the numbers differ, those behind are in an all-reduce whose results are complete
+at the others, but will never be complete here: the first of the others sends them its result. So all have the same
+sums, bit for bit, regardless of timing.
 
-For that a result is kept until the next one, since callers may change theirs. Of one with more blocks than the window
-the end is kept, which is all that others may lack. It is made where it is wanted, perhaps in the place of what is
-summed: if it is done again, what has been summed at some worker counts (UnderWay).
+For this purpose a result is kept until the next one, since callers may change their arrays. If a result has more blocks
+than the window, only its end is kept, which is all that others may lack. Such a sum is made directly in the caller's
+output, which may be the input: if it is repeated, blocks that are already summed at some worker keep that sum
+(UnderWay).
 """
 
 import socket
@@ -25,15 +27,19 @@ from fanin.workers.collective import CollectiveError
 from fanin.workers.host_based.tcp import TcpRing
 from fanin.workers.job.retained_results import Kept, ProgressSnapshot
 
-_LOOK = 0.25  # seconds, at most, between looks at what the job service says
-_COME_SECONDS = 10.0  # for those behind, who wait for nothing else, to ask for a result
+_LOOK = 0.25  # longest time in seconds between checks for messages of the job service
+_COME_SECONDS = 10.0  # time for the workers behind, which wait for nothing else, to ask for a result
 
 
 @dataclass(frozen=True, slots=True)
 class UnderWay:
-    """A sum into the place where it is wanted, which may be that of what is summed: `x` and `out`, flat [elements].
+    """An interrupted sum, made directly in the output, which may be the input.
 
-    summed: of which blocks, of `values` elements each, the sum is in `out` [blocks]. Of the others `x` is as it was.
+    Attributes:
+        x: The input, flat [elements]. Blocks that are not summed still have their values.
+        out: The output, flat [elements].
+        summed: Which blocks have their sum in `out` [blocks].
+        values: Elements of a block.
     """
 
     x: NDArray[np.float32]
@@ -41,10 +47,17 @@ class UnderWay:
     summed: NDArray[np.bool_]
     values: int
 
-    def go_on(self, ring: TcpRing, rank: int, workers: int, what: str) -> None:
-        """Round the ring, which all workers do. Whoever has overwritten what it had of a block has the block's sum.
+    def complete(self, ring: TcpRing, rank: int, workers: int, what: str) -> None:
+        """Complete the sum round the ring, together with all workers.
 
-        Of those who have it, the first puts it in, and all others negative zeros, which change no number.
+        A worker that has overwritten its values of a block has the block's sum. Of the workers that have it, the first
+        puts it in, and all others put in negative zeros, which change no number.
+
+        Args:
+            ring: The ring.
+            rank: This worker's number.
+            workers: Number of workers.
+            what: The call, in words that must be the same at all workers.
         """
         givers = np.where(self.summed, np.int32(rank), np.int32(workers))
         ring.all_reduce(givers, np.minimum, f"{what}: blocks that have been summed")
@@ -55,9 +68,10 @@ class UnderWay:
 
 
 class LeaseLostError(CollectiveError):
-    """The switches add up nothing for the job (any more); the ring does. The text says why.
+    """The loss or lack of a lease: the ring adds up instead of the switches. The text says why.
 
-    under_way: how far a sum has come, at all workers or at none; None: the ring begins with what is to be summed.
+    Attributes:
+        under_way: An interrupted sum, set at all workers or at none. None: the ring starts from the input.
     """
 
     def __init__(self, why: str, under_way: UnderWay | None = None) -> None:
@@ -66,41 +80,53 @@ class LeaseLostError(CollectiveError):
 
 
 class Handover(Kept):
-    """One worker's part.
+    """One worker's part in the agreement.
 
-    addresses: where each rank can be reached, by rank. say: sends a message to the job service. watch: called again
-    and again while others are waited for; what it raises ends that. patience: seconds in which another worker goes on
-    sending, or taking.
+    Args:
+        rank: This worker's number.
+        addresses: Where each rank can be reached, by rank.
+        send: Sends a message to the job service.
+        watch: Called repeatedly while other workers are waited for. An error that it raises ends the wait.
+        patience: Seconds without progress in a transfer from or to another worker after which it fails.
+
+    Attributes:
+        why: Why there is no lease; empty while there is one.
+        agreed: Whether everybody's number is known.
     """
 
     def __init__(
         self,
         rank: int,
         addresses: Sequence[tuple[str, int]],
-        say: Callable[[Mapping[str, Any]], None],
+        send: Callable[[Mapping[str, Any]], None],
         watch: Callable[[], object],
         patience: float,
     ) -> None:
         super().__init__()
-        self.why = ""  # there is no lease; empty: there is
+        self.why = ""
         self.agreed = False
         self._rank = rank
         self._addresses = addresses
-        self._say = say
+        self._send = send
         self._watch = watch
         self._patience = patience
         self._listener: socket.socket | None = None
-        self._ports: list[int | None] = []  # at which each rank can be asked for its last result
+        self._ports: list[int | None] = []  # where each rank can be asked for its last result
         self._standing = ProgressSnapshot(())
 
     def lose(self, why: str) -> None:
-        """The lease is revoked: from now on nothing is finished in the network."""
+        """Report the finished all-reduces after the lease was revoked: from now on none is finished in the network."""
         self.why = why
         self._listener = socket.create_server((self._addresses[self._rank][0], 0))
-        self._say({"finished": [self.finished, self._listener.getsockname()[1]]})
+        self._send({"finished": [self.finished, self._listener.getsockname()[1]]})
 
     def agree(self, numbers: Sequence[Sequence[int] | None]) -> None:
-        """What everybody has finished, and at which port it can be asked for: by rank, None where one has ended."""
+        """Store how many all-reduces each rank has finished, and send the last result to ranks that lack it.
+
+        Args:
+            numbers: For each rank the number of finished all-reduces and the port where it can be asked for its last
+                result; None for a worker that has ended.
+        """
         assert self._listener is not None
         self._standing = ProgressSnapshot([None if each is None else each[0] for each in numbers])
         self._ports = [None if each is None else each[1] for each in numbers]
@@ -110,20 +136,20 @@ class Handover(Kept):
                 self._give(self._listener)
 
     def close(self) -> None:
-        """Nobody need ask any more, for all are at their end."""
+        """Close the listener: all workers are at their end, so nobody asks for a result."""
         if self._listener is not None:
             self._listener.close()
 
     @property
     def behind(self) -> bool:
-        """Whether this worker is in an all-reduce that others have finished."""
+        """Return whether this worker is in an all-reduce that others have finished."""
         return self.finished < self._standing.most
 
     def take(self) -> NDArray[np.float32]:
-        """The result of that one.
+        """Receive the result of the all-reduce that others have finished.
 
         Raises:
-            CollectiveError: it does not come.
+            CollectiveError: If it does not arrive.
         """
         giver = self._standing.giver
         port = self._ports[giver]
@@ -148,12 +174,12 @@ class Handover(Kept):
         except OSError as error:
             raise self._missing(str(error)) from error
         if left:
-            raise self._missing("it hung up")
+            raise self._missing("it closed the connection")
         self.finished += 1
         return self._pending
 
     def _give(self, listener: socket.socket) -> None:
-        """To those behind. One that does not come says so itself."""
+        """Send the last result to the workers behind. A worker that does not come reports that itself."""
         behind = [self._addresses[rank][0] for rank in self._standing.behind]
         listener.settimeout(_COME_SECONDS)
         with suppress(OSError):

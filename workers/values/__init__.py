@@ -1,1 +1,1 @@
-"""What of a vector travels: quantized, scaled, as exact integers, or compressed."""
+"""The values that travel: quantized, scaled, as exact integers, or compressed."""

@@ -16,11 +16,17 @@ _TYPES = (np.dtype(np.float32), np.dtype(np.float16))
 class Compressed:
     """Arrays of float32 and float16 that are to be added up.
 
-    They are compressed when the call is carried out, and once: where workers do it again, because another has ended in
-    the middle of it, what was left out before has gone with them already.
+    They are compressed once, when the call is carried out. If workers repeat the call because another worker has ended,
+    the compressed vector is used again: it already includes what was left out before.
+
+    Args:
+        compression: How to compress.
+        xs: The arrays.
+        op: The operation, "sum" or "mean".
 
     Raises:
-        TypeError, ValueError: they cannot be compressed, or not by such a thing, or not for `op`.
+        TypeError: If `compression` is not a compression, or an array has another type.
+        ValueError: If `op` is another operation.
     """
 
     def __init__(self, compression: Compression, xs: Sequence[Array], op: Operation) -> None:
@@ -42,10 +48,14 @@ class Compressed:
         self._packed: NDArray[np.uint8] | None = None
 
     def to_gather(self, rank: int, workers: int) -> NDArray[np.uint8]:
-        """What all workers are to gather, with this one's part.
+        """Return the array that all workers gather, with this worker's part filled in.
+
+        Args:
+            rank: This worker's number.
+            workers: Number of workers.
 
         Raises:
-            ValueError: there are values that cannot be compressed.
+            ValueError: If there are values that cannot be compressed.
         """
         if self._packed is None:
             parts = [flattened(x).astype(np.float32, copy=False) for x in self._xs]
@@ -53,7 +63,13 @@ class Compressed:
         return to_gather(self._packed, rank, workers)
 
     def results(self, gathered: NDArray[np.uint8], workers: int, outs: Sequence[Array | None]) -> list[Array]:
-        """Of each array, into its place in `outs` or a new one."""
+        """Return the result for each array.
+
+        Args:
+            gathered: The compressed vectors of all workers.
+            workers: Number of workers.
+            outs: Where each result goes; None for a new array.
+        """
         total = sum_of(self._compression, gathered, workers, sum(self._sizes))
         if self._op == "mean":
             total /= workers

@@ -1,38 +1,43 @@
 """Block floating point: float32 values as int32 whose sum over the workers cannot overflow.
 
-Each block (a packet's values) has an exponent e with 2^e > max|x|; the switch keeps the largest, e_max.
-Each worker then sends q = rint(x * f) with f = (2^31 - 1) / (n * 2^e_max) for n workers, and reads a sum S
-as S * (1 / f). Where a vector's exponents were expected (scaling.py), one up to 2 larger may stand in
-e_max's place.
+Each block (a packet's values) has an exponent e with 2^e > max|x|; the switch keeps the largest, e_max. Each worker
+then sends q = rint(x * f) with f = (2^31 - 1) / (n * 2^e_max) for n workers, and reads a sum S as S * (1 / f). If a
+vector's exponents were expected (scaling.py), an exponent up to 2 larger may replace e_max.
 
-What is promised of a result y, stored as float32, beside the exact sum of the inputs:
+A result y, stored as float32, differs from the exact sum of the inputs by at most
 
     |y - sum(x)| <= n / (2 f) * (1 + 2^-19) + ulp(y) / 2
 
-The first term is the n roundings; 2^-19 covers the float64 arithmetic of quantize and dequantize (three
-roundings of a number below 2^31: of x f, of 1 / f and of S (1 / f), which takes half as long as S / f). The
-second is the rounding of y to float32. A sum beyond float32 becomes an infinity. See SwitchML (NSDI'21), section 3.7.
+The first term is the n roundings; 2^-19 covers the float64 arithmetic of quantize and dequantize (three roundings of a
+number below 2^31: of x f, of 1 / f and of S (1 / f), which takes half as long as S / f). The second is the rounding of
+y to float32. A sum beyond float32 becomes an infinity. See SwitchML (NSDI'21), section 3.7.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 LARGEST_SUM = 2**31 - 1
-# What the packet's signed byte can say. Smaller blocks take the smallest exponent, at which float32 loses
-# nothing.
+# The range of the packet's signed byte. Smaller blocks use the smallest exponent, at which float32 loses nothing.
 SMALLEST_EXPONENT = -128
 LARGEST_EXPONENT = 127
 MAX_WORKERS = 1 << 16
 
-# Blocks looked at together: 64 KiB of 256 values each, which stay in the cache.
+# Blocks processed together: 64 KiB with 256 values each, which stay in the cache.
 _SLAB = 64
 
 
 def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-    """Exponent of each row of `blocks` [m, values], and whether the row can be quantized at all.
+    """Return the exponent of each row, and whether the row can be quantized at all.
 
-    A row cannot when it holds a NaN, an infinity or a magnitude of 2^127 and more; its exponent is then the
+    A row cannot be quantized if it holds a NaN, an infinity or a magnitude of 2^127 and more; its exponent is then the
     smallest.
+
+    Args:
+        blocks: The rows [m, values].
+        workers: Number of workers.
+
+    Returns:
+        The exponents [m], and which rows can be quantized [m].
     """
     peaks = np.empty(len(blocks))
     magnitudes = np.empty((min(_SLAB, len(blocks)), blocks.shape[1]), np.float32)
@@ -41,9 +46,9 @@ def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[
         np.abs(slab, out=magnitudes[: len(slab)]).max(axis=1, out=peaks[start : start + _SLAB])
     quantizable = np.isfinite(peaks)
     mantissas, exponents = np.frexp(np.where(quantizable, peaks, 0.0))
-    # rint may round up to half a step away: n values just below 2^e could then sum to 2^31. A margin of n/2
-    # steps excludes that. Up to 256 workers float32 has it anyway: its largest number below 2^e is 2^e (1 -
-    # 2^-24).
+    # rint may round up by half a step: n values just below 2^e could then sum to 2^31. A margin of n/2 steps
+    # excludes that. Up to 256 workers float32 provides the margin, since its largest number below 2^e is
+    # 2^e (1 - 2^-24).
     exponents += mantissas > 1 - workers / 2**32
     quantizable &= exponents <= LARGEST_EXPONENT
     exponents[(peaks == 0) | ~quantizable] = SMALLEST_EXPONENT
@@ -51,22 +56,25 @@ def block_exponents(blocks: NDArray[np.float32], workers: int) -> tuple[NDArray[
 
 
 def first_unquantizable(values: NDArray[np.float32], row_length: int, quantizable: NDArray[np.bool_]) -> int:
-    """Index in the flat array `values` of the largest magnitude, or first NaN, of the first bad row.
+    """Return the index of the value that makes the first bad row unquantizable: its largest magnitude, or first NaN.
 
-    Rows have `row_length` values; `quantizable` [rows].
+    Args:
+        values: The flat array.
+        row_length: Values in a row.
+        quantizable: Which rows can be quantized [rows].
     """
     start = int(np.argmin(quantizable)) * row_length
     return start + int(np.argmax(np.abs(values[start : start + row_length])))
 
 
 def scales(exponents: NDArray[np.int8], workers: int) -> NDArray[np.float64]:
-    """The factor f of each block [blocks] from the largest exponent among the workers [blocks]."""
+    """Return the factor f of each block [blocks], from the largest exponent among the workers [blocks]."""
     return np.ldexp(LARGEST_SUM / workers, -exponents.astype(np.int32))
 
 
 def quantize(blocks: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """rint(x f) of each row of `blocks` [m, values], as float64 integers that fit int32."""
-    # In float32 the product itself would be off by more than rint is.
+    """Return rint(x f) for each row of `blocks` [m, values], as float64 integers that fit int32."""
+    # In float32 the product's own rounding error would exceed that of rint.
     products = np.multiply(blocks, factors[:, np.newaxis], dtype=np.float64)
     return np.rint(products, out=products)
 
@@ -74,7 +82,13 @@ def quantize(blocks: NDArray[np.float32], factors: NDArray[np.float64]) -> NDArr
 def dequantize(
     sums: NDArray[np.int32], factors: NDArray[np.float64], out: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """S (1 / f) of each row of integer sums [m, values], in any byte order, into `out`."""
+    """Compute S (1 / f) for each row of integer sums, and return `out`.
+
+    Args:
+        sums: The sums [m, values], in any byte order.
+        factors: The factor f of each row [m].
+        out: Where the values go [m, values].
+    """
     with np.errstate(over="ignore"):  # beyond float32: an infinity, as a float32 sum would give
         return np.multiply(sums, 1 / factors[:, np.newaxis], out=out, dtype=np.float64, casting="unsafe")
 
@@ -82,7 +96,16 @@ def dequantize(
 def error_bound(
     factors: NDArray[np.float64], workers: int, values: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """The promise above for each result in `values` [m, values per block]; NaN where it is not finite."""
+    """Return the bound above for each result; NaN where the result is not finite.
+
+    Args:
+        factors: The factor f of each row [m].
+        workers: Number of workers.
+        values: The results [m, values].
+
+    Returns:
+        The bounds [m, values].
+    """
     roundings = workers / (2 * factors) * (1 + 2**-19)
     # The largest float32's own spacing would reach beyond float32; the number before it has the same.
     magnitudes = np.minimum(np.abs(values), np.nextafter(np.finfo(np.float32).max, np.float32(0)))

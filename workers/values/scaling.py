@@ -1,8 +1,8 @@
-"""Delayed scaling: what exponents to expect of a vector's blocks, after those of the last vector as long as it.
+"""Delayed scaling: the exponents to expect of a vector's blocks, after those of the last vector of the same length.
 
-As in the training of networks in eight bits (Micikevicius et al. 2022, FP8 Formats for Deep Learning; NVIDIA's
-Transformer Engine), where the largest magnitudes of a tensor's last steps scale it in the next one. Here the largest
-exponents come with the sums, so that an expectation that was wrong is noticed, by all workers alike, and put right.
+Training of networks in eight bits does the same (Micikevicius et al. 2022, FP8 Formats for Deep Learning; NVIDIA's
+Transformer Engine): the largest magnitudes of a tensor's last steps scale it in the next one. Here the largest
+exponents arrive with the sums, so that all workers alike notice a wrong expectation and correct it.
 """
 
 import numpy as np
@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from fanin.workers.values import quantization
 
-# An exponent is expected to be at most HEADROOM above the last one; values scaled for an exponent up to SLACK too large
-# are taken. Each of these bits doubles the step of the integers.
+# An exponent is expected to be at most HEADROOM above the last one; values scaled for an exponent that is too large by
+# at most SLACK are accepted. Each of these bits doubles the step of the integers.
 HEADROOM = 1
 SLACK = 2
 
@@ -20,10 +20,15 @@ MAX_CACHED_LENGTHS = 127
 
 
 def expect(largest: NDArray[np.int8]) -> NDArray[np.int8]:
-    """The exponents [blocks] to expect after these [blocks]."""
+    """Return the exponents to expect after these ones [blocks]."""
     return np.minimum(largest.astype(np.int16) + HEADROOM, quantization.LARGEST_EXPONENT).astype(np.int8)
 
 
 def fits(expected: NDArray[np.int8], largest: NDArray[np.int8]) -> NDArray[np.bool_]:
-    """Whether values scaled for these exponents [blocks] can be taken where the largest have been those: [blocks]."""
+    """Return for which blocks values scaled for the expected exponents can be used: [blocks].
+
+    Args:
+        expected: The expected exponents [blocks].
+        largest: The actual largest exponents [blocks].
+    """
     return (largest <= expected) & (expected <= largest.astype(np.int16) + SLACK)

@@ -1,8 +1,8 @@
--- Wireshark's view of the aggregation packets (docs/protocol.md: UDP ports 0xBEE0 to 0xBEEF).
+-- A Wireshark dissector for aggregation packets (docs/protocol.md: UDP ports 0xBEE0 to 0xBEEF).
 -- Use: tshark -X lua_script:switchml.lua -r leaf1-eth1.pcap, or put it into Wireshark's folder of personal Lua plugins.
 --
--- A frame captured where segmentation offload is on is a superframe: it carries many datagrams one behind the other, as
--- the kernel moves them. Each is shown as a packet of its own within the frame; the frame's checksums are still to be made.
+-- A frame captured where segmentation offload is on is a superframe: it carries many datagrams, one after the other, as
+-- the kernel moves them. Each is shown as a separate packet within the frame; the frame's checksums are not filled in yet.
 
 local switchml = Proto("switchml", "SwitchML aggregation")
 
@@ -33,7 +33,7 @@ local offloaded = ProtoExpert.new("switchml.offloaded",
     expert.group.COMMENTS_GROUP, expert.severity.NOTE)
 switchml.experts = { malformed, offloaded }
 
--- The length of the datagram at the start of `buffer`, or nil if there is no whole one.
+-- Returns the length of the datagram at the start of `buffer`, or nil if it is not complete.
 local function length_of(buffer)
     if buffer:len() < HEADER then return nil end
     local values = VALUES[buffer(0, 1):bitfield(5, 3)]

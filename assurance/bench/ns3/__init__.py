@@ -1,1 +1,1 @@
-"""ns-3 beside virtual time."""
+"""Comparison of ns-3 with virtual time."""

@@ -1,8 +1,8 @@
-"""The same flows in ns-3 and in virtual time: what each does in a second of processor, and when flows arrive.
+"""The same flows in ns-3 and in virtual time: events per second of processor time, and when flows arrive.
 
-A flow from each host to another one, all at once; hosts below leaves that one spine joins, so that there is one path.
-ns-3's go by TCP (BulkSend, PacketSink), ours by the transport of host-based all-reduce and through the compiled P4
-program in every switch.
+Each host sends one flow to another host, all at the same time. The hosts attach to leaves that one spine joins, so that
+there is only one path. ns-3's flows use TCP (BulkSend, PacketSink). Ours use the transport of host-based all-reduce,
+through the compiled P4 program in every switch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,15 @@ class Ns3Error(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """leaves: of so many hosts each; rates in bits per second, the delay of a link in seconds."""
+    """The network. Rates are in bits/s.
+
+    Attributes:
+        leaves: Number of leaves.
+        hosts: Number of hosts on each leaf.
+        host_rate: Rate of the hosts' links.
+        uplink_rate: Rate of the leaves' uplinks.
+        delay: Delay of each link in seconds.
+    """
 
     leaves: int = 4
     hosts: int = 16
@@ -46,7 +54,14 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """destinations: by host, numbered leaf by leaf. size: bytes of a flow. window: most of its packets under way."""
+    """The flows.
+
+    Attributes:
+        network: The network.
+        destinations: Destination of each host's flow; hosts are numbered leaf by leaf.
+        size: Bytes of a flow.
+        window: Maximum number of packets in flight per flow.
+    """
 
     network: Network
     destinations: tuple[int, ...]
@@ -56,9 +71,13 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One simulator's. events: what it counts as one; packet_hops: packets that left a device for a link.
+    """The results of one simulator.
 
-    processor_seconds: of the run alone. seconds: from the beginning until a flow has arrived, by its source.
+    Attributes:
+        events: Number of events, as the simulator counts them.
+        packet_hops: Packets that left a device for a link.
+        processor_seconds: Processor time of the run alone.
+        seconds: Time from the beginning until the flow of each source has arrived.
     """
 
     events: int
@@ -68,22 +87,22 @@ class Run:
 
     @property
     def events_per_processor_second(self) -> float:
-        """How fast it is."""
+        """Return its speed."""
         return self.events / self.processor_seconds
 
     @property
     def median_seconds(self) -> float:
-        """Of the flows."""
+        """Return the median time of the flows."""
         return median(self.seconds)
 
     @property
     def longest_seconds(self) -> float:
-        """Of the flows."""
+        """Return the longest time of the flows."""
         return max(self.seconds)
 
 
 def permuted(network: Network, seed: int = 0) -> Work:
-    """Each host sends to another one, and hears of another one."""
+    """Draw flows so that each host sends to one other host, and receives from one other host."""
     ring = np.random.default_rng(seed).permutation(network.leaves * network.hosts)
     destinations = np.empty_like(ring)
     destinations[ring] = np.roll(ring, -1)
@@ -91,10 +110,10 @@ def permuted(network: Network, seed: int = 0) -> Work:
 
 
 def run_ours(work: Work) -> Run:
-    """In virtual time.
+    """Run the flows in virtual time.
 
     Raises:
-        Ns3Error: flows have not arrived.
+        Ns3Error: Flows have not arrived.
     """
     network = work.network
     topology = leaf_spine(
@@ -119,10 +138,10 @@ def run_ours(work: Work) -> Run:
 
 
 def run_theirs(work: Work, python: Path) -> Run:
-    """In ns-3, which this `python` has.
+    """Run the flows in ns-3, in a `python` that has it.
 
     Raises:
-        Ns3Error: it failed.
+        Ns3Error: It failed.
     """
     network = work.network
     asked = {
@@ -138,15 +157,15 @@ def run_theirs(work: Work, python: Path) -> Run:
     command = [str(python), "-P", str(Path(__file__).with_name("theirs.py"))]
     done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Ns3Error(f"{python}: {(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
+        raise Ns3Error(f"{python}: {(done.stderr.strip().splitlines() or ['no error message'])[-1]}")
     return Run(**json.loads(done.stdout.splitlines()[-1]))
 
 
 def bench(python: Path, progress: Callable[[str, Run], None], folder: Path) -> Path:
-    """Both, of which each is told; the file with the results.
+    """Run both simulators, and return the file with the results; `progress` is called after each.
 
     Raises:
-        Ns3Error: see run_ours() and run_theirs().
+        Ns3Error: See run_ours() and run_theirs().
     """
     work = permuted(Network())
     runs = {}

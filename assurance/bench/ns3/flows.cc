@@ -1,4 +1,4 @@
-/* Flows between hosts below leaves that one spine joins, in ns-3: what compare.py is beside. */
+/* Flows in ns-3 between hosts on leaves that one spine joins, for the comparison in beside.py. */
 
 #include <ctime>
 #include <string>

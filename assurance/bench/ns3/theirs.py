@@ -1,6 +1,6 @@
-"""Runs flows in ns-3, in a Python that has it and need not have fanin; arguments as JSON on standard input.
+"""Runs flows in ns-3, in a Python that has it and need not have fanin. Arguments are JSON on standard input.
 
-flows.cc is compiled by cppyy, which comes with ns-3; what is asked for is in beside.py.
+flows.cc is compiled by cppyy, which comes with ns-3. beside.py makes the arguments.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ LIBRARIES = (
 
 
 def load() -> None:
-    """All that flows.cc needs; `import ns` takes ten times as long."""
+    """Load what flows.cc needs; `import ns` takes ten times as long."""
     spec = importlib.util.find_spec("ns3")
     assert spec is not None
     assert spec.submodule_search_locations
@@ -36,7 +36,7 @@ def load() -> None:
 
 
 def main() -> None:
-    """One run."""
+    """Do one run."""
     asked = json.load(sys.stdin)
     load()
     destinations = cppyy.gbl.std.vector["unsigned"](asked.pop("destinations"))

@@ -1,4 +1,4 @@
-"""Aggregation of many workers in a closed loop: our program in the switch, and the bare loop that does the same."""
+"""Aggregation for many workers in a closed loop: our program in the switch, and a bare loop that does the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUPER_BURST = 2
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of the traffic. packets: updates in a frame; frames: of each worker, which hold its window."""
+    """The shape of the traffic: ports, values in an update, and whether updates are sent in superframes."""
 
     ports: int
     values: int
@@ -36,27 +36,27 @@ class Shape:
 
     @property
     def packets(self) -> int:
-        """Updates in a frame: in a superframe as many as fit (64 KiB, 128 segments)."""
+        """Return the updates in a frame; in a superframe, as many as fit (64 KiB, 128 segments)."""
         return 1 if not self.superframes else 60 if self.values == 256 else 120
 
     @property
     def size(self) -> int:
-        """UDP payload bytes of an update."""
+        """Return the UDP payload bytes of an update."""
         return SWITCHML + 4 * self.values
 
     @property
     def frames(self) -> int:
-        """Of a worker."""
+        """Return the number of frames that hold a worker's window."""
         return 8 if self.superframes else PLAIN_WINDOW
 
     @property
     def window(self) -> int:
-        """Chunks under way."""
+        """Return the number of chunks in flight."""
         return self.frames * self.packets
 
     @property
     def burst(self) -> int:
-        """Frames of one worker at a time."""
+        """Return the number of frames that one worker sends at a time."""
         return SUPER_BURST if self.superframes else PLAIN_BURST
 
     def __str__(self) -> str:
@@ -65,13 +65,13 @@ class Shape:
 
 
 def values_of(shape: Shape) -> NDArray[np.int64]:
-    """What each worker sends for each cell: [ports, window, values]."""
+    """Return what each worker sends for each cell: [ports, window, values]."""
     draw = np.random.Generator(np.random.PCG64(1))
     return draw.integers(-(2**27), 2**27, (shape.ports, shape.window, shape.values))
 
 
 def traffic(shape: Shape, interfaces: Sequence[str]) -> Traffic:
-    """The frames of all workers; their chunks are numbered when they are sent."""
+    """Return the frames of all workers. Their chunks are numbered when they are sent."""
     topology = topology_of(shape.ports)
     payload = shape.packets * shape.size
     hosts = topology.ranked_hosts
@@ -104,7 +104,7 @@ def traffic(shape: Shape, interfaces: Sequence[str]) -> Traffic:
 
 
 def _each(shape: Shape, values: Sequence[int]) -> NDArray[np.int64]:
-    """A worker's value for each of its frames."""
+    """Repeat a worker's value for each of its frames."""
     return np.repeat(np.array(values, np.int64), shape.frames)
 
 
@@ -113,12 +113,12 @@ def _mac(text: str) -> int:
 
 
 def topology_of(ports: int) -> Topology:
-    """One switch with a worker on each port."""
+    """Return one switch with a worker on each port."""
     return leaf_spine(0, 1, ports)
 
 
 def switch(program: Engine, shape: Shape) -> Engine:
-    """A switch of that program, told by the controller's plans to aggregate."""
+    """Return a switch with that program, set up to aggregate by the controller's plans."""
     topology = topology_of(shape.ports)
     engine = program.new_instance()
     [leaf] = topology.switches
@@ -131,10 +131,10 @@ def switch(program: Engine, shape: Shape) -> Engine:
 
 
 def check_sums(shape: Shape, sent: Traffic, interface: str) -> None:
-    """Sends the window once and compares every result that leaves through `interface`.
+    """Send the window once, and compare every result that leaves through `interface`.
 
     Raises:
-        BenchError: one is wrong.
+        BenchError: A result is wrong.
     """
     sums = values_of(shape).sum(axis=0)
     found = np.zeros((shape.window, shape.values), np.int64)
@@ -150,7 +150,7 @@ def check_sums(shape: Shape, sent: Traffic, interface: str) -> None:
             except BlockingIOError:
                 raise BenchError(f"{seen} of {shape.window} results left through {interface}") from None
             payload = np.frombuffer(frame, np.uint8)[frames.HEADERS :].reshape(-1, shape.size)
-            if not frame[frames.HEADERS] & 0x10:  # an update on its way
+            if not frame[frames.HEADERS] & 0x10:  # an update in flight
                 continue
             cells = np.ascontiguousarray(payload[:, 6:8]).view(">u2")[:, 0] & 0x3FF
             found[cells] = np.ascontiguousarray(payload[:, SWITCHML:]).view(">i4")

@@ -1,4 +1,4 @@
-/* What the switch is measured against: the same frames in, the same sums, the same copies out, and nothing else.
+/* The baseline for the switch: the same frames in, the same sums, the same copies out, and nothing else.
  *
  * A loop over packet sockets that takes a batch, adds the values of each update to its cell, and sends a cell that has
  * all its contributions to every port. No admission, no check of chunks, versions or duplicates, no saturation, no
@@ -24,7 +24,7 @@ struct bare {
     bool superframes;
     const char *interface[MAX_PORTS];
     uint64_t received; /* packets */
-    atomic_bool stop, ready; /* packets are taken from now on */
+    atomic_bool stop, ready; /* ready: packets are received from now on */
 };
 
 SHARE_STRUCT(bare, FIELD(ports) FIELD(values) FIELD(superframes) FIELD(interface) FIELD(received) FIELD(stop) FIELD(ready))
@@ -52,7 +52,7 @@ static inline bool add(struct cell *cells, uint8_t *update, uint32_t values, uin
     return true;
 }
 
-/* The complete updates of a frame, moved together behind its headers; returns the length of the frame that they make. */
+/* Moves the completed updates of a frame together after its headers; returns the length of the resulting frame. */
 static inline uint32_t aggregate(struct bare *b, struct cell *cells, struct virtio_net_hdr *virtio, uint8_t *frame,
                                  uint32_t length)
 {

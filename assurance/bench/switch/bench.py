@@ -1,4 +1,4 @@
-"""The whole benchmark: its cases, their goals, and switch.json."""
+"""The whole benchmark of the switch: its cases, their goals, and switch.json."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _FIRST, _CACHED = 3.0, 0.3  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One figure and what it is compared with, packets a second where the name says nothing else."""
+    """One figure and its baseline, in packets per second unless the name says otherwise."""
 
     name: str
     pps: float
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A case, the ratio that is its goal, and processor nanoseconds a packet of both, where they were measured."""
+    """A case, the ratio that is its goal, and processor nanoseconds per packet of both, if measured."""
 
     case: Case
     goal: float
@@ -60,13 +60,21 @@ class Outcome:
 
     @property
     def is_met(self) -> bool:
-        """Whether the goal is."""
+        """Return whether the goal is met."""
         return self.case.ratio >= self.goal
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What is measured, and how long: `rounds` windows of so many seconds of each; writes: entries."""
+    """The scope and the duration of the measurements.
+
+    Attributes:
+        shapes: Shapes of aggregation traffic.
+        routes: Routing tables.
+        rounds: Number of windows.
+        seconds: Length of each window.
+        writes: Number of entries to write.
+    """
 
     shapes: Sequence[Shape] = tuple(
         Shape(ports, values, superframes)
@@ -81,10 +89,13 @@ class Effort:
 
 
 def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Outcome], list[str]]:
-    """The outcomes, and what was not run and why; inside a sandbox.
+    """Run the benchmark inside a sandbox.
+
+    Returns:
+        The outcomes, and what was not run and why.
 
     Raises:
-        BenchError: a sum was wrong, results stopped coming, or a switch or a tool failed.
+        BenchError: A sum was wrong, results stopped coming, or a switch or a tool failed.
     """
     outcomes: list[Outcome] = []
     skipped: list[str] = []
@@ -120,7 +131,7 @@ def _aggregation(effort: Effort, program: Engine, shape: Shape) -> Iterator[Outc
         bare = Contender(partial(_bare, near, shape), traffic)
         for contender in (ours, bare):
             with contender.running():
-                aggregation.check_sums(shape, traffic, far[-1])  # which shares payloads with others
+                aggregation.check_sums(shape, traffic, far[-1])  # this port shares payloads with others
         mine, its = compare((ours, bare), effort.rounds, effort.seconds)
     yield _outcome(str(shape), mine, _BARE, its, _SUPER_RATIO if shape.superframes else _PLAIN_RATIO)
     if shape.superframes:
@@ -135,7 +146,7 @@ def _bare(interfaces: Sequence[str], shape: Shape) -> Iterator[Received]:
 
 
 def _tables(effort: Effort) -> Iterator[Outcome]:
-    """Every table against the one with which the switch is fastest."""
+    """Compare every table with the one for which the switch is fastest."""
     with network.links(tables.PORTS) as (near, far):
         contenders = [
             Contender(partial(started, tables.switch(routes), near, offload=True), routes.traffic(far))
@@ -168,7 +179,7 @@ def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: b
                 names = [str(routes)]
                 if (
                     with_superframes and routes.kind != "ternary"
-                ):  # whose rules take other protocols than UDP too
+                ):  # ternary rules also match protocols other than UDP
                     contenders.append(Contender(switch, routes.traffic(far[ours], superframes=True)))
                     names.append(f"{routes}, superframes")
                 theirs, *mine = compare(contenders, effort.rounds, effort.seconds)
@@ -177,7 +188,7 @@ def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: b
 
 
 def _writes(effort: Effort, logs: Path) -> Outcome:
-    """INSERTs over gRPC into a switch process of its own."""
+    """Measure INSERTs over gRPC into a separate switch process."""
     routes = Routes("lpm", effort.writes)
     with (
         network.links(tables.PORTS) as (near, _),
@@ -202,12 +213,12 @@ def _outcome(name: str, mine: Rate, baseline: str, its: Rate, goal: float) -> Ou
 def _against_goal(
     name: str, unit: str, rate: float, goal: float, nanoseconds: float | None = None
 ) -> Outcome:
-    """A figure that has a goal of its own and not a rival."""
+    """Compare a figure with its goal instead of a baseline."""
     return Outcome(Case(f"{name} ({unit})", rate, "goal", goal, rate / goal), 1.0, nanoseconds)
 
 
 def write(outcomes: Sequence[Outcome], skipped: Sequence[str], load: Sequence[float], folder: Path) -> Path:
-    """switch.json into `folder`: cases, and beside them goals, processor times, machine, versions, load averages."""
+    """Write switch.json into `folder`: cases, goals, processor times, machine, versions and load averages."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "cases": [asdict(outcome.case) for outcome in outcomes],

@@ -1,5 +1,5 @@
-"""What ends the benchmark."""
+"""The error that ends the benchmark of the switch."""
 
 
 class BenchError(RuntimeError):
-    """Something is wrong, and the figures would be too; the message says what."""
+    """Something is wrong, and the figures would be too. The message says what."""

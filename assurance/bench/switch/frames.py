@@ -17,9 +17,14 @@ Octets = NDArray[np.uint8]
 
 
 def headers(fields: Mapping[str, NDArray[np.int64]], payload: int) -> Octets:
-    """Ethernet, IPv4 and UDP headers [n, 42] of packets with so many bytes behind; the UDP checksum is 0 (RFC 768).
+    """Build Ethernet, IPv4 and UDP headers. The UDP checksum is 0 (RFC 768).
 
-    fields: to_mac, from_mac, source, destination, protocol, source_port and destination_port, each [n].
+    Args:
+        fields: to_mac, from_mac, source, destination, protocol, source_port and destination_port, each [n].
+        payload: Number of bytes after the headers.
+
+    Returns:
+        The headers, [n, 42].
     """
     made = np.zeros((len(fields["source"]), HEADERS), np.uint8)
 
@@ -45,12 +50,12 @@ def headers(fields: Mapping[str, NDArray[np.int64]], payload: int) -> Octets:
 
 
 def plain(count: int) -> Octets:
-    """Virtio headers [count, 10] of ordinary frames."""
+    """Return virtio headers [count, 10] of ordinary frames."""
     return np.zeros((count, VIRTIO), np.uint8)
 
 
 def superframes(frames: Octets, size: int) -> Octets:
-    """Virtio headers of UDP superframes with `size` payload bytes a segment; completes the headers [n, 42]."""
+    """Return virtio headers of UDP superframes with `size` payload bytes per segment; completes `frames` [n, 42]."""
     pseudo = _words(frames[:, 26:34]) + frames[:, 23] + _words(frames[:, 38:40])
     frames[:, 40:42] = _folded(pseudo).astype(">u2")[:, np.newaxis].view(np.uint8)
     described = _VIRTIO.pack(_NEEDS_CHECKSUM, _UDP_L4, HEADERS, size, 34, 6)

@@ -1,8 +1,8 @@
-/* Sends prepared frames in bursts, one burst through each interface in turn.
+/* Generator: sends prepared frames in bursts, one burst through each interface in turn.
  *
  * With a window it emulates the workers of an aggregation: a frame holds one or more updates, each burst of each worker
- * carries the same chunks, and a cell is written again only when its result has left the switch. That is seen in the
- * statistics of the first interface, which cost the switch nothing.
+ * carries the same chunks, and a cell is reused only when its result has left the switch. The statistics of the first
+ * interface show that, at no cost for the switch.
  */
 
 #include "ports.h"
@@ -15,20 +15,20 @@
 #include "shared.h"
 
 #define BURST 64
-#define PATIENCE 5 /* seconds without a result: something is lost */
+#define PATIENCE 5 /* seconds without a result, after which something is lost */
 
 struct generator {
     uint32_t ports;
     uint32_t count;    /* frames for each port */
-    uint32_t length;   /* bytes of a frame, the virtio header in front of it included */
+    uint32_t length;   /* bytes of a frame, including the virtio header before it */
     uint32_t burst;    /* frames sent through one interface at a time; count is a multiple of it */
-    uint32_t window;   /* chunks under way, a cell for each: those of `count` frames; 0: frames go as they are */
+    uint32_t window;   /* chunks in flight, with one cell each: those of `count` frames; 0: frames are sent unchanged */
     uint32_t packets;  /* updates in a frame */
     uint32_t size;     /* UDP payload bytes of each */
     const char *interface[MAX_PORTS];
     uint8_t *frames;   /* [ports][count][length] */
     uint64_t limit;    /* bursts; 0: until `stop` */
-    uint64_t next;     /* burst; bursts go on counting from run to run */
+    uint64_t next;     /* number of the next burst, counted over all runs */
     uint64_t sent;     /* packets in this run */
     bool stalled;
     atomic_bool stop;
@@ -71,7 +71,7 @@ static uint64_t results_seen(const struct results *r, uint32_t size)
     return bytes < frames * PAYLOAD ? 0 : (bytes - frames * PAYLOAD) / size;
 }
 
-/* Waits until `wanted` results are there; false if they do not come. */
+/* Waits until `wanted` results have arrived; returns false if they do not come. */
 static bool results_await(const struct results *r, uint32_t size, uint64_t wanted)
 {
     uint64_t seen = 0, now;
@@ -87,7 +87,7 @@ static bool results_await(const struct results *r, uint32_t size, uint64_t wante
     return true;
 }
 
-/* Gives every update of a frame its chunk: that of its cell in this round through the window. */
+/* Gives every update of a frame its chunk: the one of its cell in this pass through the window. */
 static void renumber(const struct generator *g, uint8_t *frame, uint64_t first_chunk)
 {
     uint8_t *update = frame + sizeof(struct virtio_net_hdr) + PAYLOAD;

@@ -1,4 +1,4 @@
-"""From JSON to a running switch: in a fresh process, with an empty cache of compiled programs and with a full one."""
+"""Time from JSON to a running switch, in a fresh process, with an empty and a full cache of compiled programs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ engine.stop()
 
 
 def loading_seconds(config: str, interface: str) -> tuple[float, float]:
-    """From the text of BMv2 JSON to forwarding, the modules being there: the first time, and from the cache."""
+    """Return the seconds from BMv2 JSON to forwarding, without imports: the first time, and from the cache."""
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder, "program.json")
         program.write_text(config)
@@ -36,5 +36,5 @@ def _load(program: Path, interface: str, environment: dict[str, str]) -> float:
     command = [sys.executable, "-c", _LOAD, str(program), interface]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchError(f"a switch does not start: {done.stderr.strip()}")
+        raise BenchError(f"the switch did not start: {done.stderr.strip()}")
     return float(done.stdout)

@@ -1,4 +1,4 @@
-"""The generator and the bare loop (generate.c, bare.c), each in a thread on a processor of its own."""
+"""The generator and the bare loop (generate.c, bare.c), each in a thread on its own processor."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ def _library() -> ctypes.CDLL:
 
 
 def generator_processor() -> int:
-    """The processor that sends."""
+    """Return the processor that sends."""
     return min(os.sched_getaffinity(0))
 
 
 def switch_processor() -> int:
-    """The one that switches."""
+    """Return the processor that switches."""
     return max(os.sched_getaffinity(0))
 
 
 class _Running:
-    """A function of the library in a thread, from `with` to its end; BenchError there, if it failed."""
+    """A function of the library that runs in a thread inside a `with` block. A failure raises BenchError at its end."""
 
     def __init__(
         self, function: Callable[[c_void_p], int], state: _Generator | _Bare, processor: int
@@ -107,14 +107,20 @@ class _Running:
             raise BenchError(f"{self._function.__name__}: {os.strerror(self._error)}")
 
     def processor_seconds(self) -> float:
-        """What the thread has used."""
+        """Return the processor time that the thread has used."""
         return time.clock_gettime(time.pthread_getcpuclockid(self.thread.ident or 0))
 
 
 class Traffic:
-    """Frames [ports, count, size], each behind its virtio header, for each of the `interfaces`; see generate.c.
+    """Frames for each of the `interfaces`; see generate.c.
 
-    window: chunks under way, 0 sends frames as they are. packets: in a frame; size: UDP payload bytes of each.
+    Args:
+        interfaces: The interfaces to send through.
+        frames: Frames, each after its virtio header, [ports, count, size].
+        burst: Frames sent through one interface at a time.
+        window: Chunks in flight; 0 sends frames unchanged.
+        packets: Updates in a frame.
+        size: UDP payload bytes of each update.
     """
 
     def __init__(
@@ -135,16 +141,16 @@ class Traffic:
 
     @contextmanager
     def running(self) -> Iterator[_Running]:
-        """Sends until the end of a `with` block."""
+        """Send until the end of a `with` block."""
         self._state.limit = 0
         with _Running(_library().generate, self._state, generator_processor()) as running:
             yield running
 
     def send(self, bursts: int) -> None:
-        """Sends so many bursts through each interface and waits for the results.
+        """Send so many bursts through each interface and wait for the results.
 
         Raises:
-            BenchError: they do not come.
+            BenchError: They do not come.
         """
         self._state.limit = bursts
         with _Running(_library().generate, self._state, generator_processor()) as running:
@@ -155,7 +161,7 @@ class Traffic:
         """Check that all results have come.
 
         Raises:
-            BenchError: some have not.
+            BenchError: Some have not.
         """
         if self._state.stalled:
             raise BenchError(f"after {self._state.sent} packets the results stopped coming")
@@ -163,7 +169,7 @@ class Traffic:
 
 @contextmanager
 def bare(interfaces: Sequence[str], values: int, superframes: bool) -> Iterator[Callable[[], int]]:
-    """The bare loop for the time of a `with` block, which is told how to read the packets received."""
+    """Run the bare loop inside a `with` block; yields a function that reads the number of packets received."""
     state = _Bare(len(interfaces), values, superframes, _Interfaces(*(name.encode() for name in interfaces)))
     with _Running(_library().bare, state, switch_processor()):
         while not state.ready:

@@ -1,4 +1,4 @@
-"""The network of the benchmark: veth pairs s1–w1, s2–w2, …; what comes out at a w is dropped at no cost."""
+"""The network of the benchmark: veth pairs s1–w1, s2–w2, … Frames that leave at a w are dropped at no cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fanin.testbed import sandbox
 
 @contextmanager
 def links(count: int) -> Iterator[tuple[list[str], list[str]]]:
-    """So many pairs, up, inside the sandbox: the switch's interfaces and the generator's."""
+    """Create pairs that are up, inside the sandbox; yields the switch's interfaces and the generator's."""
     assert sandbox.inside()
     near = [f"s{i}" for i in range(1, count + 1)]
     far = [f"w{i}" for i in range(1, count + 1)]
@@ -26,7 +26,7 @@ def links(count: int) -> Iterator[tuple[list[str], list[str]]]:
 
 
 def drop(interfaces: Sequence[str]) -> None:
-    """Lets the kernel drop what comes in, once packet sockets have seen it; what sits there already stays out."""
+    """Let the kernel drop incoming frames after packet sockets have seen them. Any previous such rule is replaced."""
     bpf = "bytecode '1,6 0 0 2'"  # return TC_ACT_SHOT
     for name in interfaces:
         _batch("tc", f"qdisc del dev {name} clsact\n", force=True)

@@ -1,4 +1,4 @@
-"""A switch process, and a program and entries for it by P4Runtime: the same for p4switch and BMv2."""
+"""A switch process, and its program and entries over P4Runtime: the same for p4switch and BMv2."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fanin.testbed.switch_processes import SwitchLauncher, SwitchProcess
 from fanin.topologies.model import Switch
 from fanin.topologies.shapes import leaf_spine
 
-_PATIENCE = 6.0  # BMv2 takes its time with a million entries
+_PATIENCE = 6.0  # BMv2 is slow with a million entries
 
 
 def fill(switch: Switch, program: Compiled, table: str, entries: Sequence[Entry]) -> float:
-    """Makes the switch run a program, and inserts entries: the seconds that their requests took.
+    """Load a program into the switch and insert entries, and return the seconds that the inserts took.
 
     Raises:
-        ControllerError: it refuses.
+        ControllerError: The switch refuses.
     """
 
     async def fill() -> float:
@@ -80,10 +80,10 @@ def _octets(value: int) -> bytes:
 
 @contextmanager
 def running(launcher: SwitchLauncher, interfaces: Sequence[str], log: Path) -> Iterator[Switch]:
-    """A switch on the interfaces, ports 1, 2, ….
+    """Run a switch on the interfaces, as ports 1, 2 and so on.
 
     Raises:
-        NetworkError: it does not start.
+        NetworkError: It does not start.
     """
     [switch] = leaf_spine(0, 1, len(interfaces)).switches
     process = SwitchProcess(switch, launcher.command(switch, dict(enumerate(interfaces, start=1))), log)

@@ -1,4 +1,4 @@
-"""Rates of switches that take turns: packets a second and processor time, medians over rounds."""
+"""Rates of switches that take turns: packets per second and processor time, medians over rounds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Received = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Packets a second, and the processor time of each in nanoseconds (None: it is another process's)."""
+    """Packets per second, and processor nanoseconds per packet (None if another process forwards)."""
 
     pps: float
     nanoseconds: float | None
@@ -28,17 +28,17 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A switch that runs for the time of a `with` block, which is told how to read the packets it has received."""
+    """A switch that runs inside a `with` block, which yields a function that reads the number of packets received."""
 
     running: Callable[[], AbstractContextManager[Received]]
     traffic: Traffic
 
 
 def compare(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Rate]:
-    """The median rate of each, from windows of so many seconds.
+    """Return the median rate of each contender, over windows of so many seconds.
 
     Raises:
-        BenchError: an aggregation stood still.
+        BenchError: An aggregation made no progress.
     """
     found: list[list[Rate]] = [[] for _ in contenders]
     for _ in range(rounds):
@@ -56,7 +56,7 @@ def _rate(contender: Contender, seconds: float) -> Rate:
         time.sleep(_WARM_UP)
         packets, began, before = now()
         more, ended, after = packets, began, before
-        # A busy machine may give the switch no time in a short window: such a one goes on.
+        # On a busy machine the switch may get no time in a short window, which is then extended.
         while more == packets and ended - began < _MAX_WINDOW:
             time.sleep(seconds)
             more, ended, after = now()
@@ -66,7 +66,7 @@ def _rate(contender: Contender, seconds: float) -> Rate:
 
 @contextmanager
 def started(engine: Engine, interfaces: Sequence[str], *, offload: bool) -> Iterator[Received]:
-    """The switch on ports 1, 2, …, its forwarding thread on the switch's processor."""
+    """Run the switch on ports 1, 2, …, with its forwarding thread on the switch's processor."""
     everywhere = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {switch_processor()})
     try:
@@ -81,6 +81,6 @@ def started(engine: Engine, interfaces: Sequence[str], *, offload: bool) -> Iter
 
 @contextmanager
 def delivered(interfaces: Sequence[str]) -> Iterator[Received]:
-    """A switch that runs already and whose counters are out of reach: frames that have come out at the other ends."""
+    """Count the frames that leave a switch that already runs and whose counters cannot be read."""
     counters = [Path("/sys/class/net", name, "statistics/rx_packets") for name in interfaces]
     yield lambda: sum(int(counter.read_text()) for counter in counters)

@@ -1,4 +1,4 @@
-"""IPv4 routing (tables.p4) with tables of every size: their entries, and packets that hit them."""
+"""IPv4 routing (tables.p4) with tables of many sizes: their entries, and packets that hit them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Matc
 
 TABLE = "ingress.routes"
 PORTS = 2
-_FRAMES = 1 << 15  # different ones through each port: their entries do not fit a cache
+_FRAMES = 1 << 15  # different frames through each port, so that their entries do not fit a cache
 _BURST = 32
 _PAYLOAD = 18  # bytes: the shortest frame
 _SUPER_FRAMES, _SUPER_BURST = 64, 2
@@ -47,11 +47,11 @@ class Routes:
 
     @property
     def program(self) -> Compiled:
-        """tables.p4 with that kind of table, compiled."""
+        """Return tables.p4 with that kind of table, compiled."""
         return _program(self.kind)
 
     def entries(self) -> list[Entry]:
-        """They forward through one port or another."""
+        """Return the entries, which forward through different ports."""
         values, masks = self._keys()
         matches: list[tuple[Match, ...]] = []
         match self.kind:
@@ -73,7 +73,7 @@ class Routes:
         ]
 
     def traffic(self, interfaces: Sequence[str], *, superframes: bool = False) -> Traffic:
-        """Frames that each hit an entry chosen at random, through each of the interfaces; superframes are UDP."""
+        """Return frames for each of the interfaces, each hitting an entry chosen at random. Superframes are UDP."""
         draw = np.random.Generator(np.random.PCG64(2))
         values, masks = self._keys()
         count = PORTS * (_SUPER_FRAMES if superframes else _FRAMES)
@@ -96,7 +96,7 @@ class Routes:
         )
 
     def _keys(self) -> tuple[dict[str, Numbers], dict[str, Numbers]]:
-        """Value and mask of each entry in each field, [count]."""
+        """Return value and mask of each entry in each field, [count]."""
         draw = np.random.Generator(np.random.PCG64(1))
         masks = {name: np.zeros(self.count, np.int64) for name, _ in _RULE_FIELDS}
         match self.kind:
@@ -143,7 +143,7 @@ def _distinct(draw: np.random.Generator, count: int, bits: int) -> Numbers:
 
 
 def switch(routes: Routes) -> Engine:
-    """A switch with those routes."""
+    """Return a switch with those routes."""
     engine = Engine.load(routes.program.device_config())
     with engine.lock:
         for entry in routes.entries():

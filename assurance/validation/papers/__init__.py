@@ -1,1 +1,1 @@
-"""What papers have published, and the same in virtual time: whether the shapes are the same, and why figures differ."""
+"""Published results of papers, and the same in virtual time: whether the shapes agree, and why figures differ."""

@@ -1,4 +1,4 @@
-"""All-reduce in the network beside ring, as the authors of SwitchML and of ATP and NVIDIA have measured it."""
+"""In-network all-reduce compared with a ring, as measured by the authors of SwitchML and of ATP, and by NVIDIA."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fanin.assurance.validation.papers.published import Beside, Published
+from fanin.assurance.validation.papers.published import Comparison, Published
 from fanin.experiments.models.packets import in_network_frame
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -30,7 +30,7 @@ _KLENK = (
     "abstract"
 )
 
-# Of SwitchML's figure, in millions of elements a second: 2,830, 2,820 and 2,810 of at most 2,880, and NCCL's ring
+# From SwitchML's figure, in millions of elements per second: 2,830, 2,820 and 2,810 of at most 2,880, and NCCL's ring
 # 1,380, 1,250 and 975.
 LINE = Published(
     what="in-network, 16 workers: share of what links can carry",
@@ -57,7 +57,7 @@ _RING = (
 
 
 def _ratio(workers: int, value: float) -> Published:
-    """From the ratio of the bytes, less 5 %, to what was measured."""
+    """Return a figure that must lie between the ratio of the bytes, less 5 %, and the measured value."""
     return Published(
         what=f"ring over in-network, {workers} workers: time",
         source=_SWITCHML,
@@ -100,16 +100,24 @@ BATCH = 32  # images of a worker in a step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """A network that ATP's authors trained: bytes of its gradient; images a second of one of eight workers."""
+    """A neural network that ATP's authors trained.
+
+    Attributes:
+        gradient: Bytes of its gradient.
+        images: Images per second of one of eight workers.
+        ratio: The published ratio of throughputs.
+    """
 
     gradient: int
     images: float
     ratio: Published
 
     def over_ring(self, network: float, ring: float) -> float:
-        """The ratio of throughputs if a step in-network takes as long as theirs, and one by ring what its sum adds.
+        """Return the ratio of throughputs of a step in the network, as long as theirs, and one with the ring's sum.
 
-        network, ring: seconds of a sum of LARGE.
+        Args:
+            network: Seconds of a sum of LARGE in the network.
+            ring: Seconds of a sum of LARGE with the ring.
         """
         return 1 + (ring - network) * self.gradient / LARGE / (BATCH / self.images)
 
@@ -142,11 +150,13 @@ RESNET50 = Trained(
 )
 
 
-def aggregation(switch: Engine) -> Iterator[Beside]:
-    """Workers below one switch, links of 100 Gb/s and 1 us.
+def aggregation(switch: Engine) -> Iterator[Comparison]:
+    """Compare for workers below one switch, with links of 100 Gb/s and 1 us.
 
     Raises:
-        CollectiveError, UnfinishedError, ControllerError: a run did not come to its end.
+        CollectiveError: A run failed.
+        UnfinishedError: A run did not finish.
+        ControllerError: A run could not begin.
     """
 
     @cache
@@ -154,16 +164,16 @@ def aggregation(switch: Engine) -> Iterator[Beside]:
         return _seconds("in-network", workers, LARGE, switch)
 
     frame = in_network_frame(VALUES) + ETHERNET_OVERHEAD
-    yield LINE.beside(8 * LARGE * frame / (4 * VALUES) / RATE / network(16))
-    yield CONSTANT.beside(network(4) / network(16))
+    yield LINE.compared_with(8 * LARGE * frame / (4 * VALUES) / RATE / network(16))
+    yield CONSTANT.compared_with(network(4) / network(16))
     ring: dict[int, float] = {}
     for workers in WORKERS:
         ring[workers] = _seconds("ring", workers, LARGE, switch)
-        yield RATIOS[workers].beside(ring[workers] / network(workers))
+        yield RATIOS[workers].compared_with(ring[workers] / network(workers))
     for trained in (VGG16, RESNET50):
-        yield trained.ratio.beside(trained.over_ring(network(8), ring[8]))
-    yield LARGE_RATIO.beside(ring[16] / network(16))
-    yield SMALL_RATIO.beside(
+        yield trained.ratio.compared_with(trained.over_ring(network(8), ring[8]))
+    yield LARGE_RATIO.compared_with(ring[16] / network(16))
+    yield SMALL_RATIO.compared_with(
         max(_seconds("ring", 16, size, switch) / _seconds("in-network", 16, size, switch) for size in SMALL)
     )
 

@@ -1,10 +1,10 @@
-"""Go-back-N beside selective repeat, on links that lose packets."""
+"""Go-back-N compared with selective repeat, on links that lose packets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fanin.assurance.validation.papers.published import Beside, Published
+from fanin.assurance.validation.papers.published import Comparison, Published
 from fanin.experiments.scenario.tables.congestion import Congestion
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.p4switch.engine.engine import Engine
@@ -18,7 +18,7 @@ from fanin.workers.recovery import Recovery
 
 RATE = 40 * 10**9  # bits/s
 SIZE = 20_000_000  # bytes of a flow that loses packets
-TIMER, LONG_TIMER = 100e-6, 4e-3  # seconds after which packets without an answer are sent again
+TIMER, LONG_TIMER = 100e-6, 4e-3  # seconds after which unacknowledged packets are retransmitted
 
 _LIMIT = 60.0  # seconds
 _HOST = HostModel(coalescing=1e-6)
@@ -69,17 +69,17 @@ ONE_PERCENT = Published(
 )
 
 
-def loss_recovery(switch: Engine) -> Iterator[Beside]:
-    """Between two hosts below a switch, links of 40 Gb/s and 1 us, both ways of which lose packets.
+def loss_recovery(switch: Engine) -> Iterator[Comparison]:
+    """Compare for two hosts below a switch, with links of 40 Gb/s and 1 us that lose packets in both directions.
 
     Raises:
-        UnfinishedError: a flow did not arrive.
+        UnfinishedError: A flow did not arrive.
     """
     unharmed = seconds("go-back-n", 0.0, switch)
-    yield IMPROVED.beside(unharmed / seconds("go-back-n", 0.01, switch))
-    yield PLAIN.beside(unharmed / seconds("go-back-n", 0.02, switch, timer=LONG_TIMER))
-    yield MOST.beside(_ratio(0.05, switch))
-    yield ONE_PERCENT.beside(_ratio(0.01, switch))
+    yield IMPROVED.compared_with(unharmed / seconds("go-back-n", 0.01, switch))
+    yield PLAIN.compared_with(unharmed / seconds("go-back-n", 0.02, switch, timer=LONG_TIMER))
+    yield MOST.compared_with(_ratio(0.05, switch))
+    yield ONE_PERCENT.compared_with(_ratio(0.01, switch))
 
 
 def _ratio(loss: float, switch: Engine) -> float:
@@ -96,8 +96,8 @@ def seconds(
     timer: float = TIMER,
     size: int = SIZE,
 ) -> float:
-    """Of a flow that loses the share `loss` of its packets; of its acknowledgements as many are lost."""
-    each = 1 - (1 - loss) ** 0.5  # of two links
+    """Return the time of a flow that loses the share `loss` of its packets, and as many of its acknowledgements."""
+    each = 1 - (1 - loss) ** 0.5  # loss on each of two links
     topology = leaf_spine(0, 1, 2, rate=RATE, properties={"delay": 1e-6, "loss": each})
     flows = [FlowSpec(source="h1", destination="h2", size=size)]
     (arrived,) = run(topology, flows, transport, window, timer, switch)
@@ -112,10 +112,10 @@ def run(
     timer: float,
     switch: Engine,
 ) -> list[FinishedFlow]:
-    """Flows in virtual time, without congestion control.
+    """Run flows in virtual time, without congestion control.
 
     Raises:
-        UnfinishedError: not all arrived.
+        UnfinishedError: Not all arrived.
     """
     recovery = Recovery(initial_rto=timer, min_rto=timer, granularity=1e-6)
     fabric = Fabric(topology, switch, host=_HOST)

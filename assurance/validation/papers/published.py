@@ -1,4 +1,4 @@
-"""A published figure and ours beside it."""
+"""A published figure together with ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from fanin.native.files import write_json
 class Published:
     """A figure of a paper.
 
-    value: as it is published. least, most: where ours must be. form: how ours is shown. why: what makes ours differ.
+    Attributes:
+        what: What it is.
+        source: Where it was published.
+        value: The figure as published.
+        least: Least acceptable value of ours.
+        most: Greatest acceptable value of ours.
+        form: Format of ours.
+        why: Why ours differs.
     """
 
     what: str
@@ -24,13 +31,13 @@ class Published:
     form: str
     why: str
 
-    def beside(self, ours: float) -> Beside:
-        """With our figure."""
-        return Beside(self, ours)
+    def compared_with(self, ours: float) -> Comparison:
+        """Return it together with our figure."""
+        return Comparison(self, ours)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Comparison:
     """A published figure and ours."""
 
     published: Published
@@ -38,24 +45,24 @@ class Beside:
 
     @property
     def agrees(self) -> bool:
-        """Whether ours is where it must be."""
+        """Return whether ours is in the acceptable range."""
         return self.published.least <= self.ours <= self.published.most
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """For people."""
+        """Return the cells of a table row."""
         of = self.published
         figures = (format(figure, of.form) for figure in (self.ours, of.least, of.most))
         ours, least, most = figures
         return (of.what, of.value, ours, f"{least} to {most}")
 
 
-def write(found: Sequence[Beside], folder: Path) -> None:
-    """papers.json into `folder`."""
+def write(found: Sequence[Comparison], folder: Path) -> None:
+    """Write papers.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
         "figures": [{**asdict(one.published), "ours": one.ours, "agrees": one.agrees} for one in found]
     }
     for figure in document["figures"]:
-        del figure["form"]  # how people are shown it
+        del figure["form"]  # only for tables
     write_json(document, folder / "papers.json")

@@ -1,1 +1,1 @@
-"""Figures of results, and what goes into them."""
+"""Figures of results, and the series that they show."""

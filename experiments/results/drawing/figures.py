@@ -1,4 +1,4 @@
-"""Figures that a person wants to look at."""
+"""The figures of the demo, and the style of all figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_NETWORK, RING, LOSSY, REFERENCE = (
     "#d55e00",
     "#56b4e9",
     "#666666",
-)  # Okabe and Ito, for every eye
+)  # Okabe and Ito's palette for colour-blind readers
 
 STYLE: dict[str, Any] = {
     "font.size": 10,
@@ -33,27 +33,27 @@ STYLE: dict[str, Any] = {
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
     "figure.dpi": 150,
-    # Text stays text: journals refuse fonts of type 3, and an editor of SVG finds words in place of outlines.
+    # Keep text as text: journals refuse fonts of type 3, and editors of SVG then find words instead of outlines.
     "pdf.fonttype": 42,
     "svg.fonttype": "none",
     "svg.hashsalt": "fanin",
 }
-# What a file says of itself beside the picture: not when it was made, or no two would be alike.
+# Metadata of files: leave out the date, so that the same figure gives the same bytes.
 _UNDATED = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
 
 
 def save(figure: Figure, path: Path) -> None:
-    """In the format that the ending of `path` names; the same figure gives the same bytes.
+    """Save a figure in the format that the suffix of `path` names; the same figure gives the same bytes.
 
     Raises:
-        ValueError: an unknown ending.
+        ValueError: If the suffix is unknown.
     """
     with naming(path):
         figure.savefig(path, metadata=_UNDATED.get(path.suffix.lower()))
 
 
 def colour(run: Run) -> str:
-    """One colour for each algorithm, a lighter one under loss."""
+    """Return the colour of a run: one for each algorithm, and a lighter one under loss."""
     if run.settings.algorithm == "ring":
         return RING
     return LOSSY if run.settings.links.loss else IN_NETWORK
@@ -62,7 +62,7 @@ def colour(run: Run) -> str:
 def _bars(axes: Axes, runs: Sequence[Run], values: Sequence[float], texts: Sequence[str]) -> None:
     positions = range(len(runs))
     colours = [colour(run) for run in runs]
-    # Hollow, if processors set the time.
+    # Hollow if processors were the limit.
     faces = ["white" if run.measured.limit == "processors" else colour(run) for run in runs]
     bars = axes.bar(positions, values, color=faces, edgecolor=colours, width=0.6)
     axes.bar_label(bars, texts, padding=3)
@@ -71,7 +71,7 @@ def _bars(axes: Axes, runs: Sequence[Run], values: Sequence[float], texts: Seque
 
 
 def plot_comparison(runs: Sequence[Run], path: Path) -> None:
-    """Time and bytes of one all-reduce side by side, for runs of one vector size."""
+    """Draw the time and the bytes of one all-reduce side by side, for runs with the same vector size."""
     first = runs[0].settings
     vector = runs[0].measured.elements * 4 / 1e6
     with plt.style.context(STYLE):
@@ -92,14 +92,14 @@ def plot_comparison(runs: Sequence[Run], path: Path) -> None:
         links = "links unlimited" if rate is None else f"links of {value_text('rate', rate)}"
         title = f"{vector:.1f} MB of float32, {len(first.members)} workers, {links}"
         if any(run.measured.limit == "processors" for run in runs):
-            title += " (hollow: processors set the time)"
+            title += " (hollow: limited by processors)"
         figure.suptitle(title, x=0.01, ha="left")
         save(figure, path)
         plt.close(figure)
 
 
 def plot_training(runs: Sequence[Run], reference: Curve, path: Path) -> None:
-    """Accuracy over time, where algorithms differ, and loss over steps, where they must not."""
+    """Draw accuracy over time, where algorithms differ, and loss over steps, where they must not differ."""
     with plt.style.context(STYLE):
         figure, (time, steps) = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
         for run in runs:

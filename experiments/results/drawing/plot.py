@@ -30,19 +30,21 @@ from fanin.experiments.results.drawing.series import PlotError, Series, every_re
 from fanin.experiments.scenario.styles import Spread, Style
 from fanin.experiments.scenario.tables.figure import Plot
 
-# Okabe and Ito: told apart by every eye; each with a marker of its own, for print without colours.
+# Okabe and Ito's palette for colour-blind readers; each colour has a different marker for print without colours.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _DASHES = ("-", "--", ":", "-.")
 _HATCHES = ("", "//", "..", "xx")
 _MAX_TICKS = 14
-_FEW_DECADES = 1000.0  # from the lowest to the highest; of more each has one number beside the axis
-_MAX_INSIDE = 4  # entries of a legend; more have their place below the figure
-_WIDEST_INSIDE = 0.65  # of the figure's width, for what a legend in the axes says
-_LETTER = 0.55  # how wide one is, as a share of the font's size, in most words
-_HANDLE = 5  # letters that the line or the patch beside a name takes
+_FEW_DECADES = (
+    1000.0  # ratio of highest to lowest value above which each decade has only one number on the axis
+)
+_MAX_INSIDE = 4  # entries of a legend inside the axes; longer legends are below the figure
+_WIDEST_INSIDE = 0.65  # width of a legend inside the axes, as a share of the figure's
+_LETTER = 0.55  # mean width of a letter, as a share of the font's size
+_HANDLE = 5  # letters that fit into the line or the patch next to a name
 _DOTTED = (0, (1, 1.2))
-_BAR_TO_BAR = 0.9  # of the room that a bar or a box has
+_BAR_TO_BAR = 0.9  # width of a bar or a box, as a share of its room
 
 _STYLES: dict[Style, tuple[tuple[float, float], dict[str, Any]]] = {
     "page": ((6.4, 4.0), {}),
@@ -79,10 +81,10 @@ _SPREADS: dict[Spread, str] = {
 
 
 def draw(lines: Sequence[Series], plot: Plot, path: Path) -> None:
-    """The figure, in the format that the ending of `path` names.
+    """Draw a figure in the format that the suffix of `path` names.
 
     Raises:
-        PlotError: an unknown ending, or nothing for a closed form to stand on.
+        PlotError: If the suffix is unknown, or there is no prediction to draw.
     """
     inches, looks = _STYLES[plot.style]
     with plt.style.context([STYLE | {"lines.markersize": 5} | looks]):
@@ -108,7 +110,7 @@ class _Looks:
 
 
 def _looks(lines: Sequence[Series]) -> list[_Looks]:
-    """The first column of a group gives the colour, the others the rest."""
+    """Return the looks of lines: the first column of a group determines the colour, the others the rest."""
     colours = list(dict.fromkeys(line.group[:1] for line in lines))
     rests = list(dict.fromkeys(line.group[1:] for line in lines))
     several = len(rests) > 1
@@ -123,7 +125,9 @@ def _looks(lines: Sequence[Series]) -> list[_Looks]:
 
 def _draw(figure: Figure, axes: Axes, lines: Sequence[Series], plot: Plot) -> None:
     if plot.closed_form and not np.isfinite([y for line in lines for y in line.closed_form]).any():
-        raise PlotError("closed_form: no row has one, since links are unlimited; give the topology a rate")
+        raise PlotError(
+            "closed_form: no row has a prediction, as links are unlimited; give the topology a rate"
+        )
     xs = list(dict.fromkeys(x for line in lines for x in (*line.x, *line.failed)))
     factor, label = scale(plot.measured, [y for line in lines for y in line.high])
     if plot.kind == "cdf":
@@ -146,7 +150,7 @@ def _draw(figure: Figure, axes: Axes, lines: Sequence[Series], plot: Plot) -> No
 
 
 def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -> None:
-    """The lines, if they have names, and what is drawn beside them."""
+    """Draw the legend with the lines, if they have names, and the notes."""
     handles = axes.get_legend_handles_labels()[0] if plot.by else []
     if not handles and not notes:
         return
@@ -170,7 +174,7 @@ def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -
 
 def _fold_texts(figure: Figure, axes: Axes, title: Text) -> None:
     """Fold the title and the labels of the axes where they would not fit into the figure."""
-    figure.draw_without_rendering()  # gives everything its place
+    figure.draw_without_rendering()  # computes the layout
     _fold(title, figure.bbox.x1 - axes.bbox.x0)
     _fold(axes.xaxis.label, _centred_room(axes.bbox.intervalx, (0.0, figure.bbox.x1)))
     figure.draw_without_rendering()
@@ -197,7 +201,7 @@ def _fold(text: Text, room: float) -> None:
 
 
 def _length(text: Text) -> float:
-    """Return the length of a text's longest line, in pixels; of a label that stands upright its height."""
+    """Return the length of a text's longest line in pixels, which is the height of an upright label."""
     box = text.get_window_extent()
     return float(box.height if text.get_rotation() else box.width)
 
@@ -216,7 +220,7 @@ def _name(line: Series, plot: Plot) -> str:
 def _draw_places(
     axes: Axes, lines: Sequence[Series], plot: Plot, xs: Sequence[Any], y_factor: float
 ) -> list[str]:
-    """Lines, bars or boxes over the values of x; what the legend must say beside their names."""
+    """Draw lines, bars or boxes over the values of x, and return the notes of the legend."""
     numeric = all(isinstance(x, int | float) for x in xs)
     if numeric and plot.kind == "lines":
         x_factor, x_label = scale(plot.x, xs)
@@ -270,29 +274,29 @@ def _draw_lines(
         if (high > low).any() and len(x) > 1:
             shaded = True
             axes.fill_between(x, low, high, color=looks.colour, alpha=0.15, linewidth=0)
-        elif (high > low).any():  # a shade has no width here
+        elif (high > low).any():  # a shaded area would have no width
             barred = True
             errors = [median - low, high - median]
             axes.errorbar(x, median, errors, fmt="none", ecolor=looks.colour, capsize=3)
-    marks = [name for name, there in (("shade", shaded), ("bars", barred)) if there]
+    marks = [name for name, there in (("shaded", shaded), ("bars", barred)) if there]
     notes = [*_spread_note(lines, plot, " and ".join(marks)), *_closed_form_note(plot)]
     return [*notes, *_processors_note(lines)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """Bars or boxes side by side: where each value of x is, how wide they are, and what y is divided by."""
+    """Bars or boxes side by side: the place of each value of x, their width, and the divisor of y."""
 
     place: dict[Any, int]
     width: float
     y_factor: float
 
     def at(self, xs: Sequence[Any], middle: float) -> list[float]:
-        """Where a line's are whose middle is so far from that of the place."""
+        """Return the positions of a line's columns, whose middles have this distance from those of the places."""
         return [self.place[x] + middle for x in xs]
 
     def bars(self, axes: Axes, lines: Sequence[Series], plot: Plot, middles: Sequence[float]) -> list[str]:
-        """Medians; what the legend must say beside."""
+        """Draw medians as bars, and return the notes of the legend."""
         notes: list[str] = []
         for line, looks, middle in zip(lines, _looks(lines), middles, strict=True):
             x = self.at(line.x, middle)
@@ -310,7 +314,7 @@ class _Columns:
         return notes + _closed_form_note(plot) + _processors_note(lines)
 
     def boxes(self, axes: Axes, lines: Sequence[Series], plot: Plot, middles: Sequence[float]) -> list[str]:
-        """Tukey's; what the legend must say beside."""
+        """Draw Tukey's box plots, and return the notes of the legend."""
         for line, looks, middle in zip(lines, _looks(lines), middles, strict=True):
             x = self.at(line.x, middle)
             drawn = axes.boxplot(
@@ -338,12 +342,12 @@ class _Columns:
 
     def _closed_form(self, axes: Axes, line: Series, x: Sequence[float]) -> None:
         half = self.width / 2
-        for place, y in zip(x, line.closed_form, strict=False):  # there are none, or one for each
+        for place, y in zip(x, line.closed_form, strict=False):  # there are none, or one at each place
             axes.plot([place - half, place + half], [y / self.y_factor] * 2, color="black", linestyle=_DOTTED)
 
 
 def _number_x_axis(axes: Axes, values: Sequence[float], logarithmic: bool) -> None:
-    """With a tick at each value, where they are few and apart."""
+    """Put a tick at each value, if they are few and far enough apart."""
     if logarithmic:
         _set_log_x(axes, values)
     apart = logarithmic or min(np.diff(values), default=1.0) * _MAX_TICKS >= values[-1] - values[0]
@@ -364,10 +368,10 @@ def _set_log_y(axes: Axes) -> None:
 
 def _set_log_x(axes: Axes, values: Sequence[float]) -> None:
     if values[0] > 0:
-        if len(values) == 1:  # of which matplotlib makes no interval
+        if len(values) == 1:  # matplotlib cannot derive limits from a single value
             axes.set_xlim(values[0] / 2, values[0] * 2)
         axes.set_xscale("log")
-    else:  # a zero has its place, left of the smallest value
+    else:  # shows a zero to the left of the smallest value
         axes.set_xscale("symlog", linthresh=min((x for x in values if x > 0), default=1.0))
 
 
@@ -375,7 +379,7 @@ def _set_log_x(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _draw_distributions(axes: Axes, lines: Sequence[Series], plot: Plot, x_factor: float) -> list[str]:
-    """The share of all values that are no larger; what the legend must say beside the lines' names."""
+    """Draw the share of values that are no larger than x, and return the notes of the legend."""
     for line, looks in zip(lines, _looks(lines), strict=True):
         if not line.samples:
             continue
@@ -390,15 +394,15 @@ def _draw_distributions(axes: Axes, lines: Sequence[Series], plot: Plot, x_facto
     failed = [_name(line, plot) for line in lines if line.failed]
     notes = [f"{_count(lines)} values each", *_closed_form_note(plot)]
     if by_processors := [_name(line, plot) for line in lines if any(line.by_processors)]:
-        notes.append(f"processors set the time: {', '.join(by_processors)}".rstrip(": "))
+        notes.append(f"limited by processors: {', '.join(by_processors)}".rstrip(": "))
     return [*notes, f"runs failed: {', '.join(failed)}".rstrip(": ")] if failed else notes
 
 
-# -- what stands beside ----------------------------------------------------------------------------------------------
+# -- marks and notes -------------------------------------------------------------------------------------------------
 
 
 def _mark_failed(axes: Axes, lines: Sequence[Series], places: Sequence[Sequence[float]]) -> list[str]:
-    """A cross on the x axis for each place at which a run failed."""
+    """Draw a cross on the x axis for each place at which a run failed."""
     for looks, xs in zip(_looks(lines), places, strict=True):
         if xs:
             axes.plot(
@@ -415,18 +419,18 @@ def _mark_failed(axes: Axes, lines: Sequence[Series], places: Sequence[Sequence[
 
 
 def _spread_note(lines: Sequence[Series], plot: Plot, mark: str) -> list[str]:
-    """What a mark shows, if there is one."""
+    """Return the note that explains a mark, if there is one."""
     return [f"{mark}: {_SPREADS[plot.spread]} of {_count(lines)}"] if mark else []
 
 
 def _count(lines: Sequence[Series]) -> str:
-    """How many values a place has."""
+    """Return how many values a place has."""
     counts = [len(values) for line in lines for values in line.samples]
     return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
 
 
 def _hollow(patches: Sequence[Patch], line: Series, looks: _Looks) -> None:
-    """Bars or boxes of runs whose time the processors set."""
+    """Make the bars or boxes of runs hollow that processors limited."""
     for patch, hollow in zip(patches, line.by_processors, strict=True):
         if hollow:
             patch.set(facecolor="white", edgecolor=looks.colour, alpha=1.0, linewidth=1.5)
@@ -434,8 +438,8 @@ def _hollow(patches: Sequence[Patch], line: Series, looks: _Looks) -> None:
 
 def _processors_note(lines: Sequence[Series]) -> list[str]:
     there = any(any(line.by_processors) for line in lines)
-    return ["hollow: processors, not links, set the time"] if there else []
+    return ["hollow: limited by processors, not links"] if there else []
 
 
 def _closed_form_note(plot: Plot) -> list[str]:
-    return ["dotted: closed form"] if plot.closed_form else []
+    return ["dotted: analytical model"] if plot.closed_form else []

@@ -1,4 +1,4 @@
-"""Whether a scenario's figure can be drawn from the rows that its points will have, before any of them is run."""
+"""A check that a scenario's figure can be drawn, made before any point runs from the rows that points will have."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _FAULT = FaultOutcome(what="", at=0.0, found=0.0, outcome="", next_end=1.0)
 
 
 def rehearse(points: Sequence[Settings], plot: Plot) -> None:
-    """Choose and sort what the figure would show of these points, with numbers that mean nothing.
+    """Select and sort what the figure would show of these points, with meaningless numbers.
 
     Raises:
-        PlotError: the figure asks for what the rows will not have.
+        PlotError: If the figure needs something that the rows will not have.
     """
     common = provenance() | dict.fromkeys(DIGESTS)
     rows = [rehearsed_row(point) | common for point in points]
     names = [name for name in (plot.x, *plot.by) if name in rows[0]]
     if any(setting_columns(point).get(name) is None for point in points for name in names):
-        # Only the run will show how lines are called.
+        # Names of lines are only known after the run.
         plot = plot.model_copy(update={"order": (), "labels": {}})
     series(select(rows, plot.where), plot)
 
 
 def rehearsed_row(settings: Settings) -> Row:
-    """The row of a point, with all its columns but those of the program and the machine."""
+    """Return the row of a point, with all columns except those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
     events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)

@@ -21,21 +21,30 @@ from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
-_PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # of what a scenario says, in its settings
+_PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 
 
 class PlotError(ValueError):
-    """A figure that cannot be drawn: the message says what there is."""
+    """A figure that cannot be drawn; the message says what there is to draw."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of a figure: at each x all values there, their median, and their spread from low to high.
+    """A line of a figure: the values at each x, their median, and their spread from low to high.
 
-    group: what the rows have in the columns `plot.by`. samples: of times and goodput those of every repetition, of
-    other columns one of each row. closed_form: at each x; NaN: not known. failed: each x at which a run failed.
-    by_processors: at each x, whether processors and not links set the time of a run (limit.py). steps: whether a value
-    holds until the next x.
+    Attributes:
+        group: The values of the rows in the columns `plot.by`.
+        label: The line's name.
+        x: The values of x.
+        samples: The values at each x: for times and goodput those of all repetitions, for other columns one for each
+            row.
+        median: The median at each x.
+        low: The lower end of the spread at each x.
+        high: The upper end of the spread at each x.
+        closed_form: The prediction of the analytical model at each x; NaN if there is none.
+        failed: Each x at which a run failed.
+        by_processors: At each x, whether processors and not links limited a run (bottleneck.py).
+        steps: Whether a value holds until the next x.
     """
 
     group: tuple[Hashable, ...]
@@ -52,10 +61,10 @@ class Series:
 
 
 def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]:
-    """The rows that have, in each column of `where`, one of its values; those of failed runs among them.
+    """Return the rows that have, in each column of `where`, one of its values, including failed runs.
 
     Raises:
-        PlotError: no such column, no such row, or all of them failed.
+        PlotError: If there is no such column or row, or all of the rows failed.
     """
     for name, wanted in where.items():
         require(name, columns_of(rows))
@@ -69,10 +78,12 @@ def select(rows: Sequence[Row], where: Mapping[str, Sequence[str]]) -> list[Row]
 
 
 def series(rows: Sequence[Row], plot: Plot) -> list[Series]:
-    """A line for each combination of the columns `plot.by`, in `plot.order` and then in the rows' order; x ascending.
+    """Return a line for each combination of the columns `plot.by`, with ascending x.
+
+    Lines are in the order of `plot.order`, then of the rows.
 
     Raises:
-        PlotError: no such column, what is drawn is not a number, or there are too few values for `plot.spread`.
+        PlotError: If a column is missing or is not a number, or there are too few values for `plot.spread`.
     """
     for name in plot.columns:
         require(name, columns_of(rows))
@@ -101,11 +112,11 @@ def queue_series(rows: Sequence[Row], plot: Plot) -> list[Series]:
     """Return the depth of each queue over time, the deepest queue first after those of `plot.order`.
 
     Args:
-        rows: Of queues, as read_queues() returns them.
-        plot: Its x and y are sampled_seconds and sampled_bytes; `by` tells the queues apart.
+        rows: Rows of queues, as read_queues() returns them.
+        plot: Its x and y are sampled_seconds and sampled_bytes; `by` distinguishes the queues.
 
     Raises:
-        PlotError: no such column, or no such line.
+        PlotError: If there is no such column or no such line.
     """
     for name in plot.columns:
         require(name, columns_of(rows))
@@ -163,15 +174,15 @@ def _label(plot: Plot, group: Sequence[Hashable]) -> str:
 
 
 def every_repetition(column: str) -> bool:
-    """Whether a row has a value of this column for each of its all-reduces."""
+    """Return whether a row has a value of this column for each of its all-reduces."""
     return column in ("median_seconds", "seconds", _GOODPUT)
 
 
 def values_of(row: Row, column: str) -> list[float]:
-    """What a row tells of a column: the value of each repetition, or the only one.
+    """Return the values of a column in a row: one for each repetition, or the only one.
 
     Raises:
-        PlotError: it is not a number.
+        PlotError: If it is not a number.
     """
     if every_repetition(column) and (repetitions := row.get("seconds")):
         if column == _GOODPUT:
@@ -184,12 +195,12 @@ def values_of(row: Row, column: str) -> list[float]:
 
 
 def _expected(rows: Iterable[Row], column: str) -> float:
-    """What the closed form says of a column; NaN: nothing."""
+    """Return the prediction of the analytical model for a column; NaN if there is none."""
     found = [seconds for row in rows if (seconds := row.get("closed_form_seconds")) is not None]
     if column in _TIMES:
         return float(np.median(found)) if found else math.nan
     if column != _GOODPUT:
-        raise PlotError(f"closed_form: says nothing of {column}; draw {', '.join((*_TIMES, _GOODPUT))}")
+        raise PlotError(f"closed_form: cannot predict {column}; draw {', '.join((*_TIMES, _GOODPUT))}")
     sizes = [32 * row["elements"] for row in rows]
     return float(np.median(sizes) / np.median(found)) if found else math.nan
 
@@ -198,13 +209,18 @@ def _expected(rows: Iterable[Row], column: str) -> float:
 
 
 def spread(values: Sequence[float], kind: Spread, place: str) -> tuple[float, float]:
-    """From where to where the values at a place of a figure lie.
+    """Return the range in which the values at one place of a figure lie.
 
-    ci95: the interval between two of them that holds the median of what they are drawn from with a probability of at
-    least 95 %, whatever its distribution.
+    "ci95" is the interval between two of the values that contains the median of their distribution, whatever that is,
+    with a probability of at least 95 %.
+
+    Args:
+        values: The values.
+        kind: The kind of range.
+        place: The place, for the error message.
 
     Raises:
-        PlotError: they are too few to say so.
+        PlotError: If there are too few values.
     """
     match kind:
         case "minmax":
@@ -226,9 +242,9 @@ def spread(values: Sequence[float], kind: Spread, place: str) -> tuple[float, fl
 
 
 def _outer_rank(count: int) -> int | None:
-    """How many of `count` values on either side can be left out; None: there are too few to leave in.
+    """Return how many of `count` values can be left out at either end; None if there are too few.
 
-    Each value is below the median with a probability of one half, so the number of those that are is binomial.
+    Each value is below the median with a probability of one half, so the number of values below it is binomial.
     """
     outside, rank = 0.0, None
     for left_out in range(count // 2):
@@ -239,13 +255,14 @@ def _outer_rank(count: int) -> int | None:
     return rank
 
 
-# -- what rows do not have -----------------------------------------------------------------------------------------
+# -- columns and lines that are missing ------------------------------------------------------------------------------
 
 
 def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
-    """Settings, but for the seed, in which rows differ that the figure takes for repetitions of one another.
+    """Return settings other than the seed in which rows differ although the figure treats them as repetitions.
 
-    What a scenario leaves out may follow from where the seed has placed the workers: only what it says counts.
+    Values that a scenario leaves out may depend on where the seed has placed the workers. Therefore only values that it
+    sets count.
     """
     places = plot.by if plot.kind == "cdf" else (plot.x, *plot.by)
     groups: defaultdict[tuple[Hashable, ...], list[Row]] = defaultdict(list)
@@ -264,30 +281,30 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
 
 
 def varied(rows: Sequence[Row]) -> list[str]:
-    """The settings in which rows differ, as far as their scenarios say."""
-    # The name of a leaf_spine tells its keys again.
+    """Return the settings in which rows differ, as far as their scenarios set them."""
+    # The name of a leaf_spine network repeats its keys.
     names = _PLACES if all(row.get("leaves") is not None for row in rows) else (*_PLACES, "topology")
     return [name for name in names if len({given(row, name) for row in rows}) > 1]
 
 
 def given(row: Row, name: str) -> Hashable:
-    """What the scenario says of a setting, as far as the row tells, or else its column; None: nothing."""
+    """Return the scenario's value of a setting, or the column's value if the row lacks its settings; None if unset."""
     if name not in _PLACES:
         return row.get(name)
     try:
         table: Any = json.loads(row["settings"])
         for part in _PLACES[name]:
             table = table and table.get(part)
-    except (KeyError, TypeError, ValueError, AttributeError):  # rows of others, or changed by hand
+    except (KeyError, TypeError, ValueError, AttributeError):  # rows of other programs, or edited by hand
         return row.get(name)
     return json.dumps(table)
 
 
 def require(name: str, there: Sequence[str]) -> None:
-    """Rows must have a column.
+    """Check that rows have a column.
 
     Raises:
-        PlotError: these are the columns that they have, and it is not among them.
+        PlotError: If they do not.
     """
     if name not in there:
         raise PlotError(

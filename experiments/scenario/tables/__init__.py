@@ -1,1 +1,1 @@
-"""The tables that a scenario may have: what each may say, and what is wrong with it by itself."""
+"""The tables that a scenario may have, each with its keys and the checks that concern it alone."""

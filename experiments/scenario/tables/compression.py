@@ -1,4 +1,4 @@
-"""The table `compression` of a scenario: what workers send of their vectors."""
+"""The table `compression` of a scenario: how workers compress their vectors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ _DENSITY = 0.01
 
 
 class Compression(Table):
-    """Vectors are compressed, gathered by all and added up by each, in the place of an all-reduce round a ring."""
+    """Compression of vectors: instead of a ring all-reduce, workers gather all compressed vectors and add them up."""
 
     kind: Annotated[
         Literal["none", "top-k", "8-bit", "4-bit"],
-        Field(description="the largest values with their places, or all as integers with a scale for 256"),
+        Field(
+            description="top-k: the largest values and their indices; others: integers, a scale for 256 of them"
+        ),
     ] = "none"
     density: Annotated[
-        Probability | None, Field(gt=0, description="of top-k, the share of values sent; left out, 1%")
+        Probability | None, Field(gt=0, description="top-k: share of values that are sent; default: 1%")
     ] = None
 
     @property
     def compressor(self) -> Compressor | None:
-        """What does it."""
+        """Return the compressor; None if vectors are not compressed."""
         match self.kind:
             case "top-k":
                 return TopK(_DENSITY if self.density is None else self.density)
@@ -39,6 +41,11 @@ class Compression(Table):
                 return None
 
     def gathered(self, size: int, workers: int) -> int | None:
-        """Bytes of all workers' vectors, each of `size` bytes, once they are compressed; None: they are not."""
+        """Return the bytes of all workers' compressed vectors; None if vectors are not compressed.
+
+        Args:
+            size: Bytes of each vector before compression.
+            workers: Number of workers.
+        """
         compressor = self.compressor
         return None if compressor is None else workers * compressor.size(size // ELEMENT_BYTES)

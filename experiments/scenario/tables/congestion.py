@@ -1,4 +1,4 @@
-"""The table `congestion` of a scenario: what senders between hosts do about congestion marks."""
+"""The table `congestion` of a scenario: how senders between hosts react to congestion marks."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _PARAMETERS: Mapping[str, Sequence[str]] = {
     "dcqcn": [field.name for field in fields(DcqcnParameters)],
 }
 
-# HPCC's (Li et al., SIGCOMM 2019; alibaba-edu/High-Precision-Congestion-Control, run.py).
+# The parameters of HPCC (Li et al., SIGCOMM 2019; alibaba-edu/High-Precision-Congestion-Control, run.py).
 _HPCC: Mapping[str, Mapping[str, Any]] = {
     "dcqcn": {"alpha_interval": 1e-6, "decrease_interval": 4e-6, "increase_interval": 300e-6},
     "dcqcn-paper": {"alpha_interval": 50e-6, "decrease_interval": 50e-6, "increase_interval": 55e-6},
 }
 
-# The code of DCQCN's authors with their settings (bobzhuyb/ns3-rdma, mix/config.txt), for 40 Gb/s. It raises a rate by
-# its hyper_rate only after five times 300 MB, which is not modelled.
+# The code of DCQCN's authors with their settings (bobzhuyb/ns3-rdma, mix/config.txt), for 40 Gb/s. Theirs raises a rate
+# by hyper_rate only after five times 300 MB, which is not modelled here.
 _NS3 = DcqcnParameters(
     alpha_interval=55e-6,
     decrease_interval=50e-6,
@@ -55,7 +55,7 @@ _NS3 = DcqcnParameters(
 
 
 def _preset(control: Control, rate: float) -> DcqcnParameters | None:
-    """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN."""
+    """Return the preset parameters of a sender whose link has `rate` (bits/s); None if it does not use DCQCN."""
     if control in _HPCC:
         return DcqcnParameters(
             **_HPCC[control],
@@ -68,61 +68,74 @@ def _preset(control: Control, rate: float) -> DcqcnParameters | None:
 
 
 class Congestion(Table):
-    """Congestion control of all senders between hosts, those of traffic beside the job, too."""
+    """Congestion control of all senders between hosts, including those of other traffic."""
 
     control: Annotated[
-        Control, Field(description="dctcp: a window (RFC 8257); dcqcn…: a rate, by whose parameters")
+        Control,
+        Field(description="dctcp: controls a window (RFC 8257); dcqcn…: a rate, with these parameters"),
     ] = "dctcp"
-    gain: Annotated[float | None, Field(gt=0, le=1, description="of alpha, the estimate of congestion")] = (
-        None
-    )
-    initial_alpha: Annotated[float | None, Field(ge=0, le=1, description="with which alpha begins")] = None
-    alpha_interval: Annotated[Seconds | None, Field(gt=0, description="after which alpha is set anew")] = None
-    decrease_interval: Annotated[Seconds | None, Field(gt=0, description="between two decreases")] = None
-    increase_interval: Annotated[Seconds | None, Field(gt=0, description="between two increases")] = None
+    gain: Annotated[
+        float | None,
+        Field(gt=0, le=1, description="weight of a new sample in alpha, the congestion estimate"),
+    ] = None
+    initial_alpha: Annotated[float | None, Field(ge=0, le=1, description="first value of alpha")] = None
+    alpha_interval: Annotated[
+        Seconds | None, Field(gt=0, description="DCQCN: time after which alpha is updated")
+    ] = None
+    decrease_interval: Annotated[
+        Seconds | None, Field(gt=0, description="DCQCN: time between two decreases of the rate")
+    ] = None
+    increase_interval: Annotated[
+        Seconds | None, Field(gt=0, description="DCQCN: time between two increases of the rate")
+    ] = None
     fast_recovery: Annotated[
-        int | None, Field(ge=0, description="increases half of the way back to the rate before")
+        int | None,
+        Field(
+            ge=0, description="DCQCN: number of increases that go half of the way back to the earlier rate"
+        ),
     ] = None
-    additive_rate: Annotated[Rate | None, Field(description="by which the next increase goes beyond")] = None
-    hyper_rate: Annotated[Rate | None, Field(description="by which all others do")] = None
-    min_rate: Annotated[Rate | None, Field(description="which no decrease goes below")] = None
-    min_window: Annotated[
-        int | None, Field(ge=1, description="packets: DCTCP's, which no decrease goes below")
+    additive_rate: Annotated[
+        Rate | None,
+        Field(description="DCQCN: step beyond the earlier rate in the first increase after those"),
     ] = None
+    hyper_rate: Annotated[Rate | None, Field(description="DCQCN: step in all later increases")] = None
+    min_rate: Annotated[Rate | None, Field(description="DCQCN: lowest rate")] = None
+    min_window: Annotated[int | None, Field(ge=1, description="DCTCP: smallest window in packets")] = None
     initial_window: Annotated[
-        int | None, Field(ge=1, description="packets: with which DCTCP begins, at most window")
+        int | None, Field(ge=1, description="DCTCP: first window in packets, at most `window`")
     ] = None
     ssthresh: Annotated[
-        int | None, Field(ge=1, description="packets: up to which DCTCP grows by slow start, until a mark")
+        int | None,
+        Field(ge=1, description="DCTCP: window in packets where slow start ends, if no mark ends it"),
     ] = None
     increase: Annotated[
         Literal["unmarked", "always"] | None,
-        Field(description="after which rounds DCTCP's window grows by a packet"),
+        Field(description="DCTCP: the rounds after which the window grows by a packet"),
     ] = None
 
     @property
     def given(self) -> dict[str, Any]:
-        """What takes the place of a preset's parameter."""
+        """Return the parameters that replace those of a preset."""
         return self.model_dump(exclude_none=True, exclude={"control"})
 
     def in_effect(self, rate: float | None) -> dict[str, Any]:
-        """Parameters of a sender whose link has `rate` (bits/s), by their keys."""
+        """Return the parameters of a sender whose link has `rate` (bits/s), by their keys."""
         parameters = self.dctcp if self.control == "dctcp" else rate and self.dcqcn(rate)
         keys = type(self).model_fields
         return {key: value for key, value in asdict(parameters).items() if key in keys} if parameters else {}
 
     @property
     def dctcp(self) -> DctcpParameters:
-        """Of a sender with DCTCP."""
+        """Return the parameters of a sender that uses DCTCP."""
         return DctcpParameters(**self.given)
 
     def dcqcn(self, rate: float) -> DcqcnParameters | None:
-        """Of a sender whose link has `rate` (bits/s); None: it is not DCQCN."""
+        """Return the parameters of a sender whose link has `rate` (bits/s); None if it does not use DCQCN."""
         preset = _preset(self.control, rate)
         return None if preset is None else replace(preset, **self.given)
 
     def control_of(self, topology: Topology, host: str) -> MakeControl:
-        """Return what makes the congestion control of a sender on `host`; DCQCN needs a link with a rate."""
+        """Return a function that makes the congestion control of a sender on `host`; DCQCN needs a link with a rate."""
         if self.control == "dctcp":
             return partial(Dctcp, parameters=self.dctcp)
         if self.control == "none":
@@ -138,4 +151,4 @@ class Congestion(Table):
         for name in self.given:
             if name not in own:
                 owner = next(control for control, names in _PARAMETERS.items() if name in names)
-                yield f"{name}: is {owner.upper()}'s; leave it out, or set control = '{owner}'"
+                yield f"{name}: is a parameter of {owner.upper()}; leave it out, or set control = '{owner}'"

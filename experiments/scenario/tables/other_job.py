@@ -1,4 +1,4 @@
-"""The table `other_job` of a scenario: who else all-reduces on the same switches."""
+"""The table `other_job` of a scenario: another job on the same switches."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from fanin.workers.collective import Algorithm
 
 
 class OtherJob(Table):
-    """A job on the hosts that do not take part in the one that is measured, from the beginning on."""
+    """A job on the hosts outside the measured one, from the beginning of the run on."""
 
     algorithm: Algorithm = "in-network"
-    size: Annotated[VectorSize, Field(description="of each of its workers' vectors of float32")]
+    size: Annotated[VectorSize, Field(description="size of the float32 vector of each of its workers")]
     repetitions: Annotated[
-        int, Field(ge=0, description="its all-reduces, one after the other; 0: there is no other job")
+        int, Field(ge=0, description="number of its all-reduces, one after another; 0: no other job")
     ] = 1
     priority: Priority = 0
     window: Annotated[
         int | None,
-        Field(ge=1, le=SLOTS, description="packets in flight from one to another; left out, as the job's"),
+        Field(ge=1, le=SLOTS, description="packets in flight; default: as in the measured job"),
     ] = None

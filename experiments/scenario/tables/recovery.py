@@ -11,20 +11,20 @@ from fanin.topologies.units import Seconds
 
 
 class Recovery(Table):
-    """Retransmission; timers left out, those that suit the links in virtual time, and live the switch."""
+    """Retransmission. Timers that are left out suit the links in virtual time, and the switch in a live network."""
 
     initial_rto: Seconds | None = None
     min_rto: Seconds | None = None
-    granularity: Annotated[Seconds | None, Field(description="of the clock")] = None
+    granularity: Annotated[Seconds | None, Field(description="granularity of the clock")] = None
     packet_threshold: Annotated[
         int | None,
         Field(
             ge=1,
-            description="with selective-repeat, how far a packet is overtaken before it is sent again; left out, 3",
+            description="selective-repeat: packets that overtake one before it is retransmitted; default: 3",
         ),
     ] = None
 
     @property
     def timers(self) -> dict[str, float]:
-        """Those that are set."""
+        """Return the timers that are set."""
         return self.model_dump(exclude_none=True, exclude={"packet_threshold"})

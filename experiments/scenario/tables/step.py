@@ -16,24 +16,25 @@ class Straggler(Table):
     """A host that always computes more slowly."""
 
     host: str
-    factor: Annotated[float, Field(gt=0, description="of its times of computing")]
+    factor: Annotated[float, Field(gt=0, description="factor of its computing times")]
 
 
 def slowness(stragglers: Iterable[Straggler], hosts: Iterable[str]) -> list[float]:
-    """By which factor each host takes longer to compute."""
+    """Return the factor by which each host takes longer to compute."""
     factors = {one.host: one.factor for one in stragglers}
     return [factors.get(host, 1.0) for host in hosts]
 
 
 class Step(Table):
-    """A training step: forward, then backward, during which the gradient becomes ready bucket by bucket."""
+    """A training step: a forward pass, then a backward pass that makes the gradient ready bucket by bucket."""
 
-    forward: Annotated[Seconds, Field(description="seconds of the forward pass")]
-    backward: Annotated[Seconds, Field(description="seconds of the backward pass")]
+    forward: Annotated[Seconds, Field(description="time of the forward pass")]
+    backward: Annotated[Seconds, Field(description="time of the backward pass")]
     bucket: Annotated[
-        VectorSize | None, Field(description="of the gradient, summed as soon as ready; left out, all of it")
+        VectorSize | None,
+        Field(description="part of the gradient that is summed as soon as it is ready; default: all"),
     ] = None
     variation: Annotated[
-        float, Field(ge=0, description="sigma of a lognormal factor of each worker's step, with median 1")
+        float, Field(ge=0, description="sigma of each worker's lognormal factor for a step, with median 1")
     ] = 0.0
     stragglers: tuple[Straggler, ...] = ()

@@ -1,4 +1,4 @@
-"""What all tables of a scenario file have in common."""
+"""The base of all tables in a scenario file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Priority = Annotated[
-    int, Field(ge=0, le=7, description="of its packets, 7 the highest; links then send it first, virtual")
+    int, Field(ge=0, le=7, description="virtual: priority of its packets at links, 7 is the highest")
 ]
 
 
 class Table(BaseModel):
-    """A table of a scenario file: its keys and no others, once and for all."""
+    """A table of a scenario file, immutable and without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,5 +24,5 @@ class Table(BaseModel):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """What is wrong with keys together, each a line that begins with one of them and says the fix."""
+        """Yield what is wrong with keys together; each line begins with a key and says how to fix it."""
         return iter(())

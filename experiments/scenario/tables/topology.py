@@ -16,20 +16,20 @@ from fanin.topologies.units import Rate
 
 
 def _properties(of: str) -> Any:
-    """A key for those of some links."""
-    return Field(None, description=f"of the links {of}; left out, as those below")
+    """Return a key for the properties of some links."""
+    return Field(None, description=f"properties of the links {of}; default: like the links below")
 
 
 class BuiltNetwork(Table):
-    """Arguments of `builder`, one of `fanin.topologies.shapes.BUILDERS`, under their names."""
+    """The arguments of `builder`, one of `fanin.topologies.shapes.BUILDERS`."""
 
     builder: ClassVar[str]
 
     def build(self, offload: bool) -> Topology:
-        """The network.
+        """Build the network.
 
         Raises:
-            TopologyError: a number is out of range, or two exclude one another.
+            TopologyError: If a number is out of range, or two exclude each other.
         """
         return _built(self.builder, offload, **dict(self))
 
@@ -40,9 +40,10 @@ def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
 
 
 class LeafSpine(BuiltNetwork):
-    """Arguments of `fanin.topologies.shapes.leaf_spine`; `oversubscription` in the place of `uplink_rate`.
+    """The arguments of `fanin.topologies.shapes.leaf_spine`; `oversubscription` can replace `uplink_rate`.
 
-    oversubscription: what the hosts of a rack can send over what its uplinks together can.
+    Attributes:
+        oversubscription: The rate at which the hosts of a rack can send together, divided by that of its uplinks.
     """
 
     builder = "leaf_spine"
@@ -53,15 +54,15 @@ class LeafSpine(BuiltNetwork):
     rate: Rate | None = None
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    properties: Annotated[LinkProperties, Field(description="properties of the hosts' links")] = PLAIN
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
 
     def build(self, offload: bool) -> Topology:
-        """See BuiltNetwork."""
+        """Build the network; see BuiltNetwork."""
         uplink_rate = self.uplink_rate
         if self.oversubscription is not None:
             if self.rate is None or not self.spines or uplink_rate is not None:
-                raise TopologyError("oversubscription: needs rate and a spine, and no uplink_rate beside it")
+                raise TopologyError("oversubscription: needs rate and a spine, and excludes uplink_rate")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
         arguments = dict(self) | {"uplink_rate": uplink_rate}
         del arguments["oversubscription"]
@@ -69,51 +70,53 @@ class LeafSpine(BuiltNetwork):
 
 
 class FatTree(BuiltNetwork):
-    """Arguments of `fanin.topologies.shapes.fat_tree`."""
+    """The arguments of `fanin.topologies.shapes.fat_tree`."""
 
     builder = "fat_tree"
 
     k: int = 4
     pods: int | None = None
-    leaves: Annotated[int | None, Field(description="of a pod")] = None
-    spines: Annotated[int | None, Field(description="of a pod")] = None
-    cores: Annotated[int | None, Field(description="of the network, a multiple of spines")] = None
+    leaves: Annotated[int | None, Field(description="leaves of a pod")] = None
+    spines: Annotated[int | None, Field(description="spines of a pod")] = None
+    cores: Annotated[int | None, Field(description="cores of the network, a multiple of spines")] = None
     hosts_per_leaf: int | None = None
     rate: Rate | None = None
-    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
-    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    uplink_rate: Annotated[Rate | None, Field(description="links between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="links between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="properties of the hosts' links")] = PLAIN
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
     core_properties: LinkProperties | None = _properties("between spines and cores")
 
 
 class Servers(BuiltNetwork):
-    """Arguments of `fanin.topologies.shapes.servers`."""
+    """The arguments of `fanin.topologies.shapes.servers`."""
 
     builder = "servers"
 
     pods: int = 1
-    leaves: Annotated[int, Field(description="of a pod")] = 2
-    spines: Annotated[int, Field(description="of a pod")] = 2
-    cores: Annotated[int, Field(description="of the network, a multiple of spines")] = 0
+    leaves: Annotated[int, Field(description="leaves of a pod")] = 2
+    spines: Annotated[int, Field(description="spines of a pod")] = 2
+    cores: Annotated[int, Field(description="cores of the network, a multiple of spines")] = 0
     servers_per_leaf: int = 2
     hosts_per_server: int = 4
-    nics_per_server: Annotated[int, Field(description="each to a leaf of its own; leaves is a multiple")] = 1
-    planes: Annotated[
-        int, Field(description="separate networks from leaves up; nics_per_server is a multiple")
+    nics_per_server: Annotated[
+        int, Field(description="network cards, each to a different leaf; leaves is a multiple of it")
     ] = 1
-    rate: Annotated[Rate | None, Field(description="inside servers")] = None
-    nic_rate: Annotated[Rate | None, Field(description="between servers and leaves")] = None
-    uplink_rate: Annotated[Rate | None, Field(description="between leaves and spines")] = None
-    core_rate: Annotated[Rate | None, Field(description="between spines and cores")] = None
-    properties: Annotated[LinkProperties, Field(description="of the hosts' links")] = PLAIN
+    planes: Annotated[
+        int, Field(description="separate networks from the leaves up; nics_per_server is a multiple of it")
+    ] = 1
+    rate: Annotated[Rate | None, Field(description="links inside servers")] = None
+    nic_rate: Annotated[Rate | None, Field(description="links between servers and leaves")] = None
+    uplink_rate: Annotated[Rate | None, Field(description="links between leaves and spines")] = None
+    core_rate: Annotated[Rate | None, Field(description="links between spines and cores")] = None
+    properties: Annotated[LinkProperties, Field(description="properties of the hosts' links")] = PLAIN
     nic_properties: LinkProperties | None = _properties("between servers and leaves")
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
     core_properties: LinkProperties | None = _properties("between spines and cores")
 
 
 class TopologySettings(Table):
-    """The network: a table of `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
+    """The network: one of the tables `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
 
     leaf_spine: LeafSpine | None = None
     fat_tree: FatTree | None = None
@@ -123,32 +126,32 @@ class TopologySettings(Table):
     hosts: tuple[Host, ...] = ()
     links: tuple[Link, ...] = ()
     overrides: Annotated[
-        tuple[Override, ...], Field(description="of single links, by the names of their ends")
+        tuple[Override, ...], Field(description="single links that differ, by the names of their ends")
     ] = ()
     offload: Annotated[
-        bool, Field(description="many UDP datagrams in a frame, live, where the kernel can")
+        bool, Field(description="live: let frames carry many UDP datagrams, if the kernel can")
     ] = True
 
     @cached_property
     def network(self) -> Topology:
-        """What is described."""
+        """Return the network that is described."""
         return override(self.unchanged, self.overrides)
 
     @property
     def unchanged(self) -> Topology:
-        """The same before any override."""
+        """Return the network without overrides."""
         for table in self._tables.values():
             return table.build(self.offload)
         return topology_from(self.model_dump(exclude={*BUILDERS, "overrides"}))
 
     @property
     def table(self) -> str | None:
-        """The name of the table that is given; None: it is spelled out."""
+        """Return the name of the table that is given; None if the network is spelled out."""
         return next(iter(self._tables), None)
 
     @property
     def _tables(self) -> dict[str, BuiltNetwork]:
-        """Those that are given."""
+        """Return the tables that are given."""
         return {name: table for name in BUILDERS if (table := getattr(self, name)) is not None}
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Traffic beside a job: a table of scenarios."""
+"""The table `traffic` of a scenario: traffic of hosts outside the job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fanin.workers.collective import Transport
 Pattern = Literal["poisson", "on-off", "incast", "permutation", "fan-out", "checkpoint", "read"]
 Sizes = Literal["web-search", "hadoop"]
 
-# What a pattern has to be told besides sizes.
+# The keys that a pattern needs in addition to sizes.
 _NEEDED: dict[Pattern, tuple[str, ...]] = {
     "poisson": ("load", "duration"),
     "on-off": ("load", "duration"),
@@ -29,36 +29,39 @@ _MAY_BE_LEFT_OUT = ("load", "duration", "period", "fan")
 
 
 class Traffic(Table):
-    """What the hosts that do not take part in the job send to one another meanwhile, or exchange with its workers."""
+    """Traffic that hosts outside the job send to one another during the run, or exchange with its workers."""
 
     pattern: Pattern
-    size: Annotated[Bytes | None, Field(gt=0, description="of each flow, in the place of sizes")] = None
-    sizes: Annotated[Sizes | None, Field(description="of flows, drawn from a published distribution")] = None
+    size: Annotated[Bytes | None, Field(gt=0, description="size of each flow; replaces sizes")] = None
+    sizes: Annotated[Sizes | None, Field(description="published distribution of flow sizes")] = None
     load: Annotated[
-        Probability | None, Field(description="share of a host's link, of what is sent or answered")
+        Probability | None, Field(description="share of a host's link that flows or answers use")
     ] = None
     fan: Annotated[
-        int | None, Field(ge=1, description="hosts that send to one at once; left out of incast, all others")
+        int | None,
+        Field(ge=1, description="hosts that send to one host at once; default for incast: all others"),
     ] = None
-    begin: Annotated[Seconds, Field(description="of the first flows")] = 0.0
+    begin: Annotated[Seconds, Field(description="time of the first flows")] = 0.0
     period: Annotated[
-        Seconds | None, Field(description="from one incast, checkpoint or read to the next")
+        Seconds | None, Field(description="time from one incast, checkpoint or read to the next")
     ] = None
-    duration: Annotated[Seconds | None, Field(description="for which flows begin")] = None
-    window: Annotated[int, Field(ge=1, le=1 << 14, description="packets in flight of a flow")] = 256
+    duration: Annotated[Seconds | None, Field(description="time during which flows begin")] = None
+    window: Annotated[int, Field(ge=1, le=1 << 14, description="packets that a flow may have in flight")] = (
+        256
+    )
     transport: Transport = "selective-repeat"
     priority: Priority = 0
 
     @property
     def hosts(self) -> int:
-        """How many that are not workers it needs."""
+        """Return how many hosts outside the job it needs."""
         return 1 if self.pattern in ("checkpoint", "read") else 2
 
     def _problems(self) -> Iterator[str]:
         if (self.size is None) == (self.sizes is None):
-            yield "size: give size, as '1 MB', or sizes, as 'web-search'"
+            yield "size: give size, such as '1 MB', or sizes, such as 'web-search'"
         if self.period == 0:
-            yield f"period: is 0; give the time from one {self.pattern} to the next, as '1 ms'"
+            yield f"period: is 0; give the time from one {self.pattern} to the next, such as '1 ms'"
         needed = _NEEDED[self.pattern]
         for name in _MAY_BE_LEFT_OUT:
             given = getattr(self, name) is not None

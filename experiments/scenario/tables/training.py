@@ -1,4 +1,4 @@
-"""The table `training` of a scenario: what is trained in the place of summing vectors."""
+"""The table `training` of a scenario: a training instead of all-reduces of vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fanin.experiments.scenario.tables.table import Table
 
 
 class Training(Table):
-    """Training a small network on handwritten digits, its gradients all-reduced."""
+    """Training of a small network on handwritten digits, with all-reduced gradients."""
 
     epochs: Annotated[int, Field(ge=1)] = 12
     batch: Annotated[int, Field(ge=1)] = 256

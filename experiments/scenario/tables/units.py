@@ -1,4 +1,4 @@
-"""The size of a vector as people write it, `4 MB` or `1000 elements`: bytes in the program."""
+"""The size of a vector as people write it, `4 MB` or `1000 elements`, and as the program uses it, in bytes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _SIZES = BYTES | {"elements": Decimal(ELEMENT_BYTES)}
 
 def _vector(value: Any) -> Any:
     if not isinstance(value, str):
-        raise ValueError("needs a unit, as '4 MB' or '1000 elements'")
+        raise ValueError("needs a unit, such as '4 MB' or '1000 elements'")
     number = quantity(value, _SIZES, "4 MB")
     if number % ELEMENT_BYTES or number <= 0:
         raise ValueError(f"must be a multiple of {ELEMENT_BYTES} bytes, the size of a float32")
     return int(number)
 
 
-# Of float32; a bare number could be elements or bytes, and is neither.
+# The size of a float32 vector. A bare number is an error, since it could mean elements or bytes.
 VectorSize = Annotated[
     int,
     BeforeValidator(_vector),

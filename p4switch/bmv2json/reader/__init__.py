@@ -1,4 +1,4 @@
-"""From BMv2 JSON to a `Program`."""
+"""Reader from BMv2 JSON to a `Program`."""
 
 from fanin.p4switch.bmv2json.reader.read import read_program, without_folders
 

@@ -1,4 +1,4 @@
-"""Expressions, primitive calls and actions."""
+"""Reader for expressions, primitive calls and actions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from fanin.p4switch.bmv2json.reader.values import (
 )
 
 UNARY = {"not", "~", "-", "d2b", "b2d", "valid", "valid_union", "last_stack_index", "size_stack"}
-CUTTING = {"two_comp_mod", "sat_cast", "usat_cast"}  # to so many bits
+CUTTING = {"two_comp_mod", "sat_cast", "usat_cast"}  # the operators that reduce a value to a number of bits
 BINARY = {
     *("+", "-", "*", "/", "%", "<<", ">>", "&", "|", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"),
     *CUTTING,
@@ -55,16 +55,16 @@ NAMED = {"calculation", "counter_array", "register_array", "meter_array", "exter
 
 
 class Expressions:
-    """Reads what computes; `where` names the element in errors.
+    """Reader for expressions, primitives and actions; `where` names the element in errors.
 
-    What is malformed or unsupported is a ProgramError.
+    Malformed or unsupported items are raised as ProgramError.
     """
 
     def __init__(self, names: Headers) -> None:
         self.names = names
 
     def expression(self, item: Any, where: str) -> Expression:
-        """An operand or operation."""
+        """Read an operand or operation."""
         if not isinstance(item, dict) or "type" not in item:
             raise ProgramError(f"{where}: not an expression: {item!r}")
         kind: str = item["type"]
@@ -119,7 +119,7 @@ class Expressions:
         return Lookahead(offset, bits)
 
     def operation(self, item: Json, where: str) -> Expression:
-        """The value of an item of type `expression`."""
+        """Read the value of an item of type `expression`."""
         op: str = item["op"]
         left: Any = item.get("left")
         right: Any = item.get("right")
@@ -162,7 +162,7 @@ class Expressions:
         return Binary(op, self.expression(left, where), self.expression(right, where))
 
     def primitive(self, item: Json, where: str) -> Primitive:
-        """A primitive call with the arguments that it takes."""
+        """Read a primitive call and check its arguments."""
         arguments: list[Argument] = []
         for parameter in item.get("parameters", []):
             if parameter["type"] == "string":
@@ -178,7 +178,7 @@ class Expressions:
         return Primitive(item["op"], tuple(arguments), source(item))
 
     def action(self, item: Json) -> Action:
-        """An action."""
+        """Read an action."""
         where = f"action {item['name']}"
         return Action(
             text(item, "name"),

@@ -1,4 +1,4 @@
-"""Header types, header instances and stacks."""
+"""Reader for header types, header instances and stacks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from fanin.p4switch.bmv2json.reader.values import MAX_WIDTH, Json, checked_name,
 
 
 class Headers:
-    """What expressions refer to by name.
+    """Headers, stacks and unions that expressions refer to by name.
 
-    What is malformed, or does not exist, is a ProgramError.
+    Malformed or missing items are raised as ProgramError.
     """
 
     def __init__(
@@ -77,19 +77,19 @@ class Headers:
                 )
 
     def header(self, name: str) -> str:
-        """The name, if a header has it."""
+        """Return the name if it is a header's."""
         if name not in self.headers:
             raise ProgramError(f"header {name} does not exist")
         return name
 
     def union(self, name: str) -> str:
-        """The name, if a header union has it."""
+        """Return the name if it is a header union's."""
         if name not in self.unions:
             raise ProgramError(f"header union {name} does not exist")
         return name
 
     def member(self, stack: str, name: str | int) -> int:
-        """The number of a member, given by its name or number, in the unions of a stack."""
+        """Return the number of a member, given by name or number, in the unions of a stack."""
         whole = self.stacks[self.stack(stack)]
         names = [header.rpartition(".")[2] for header in whole.headers[: whole.unit]]
         if type(name) is int and 0 <= name < whole.unit:
@@ -99,13 +99,13 @@ class Headers:
         return names.index(str(name))
 
     def stack(self, name: str) -> str:
-        """The name, if a header stack has it."""
+        """Return the name if it is a header stack's."""
         if name not in self.stacks:
             raise ProgramError(f"header stack {name} does not exist")
         return name
 
     def field(self, value: Any) -> Field:
-        """The field that a pair of names stands for, if it exists; every header has `$valid$`."""
+        """Return the field for a pair of names. Every header has a field `$valid$`."""
         header, name = value
         self.header(header)
         if name != "$valid$" and self.headers[header].type.field(name) is None:

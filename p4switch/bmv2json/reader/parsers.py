@@ -1,4 +1,4 @@
-"""Parsers."""
+"""Reader for parsers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from fanin.p4switch.bmv2json.reader.values import Json, integer, optional_text, 
 
 
 class ParserReader:
-    """Reads a parser.
+    """Reader for parsers.
 
-    What is malformed or unsupported is a ProgramError.
+    Malformed or unsupported items are raised as ProgramError.
     """
 
     def __init__(self, expressions: Expressions) -> None:
@@ -31,7 +31,7 @@ class ParserReader:
         self.names = expressions.names
 
     def parser(self, item: Json) -> Parser:
-        """A parser with all its states."""
+        """Read a parser with all its states."""
         states = {text(s, "name"): self._state(s) for s in item["parse_states"]}
         initial = optional_text(item, "init_state")
         if initial is not None and initial not in states:
@@ -120,7 +120,7 @@ class ParserReader:
 
 
 def _split(value: int, widths: tuple[int, ...]) -> tuple[int, ...]:
-    """The fields in a concatenation of byte-padded fields."""
+    """Split a concatenation of byte-padded fields."""
     parts = []
     for width in reversed(widths):
         size = (width + 7) // 8 * 8

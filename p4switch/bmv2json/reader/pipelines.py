@@ -1,4 +1,4 @@
-"""Pipelines: tables, branches and what follows what."""
+"""Reader for pipelines: tables, branches and their successors."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
 
 class PipelineReader:
-    """Reads pipelines; `actions` are the program's, by id. `profiles` grow with every pipeline.
+    """Reader for pipelines.
 
-    What is malformed or unsupported is a ProgramError.
+    `actions` are the program's, by id. `profiles` collects the action profiles of all pipelines read. Malformed or
+    unsupported items are raised as ProgramError.
     """
 
     def __init__(self, expressions: Expressions, actions: dict[int, Action]) -> None:
@@ -47,7 +48,7 @@ class PipelineReader:
         self.selectors: dict[str, Json] = {}
 
     def pipeline(self, item: Json) -> Pipeline:
-        """A pipeline with all its nodes."""
+        """Read a pipeline with all its nodes."""
         for profile in item.get("action_profiles", []):
             name = text(profile, "name")
             selector = f"{name}.selector" if profile.get("selector") else None
@@ -161,7 +162,7 @@ class PipelineReader:
     def _call(self, item: Json, actions: tuple[Action, ...], where: str) -> tuple[Action, tuple[int, ...]]:
         action = self._resolve_action(item["action_id"], where)
         if action not in actions:
-            raise ProgramError(f"{where}: action {action.name} is none of its actions")
+            raise ProgramError(f"{where}: action {action.name} is not one of its actions")
         data = tuple(integer(d) for d in item.get("action_data", []))
         if len(data) != len(action.parameters):
             raise ProgramError(f"{where}: action {action.name} needs {len(action.parameters)} arguments")

@@ -1,4 +1,4 @@
-"""Reads BMv2 JSON (format 2.x) into a `Program`; what the switch cannot run is refused here, by name."""
+"""Reader from BMv2 JSON (format 2.x) to a `Program`. Unsupported elements are rejected here, by name."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from fanin.p4switch.bmv2json.reader.values import (
 
 MAX_CONFIG_BYTES = 64 << 20
 
-# A source file's name up to the folder's end. To read the document and to write it again would take 40 times as long.
+# The folder in a source file's name. Parsing and writing the document would take 40 times as long.
 _FOLDER = re.compile(rb"""("(?:program|filename)"\s*:\s*")(?:[^"\\]|\\.)*/""")
 
 
 def read_program(config: bytes) -> Program:
-    """The program in a BMv2 JSON document.
+    """Read the program in a BMv2 JSON document.
 
     Raises:
-        ProgramError: names what is malformed or unsupported.
+        ProgramError: If something is malformed or unsupported. The message names it.
     """
     if len(config) > MAX_CONFIG_BYTES:
         raise ProgramError(f"the JSON document has {len(config)} bytes, and may have {MAX_CONFIG_BYTES}")
@@ -67,7 +67,7 @@ def read_program(config: bytes) -> Program:
 
 
 def without_folders(config: bytes) -> bytes:
-    """What of BMv2 JSON makes a difference to a program's C: all but the folders of its source files."""
+    """Return the part of BMv2 JSON that determines a program's C: everything but the folders of its source files."""
     return _FOLDER.sub(rb"\1", config)
 
 
@@ -76,21 +76,21 @@ class _Document:
         self.document = document
 
     def items(self, key: str) -> list[Any]:
-        """A top-level array."""
+        """Return a top-level array; empty if it is missing."""
         value = self.document.get(key, [])
         if not isinstance(value, list):
             raise ProgramError(f"{key} is not an array")
         return value
 
     def only(self, key: str) -> Any:
-        """The item of a top-level array that has one."""
+        """Return the only item of a top-level array."""
         items = self.items(key)
         if len(items) != 1:
             raise ProgramError(f"one of {key} is needed, not {len(items)}")
         return items[0]
 
     def check_head(self) -> None:
-        """Refuses other versions, and programs for other switches."""
+        """Reject other format versions, and programs for other targets."""
         version = self.document.get("__meta__", {}).get("version")
         if not version or version[0] != 2:
             raise ProgramError(f"BMv2 JSON version 2.x is needed (__meta__.version), not {version}")
@@ -98,7 +98,7 @@ class _Document:
             raise ProgramError(f"extern {item.get('name')} is not supported")
 
     def program(self) -> Program:
-        """Every section, in the order in which they refer to each other."""
+        """Read every section, in the order in which they refer to each other."""
         self.check_head()
         names = Headers(
             *(
@@ -192,7 +192,7 @@ def _meter(item: Json, names: Headers) -> MeterArray:
 
 
 def _value_set(item: Json, parser: Parser) -> ValueSet:
-    """Kept as a table whose keys are those of the parser states that use it."""
+    """Read a value set, stored as a table whose keys are those of the parser states that use it."""
     name = text(item, "name")
     widths = {s.key_widths for s in parser.states.values() if any(t.value_set == name for t in s.transitions)}
     if len(widths) > 1:

@@ -1,4 +1,4 @@
-"""Typed access to the items of a JSON document; what is not as it should be is a ProgramError with the item's name."""
+"""Typed access to the items of a JSON document. A wrong item is raised as ProgramError with its name."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from fanin.p4switch.bmv2json.program import ProgramError, Source
 
 Json = dict[str, Any]
-MAX_WIDTH = 1 << 13  # bits of a number, which Python writes in decimal, too; p4c's own limit is 2,048
-_MAX_DIGITS = 1 << 14  # hexadecimal: those of a whole transition key, too
+MAX_WIDTH = 1 << 13  # bits; p4c's own limit is 2,048, and Python also writes numbers in decimal
+_MAX_DIGITS = 1 << 14  # hexadecimal digits, enough for a whole transition key
 _MAX_NAME = 1024  # characters
 _DEEPEST = 12  # nested items in the name of one
 _NEVER_IN_NAMES = ("*/", "/*", "//", "??", "\\", '"')
 
 
 def integer(number: Any) -> int:
-    """A number, or its hexadecimal digits.
+    """Return an integer, given as a number or as hexadecimal digits.
 
     Raises:
-        ProgramError: it is none, or too long.
+        ProgramError: If it is not a number, or too long.
     """
     if type(number) is int and number.bit_length() <= 4 * _MAX_DIGITS:
         return number
@@ -30,10 +30,10 @@ def integer(number: Any) -> int:
 
 
 def checked_name(value: Any, what: str) -> str:
-    """A name: printable, and without what would mean something to a reader of C. `what` it is the name of.
+    """Return a name that is printable and contains nothing with a meaning in C. `what` says what it names.
 
     Raises:
-        ProgramError: it is none.
+        ProgramError: If it is not such a name.
     """
     if not isinstance(value, str):
         raise ProgramError(f"{what} is {_shown(value)}, not a name")
@@ -47,15 +47,15 @@ def checked_name(value: Any, what: str) -> str:
 
 
 def text(item: Json, key: str) -> str:
-    """A name."""
+    """Return a name."""
     return checked_name(item[key], f"{key} of {_shown(item.get('name', 'an item'))}")
 
 
 def message(value: Any, where: str) -> str:
-    """A text to be written to the log: printable, in lines.
+    """Return a text for the log, which consists of printable characters, newlines and tabs.
 
     Raises:
-        ProgramError: it is none.
+        ProgramError: If it is not such a text.
     """
     if not isinstance(value, str) or not all(c.isprintable() or c in "\n\t" for c in value):
         raise ProgramError(f"{where}: {_shown(value)} is not a text that can be logged")
@@ -63,21 +63,21 @@ def message(value: Any, where: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """The value in an error."""
+    """Format a value for an error message."""
     shown = ascii(value)
     return shown if len(shown) <= 80 else f"{shown[:80]}…"
 
 
 def optional_text(item: Json, key: str) -> str | None:
-    """A name, or null."""
+    """Return a name, or None for null."""
     return None if item.get(key) is None else text(item, key)
 
 
 def count(item: Json, key: str, default: int | None = None) -> int:
-    """A number that is not negative: an id, a size, a width.
+    """Return a number that is not negative, such as an id, a size or a width.
 
     Raises:
-        ProgramError: it is none, or above 2^32 - 1.
+        ProgramError: If it is not such a number, or above 2^32 - 1.
     """
     value = item[key] if default is None else item.get(key, default)
     if type(value) is not int or not 0 <= value < 1 << 32:
@@ -87,10 +87,10 @@ def count(item: Json, key: str, default: int | None = None) -> int:
 
 
 def bit_width(item: Json, key: str) -> int:
-    """The bits of a number.
+    """Return a width in bits.
 
     Raises:
-        ProgramError: it is no number of bits, or more than the switch has.
+        ProgramError: If it is not a number, or more than the switch supports.
     """
     bits = count(item, key)
     if bits > MAX_WIDTH:
@@ -101,7 +101,7 @@ def bit_width(item: Json, key: str) -> int:
 
 
 def source(item: Json) -> Source | None:
-    """The item's place in the P4 source."""
+    """Return the item's place in the P4 source, or None."""
     info = item.get("source_info")
     if not info:
         return None
@@ -110,13 +110,13 @@ def source(item: Json) -> Source | None:
 
 
 def _one_line(value: Any) -> str:
-    """Any text of a P4 file, as it can be shown."""
+    """Return any text of a P4 file as one printable line."""
     line = " ".join(str(value).split())
     return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
 
 
 def in_hand(document: Json, error: Exception) -> str:
-    """The innermost item of a document that was being read when the error came, such as `actions[2].primitives[0]`."""
+    """Return the path of the innermost item being read when an error occurred, as `actions[2].primitives[0]`."""
     names, found = {id(item): name for item, name in _items(document, "")}, ""
     for frame, _ in walk_tb(error.__traceback__):
         known = (names.get(id(value), "") for value in frame.f_locals.values())
@@ -125,7 +125,7 @@ def in_hand(document: Json, error: Exception) -> str:
 
 
 def _items(item: Any, name: str, depth: int = 0) -> Iterator[tuple[Any, str]]:
-    """Objects and arrays with the way to them, but for those so deep inside that it would say nothing."""
+    """Yield objects and arrays with their paths, down to a depth at which paths are still readable."""
     yield item, name
     if depth < _DEEPEST:
         for key, value in item.items() if isinstance(item, dict) else enumerate(item):

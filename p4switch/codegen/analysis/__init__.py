@@ -1,1 +1,1 @@
-"""What is found out about a program before its C is written."""
+"""Analyses of a program before its C is written."""

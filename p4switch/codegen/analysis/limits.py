@@ -1,6 +1,6 @@
-"""What a program may ask for at most: no more than its generated code, its state and its packets have room for.
+"""Upper limits on a program, so that its generated code, its state and its packets stay within bounds.
 
-The reader has refused fields and numbers that are too wide (reader/values.py).
+The reader has rejected fields and numbers that are too wide (reader/values.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fanin.p4switch.codegen.layout import cell_bytes, packet_headers
 MAX_HEADER_BYTES = (1 << 16) - 1
 MAX_HEADERS = (1 << 16) - 1
 MAX_HEADERS_BYTES = 1 << 20  # of all instances together, and of all that the deparser may emit
-MAX_METADATA_BYTES = 1 << 16  # as they stand in memory; every packet's are cleared
+MAX_METADATA_BYTES = 1 << 16  # bytes in memory; they are cleared for every packet
 MAX_INPUT_BYTES = LONGEST_PACKET  # of a hash or digest, without the payload
 MAX_KEY_BITS = 1 << 16  # of a table, or of a parser state
 MAX_PARAMETER_BITS = 1 << 16  # of an action
@@ -33,7 +33,7 @@ def check_limits(program: Program) -> None:
     """Check that nothing in the program is too large.
 
     Raises:
-        ProgramError: names what is too large, and how large it may be.
+        ProgramError: If something is. The message names it and the limit.
     """
     _check_headers(program)
     for action in program.actions.values():
@@ -54,7 +54,7 @@ def check_limits(program: Program) -> None:
 
 
 def input_bytes(program: Program) -> int:
-    """The room that the inputs of the program's hashes and digests need."""
+    """Return the buffer size in bytes that the inputs of the program's hashes and digests need."""
     sizes = [digest_bytes(program, digest) for digest in program.digests.values()]
     for calculation in program.calculations.values():
         payload = LONGEST_PACKET if any(piece.value is None for piece in calculation.inputs) else 0
@@ -63,10 +63,10 @@ def input_bytes(program: Program) -> int:
 
 
 def calculation_bytes(program: Program, calculation: Calculation) -> int:
-    """A calculation's input at its longest, without the payload.
+    """Return the largest size in bytes of a calculation's input, without the payload.
 
     Raises:
-        ProgramError: metadata are given as a whole.
+        ProgramError: If metadata is given as a whole.
     """
     bits = 0
     for piece in calculation.inputs:
@@ -85,7 +85,7 @@ def calculation_bytes(program: Program, calculation: Calculation) -> int:
 
 
 def digest_bytes(program: Program, digest: FieldList) -> int:
-    """A digest's fields, each in whole bytes."""
+    """Return the size of a digest, with each field in whole bytes."""
     fields = [field for field in digest.fields if isinstance(field, Field)]
     return sum((program.field_type(field).width + 7) // 8 for field in fields)
 
@@ -117,8 +117,8 @@ def _check_state(program: Program) -> None:
         total += size * cell
         if total > most:
             raise ProgramError(
-                f"{name}: {size} cells of {cell} bytes, with what stands before it {total} bytes: "
-                f"registers, counters and meters have at most {most} together here"
+                f"{name}: {size} cells of {cell} bytes, {total} bytes with the arrays before it: "
+                f"registers, counters and meters may have at most {most} together on this machine"
             )
 
 

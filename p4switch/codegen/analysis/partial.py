@@ -1,8 +1,8 @@
-"""Calculations that are a transport checksum, which a packet's sender may have left unfinished.
+"""Transport checksums that the sender of a packet may have left unfinished.
 
-A kernel leaves TCP's and UDP's checksums to its network card: what stands in the packet is the sum of the
-pseudo-header (virtio's NEEDS_CSUM). A program that verifies such a checksum, or writes it anew, need not look at the
-payload: the card will, or nobody has to where the packet never leaves memory.
+A kernel leaves TCP's and UDP's checksums to its network card: the packet holds only the sum of the pseudo-header
+(virtio's NEEDS_CSUM). A program that verifies or updates such a checksum need not read the payload: the card completes
+it, or nobody has to if the packet never leaves memory.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ SUMS = ("csum16", "cksum16")
 
 @dataclass(frozen=True, slots=True)
 class TransportSum:
-    """A sum over a pseudo-header, a header but for its checksum, and what follows it in the packet.
+    """Sum over a pseudo-header, a header except for its checksum, and what follows the header in the packet.
 
-    field: the checksum. following: the headers behind its own. payload: whether what is behind those belongs to it.
-    pseudo: all other inputs. includes_field: the checksum itself is among the inputs (and not in `pseudo`), so that the
-    result is 0 where it is right.
+    Attributes:
+        field: The checksum.
+        following: The headers after the checksum's own.
+        payload: True if the data after those headers is part of the sum.
+        pseudo: All other inputs.
+        includes_field: True if the checksum itself is among the inputs, so that the result is 0 if it is right. It is
+            then left out of `pseudo`.
     """
 
     field: Field
@@ -45,7 +49,7 @@ class TransportSum:
 
 
 def transport_sum(program: Program, calculation: Calculation) -> TransportSum | None:
-    """What a calculation sums up, if it is a transport checksum."""
+    """Return the parts of a calculation if it is a transport checksum, else None."""
     if calculation.algorithm not in SUMS:
         return None
     inputs, bits = calculation.inputs, 0
@@ -60,7 +64,7 @@ def transport_sum(program: Program, calculation: Calculation) -> TransportSum | 
 def _headers_but_a_field(
     program: Program, inputs: Sequence[CalculationInput], header: str
 ) -> Iterator[tuple[Field, int]]:
-    """The 16-bit field without which `inputs` begins with the whole header, and how many inputs those are."""
+    """Yield a 16-bit field and a number of inputs, if those inputs are the whole header except for that field."""
     names = [field.name for field in program.headers[header].type.fields]
     given = [piece.value for piece in inputs[: len(names) - 1]]
     for kind in program.headers[header].type.fields:
@@ -99,7 +103,7 @@ def _with_rest(
 
 
 def _is_plain(program: Program, header: str) -> bool:
-    """Whether it is a header of packets, of a number of 16-bit words that is known."""
+    """Return whether a header is part of packets and has a fixed length in 16-bit words."""
     kind: HeaderType = program.headers[header].type
     return not program.headers[header].is_metadata and kind.varbit is None and kind.width % 16 == 0
 
@@ -114,7 +118,7 @@ def _width(program: Program, piece: CalculationInput) -> int:
 
 
 def left_partial(program: Program) -> dict[Checksum, TransportSum]:
-    """The checksums that need not be computed while they are partial in the packet."""
+    """Return the checksums that need not be computed while they are partial in the packet."""
     in_actions = {
         argument.name
         for action in program.actions.values()
@@ -139,7 +143,7 @@ def left_partial(program: Program) -> dict[Checksum, TransportSum]:
 class Reads:
     """Header fields whose value a program uses, alone or as part of a header.
 
-    compared: 16-bit fields of which it asks nothing but whether they are 0.
+    `compared` are 16-bit fields that it only compares with 0.
     """
 
     fields: frozenset[Field]
@@ -147,7 +151,7 @@ class Reads:
 
 
 def reads(program: Program, spared: Mapping[Checksum, TransportSum]) -> Reads:
-    """What a program reads, but for the checksums themselves where `spared` checksums verify or write them."""
+    """Return what a program reads, apart from the accesses to the checksums in `spared` that verify or update them."""
     read: list[Any] = []
     for action in program.actions.values():
         for primitive in action.primitives:
@@ -184,7 +188,7 @@ def _is_word(program: Program, field: Field) -> bool:
 
 
 def _uses(node: Any) -> Iterator[tuple[Field, bool]]:
-    """Every field inside a node, and whether it is compared with 0 there."""
+    """Yield every field inside a node, and whether it is only compared with 0 there."""
     match node:
         case Field():
             yield node, False
@@ -199,7 +203,7 @@ def _uses(node: Any) -> Iterator[tuple[Field, bool]]:
 
 
 def _whole_headers(node: Any, program: Program) -> set[str]:
-    """Headers that are copied, compared or hashed as a whole, and the elements of all stacks."""
+    """Return the headers that are copied, compared or hashed as a whole, and the elements of all stacks."""
     names = {name for stack in program.stacks.values() for name in stack.headers}
     if isinstance(node, HeaderName):
         return names | {node.name}

@@ -1,8 +1,8 @@
-"""Egress that may be replayed: what it did to the replicas of one packet is done again to those of the next (replay.h).
+"""Replay of egress: the changes made to the replicas of one packet are repeated for those of the next (replay.h).
 
-It may if everything that decides what it does can be compared: it looks at fields, tables and constants and at nothing
-else, and all that it does to headers is to write to fields. Whether it comes to an action with a register, say, is seen
-when that action runs: then nothing is replayed.
+Egress can be replayed if all its inputs can be compared: it reads only fields, tables and constants, and it changes
+headers only by writing to their fields. Whether a packet reaches an action with a register, for example, is only known
+when that action runs. Nothing is replayed then.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ REPEATABLE = {
     *("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "no_op"),
     *("mark_to_drop", "drop", "exit", "count", "_jump", "_jump_if_zero"),
 }
-"""Primitives that do the same to packets with equal fields; of counting, which packets, is recorded."""
+"""Primitives that treat packets with equal fields equally. For `count`, the counters are recorded."""
 SET_FOR_REPLICAS = ("egress_port", "egress_spec", "egress_rid", "egress_global_timestamp", "packet_length")
-"""Standard metadata that each replica is given for egress."""
+"""Standard metadata that are set for each replica before egress."""
 NOT_COMPARED = (ElementField, LastField, RegisterValue, StackElement, StackName, UnionName)
 
 
 class Replaying:
-    """What the program's egress uses, and whether it may be replayed."""
+    """Fields that the program's egress uses, and whether it can be replayed."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -69,19 +69,22 @@ class Replaying:
             headers_written(program) is not None
             and not (layout.varbits or layout.queues or layout.requests or layout.may_fail)
             and not any(_mentions(part) for part in looked_at)
-            # What updates look at is replayed, or the same for all replicas.
+            # What updates read is replayed, or the same for all replicas.
             and not any(layout.is_metadata(f) and f in changing for f in looked_at_by_updates)
             and not any(layout.is_metadata(f) for f in self.updated)
         )
 
     def _is_compared(self, field: Field) -> bool:
-        """Validity always is; locals of actions are set before they are used; of no bits, there is nothing."""
+        """Return whether a field must be compared explicitly.
+
+        Validity always is, locals of actions are set before they are used, and fields without bits hold nothing.
+        """
         if field.name == "$valid$" or field in self.layout.private:
             return False
         return self.layout.program.field_type(field).width > 0
 
     def varies(self, node: Action | Table) -> bool:
-        """Whether a node of egress may do something else to equal packets."""
+        """Return whether a node of egress may treat equal packets differently."""
         if not self.possible:
             return False
         if isinstance(node, Action):
@@ -95,13 +98,13 @@ class Replaying:
         return own or node.support_timeout or node.profile is not None
 
     def write_record(self, out: Writer) -> None:
-        """Declares the record, a member of `struct state`."""
+        """Write the declaration of the record, a member of `struct state`."""
         if self.possible:
             out.line('#include "replay.h"')
             out.line()
 
     def write(self, out: Writer) -> None:
-        """`same_for_egress`, `repeat_egress`, and what keeps the checksums that updates write."""
+        """Write `same_for_egress`, `repeat_egress`, and the functions that save and restore updated checksums."""
         used, written = self._stretches(self.used), self._stretches(self.written)
         self._write_updated(out)
         with out.block("static const struct beginning egress_uses[] =", ";"):
@@ -110,7 +113,7 @@ class Replaying:
                 out.line(f"{{{self.layout.header_index(header)}, {last}}},")
             out.line("{0, 0}")
         out.line()
-        out.comment("Whether a packet is the one that is recorded in all that egress looks at or writes to.")
+        out.comment("Whether a packet equals the recorded one in everything that egress reads or writes.")
         with out.block("static bool same_for_egress(const struct replay *r, const struct packet *p)"):
             out.line("(void)r, (void)p;")
             for header in dict.fromkeys(header for header, _, _ in used):
@@ -128,7 +131,7 @@ class Replaying:
                     out.line("    return false;")
             out.line("return true;")
         out.line()
-        out.comment("Makes of a packet its replica number `i`, as egress would; returns whether it leaves.")
+        out.comment("Turns a packet into its replica number `i`, as egress would; returns whether it leaves.")
         head = "static bool repeat_egress(const struct replay *r, uint32_t i, struct packet *p)"
         with out.block(head):
             out.line("const struct replica_record *record = r->records + i;")
@@ -141,7 +144,7 @@ class Replaying:
         out.line()
 
     def _write_updated(self, out: Writer) -> None:
-        """Updates of one replica are not to be seen by those of the next."""
+        """Write functions that save and restore updated fields, so that replicas do not see each other's updates."""
         updated = self._stretches(self.updated)
         out.line(f"#define UPDATED {sum(behind - first for _, first, behind in updated) or 1}")
         for name, to, origin in (
@@ -160,7 +163,7 @@ class Replaying:
             out.line()
 
     def _stretches(self, used: set[Field]) -> list[tuple[str, int, int]]:
-        """The bytes of these fields, those side by side together: header, first byte, the one behind the last."""
+        """Return the bytes of these fields, merged where adjacent, as (header, first byte, byte after the last)."""
         found: list[tuple[str, int, int]] = []
         kinds = [
             (f.header, self.layout.program.field_type(f)) for f in used if not self.layout.is_metadata(f)
@@ -175,7 +178,7 @@ class Replaying:
 
 
 def _mentions(node: Any) -> bool:
-    """Whether a node has something in it that is not compared."""
+    """Return whether a node contains something that is not compared."""
     if isinstance(node, NOT_COMPARED):
         return True
     if isinstance(node, tuple):

@@ -1,8 +1,8 @@
-"""Runs of like statements, found so that they can be written as C loops.
+"""Runs of similar statements that can be written as C loops.
 
-P4 has no loops in controls: a program that adds 64 registers to 64 header fields says so 64 times. A run is a group of
-primitives that repeats with only header fields and registers advancing; as a loop gcc vectorizes it, and it compiles
-in a fraction of the time. Registers that advance together get a row of their own (state.py).
+P4 has no loops in controls: a program that adds 64 registers to 64 header fields contains 64 statements. A run is a
+group of primitives that repeats with only header fields and registers advancing. gcc vectorizes it as a loop, and
+compiles it in a fraction of the time. Registers that advance together are stored in one row (state.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MACHINE_WIDTHS = (8, 16, 32, 64)
 
 @dataclass(frozen=True, slots=True)
 class Advancing:
-    """A header field that moves on by `stride` bits with each repetition; `first` is that of the first."""
+    """Header field that advances by `stride` bits with each repetition, starting at `first`."""
 
     header: str
     first: FieldType
@@ -32,10 +32,16 @@ class Advancing:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` repetitions of a group, in which advancing fields are `Advancing` and registers those of the first.
+    """Repetitions of a group, in which advancing fields are `Advancing` and registers those of the first repetition.
 
-    `registers` are the sequences of registers that advance, by the first of each; all are used at `index`, and have
-    `size` cells. `length`: the primitives that the run stands for.
+    Attributes:
+        group: The primitives of one repetition.
+        count: The number of repetitions.
+        registers: The sequences of registers that advance, by the first of each.
+        index: The index at which all registers are accessed; None without registers.
+        size: The number of cells of each register.
+        length: The number of primitives that the run replaces.
+        first: The first primitive as it is in the program.
     """
 
     group: tuple[Primitive, ...]
@@ -44,14 +50,14 @@ class Run:
     index: Expression | None
     size: int
     length: int
-    first: Primitive  # as the program has it
+    first: Primitive  # as it is in the program
 
 
 Part = Primitive | Run
 
 
 class RunFinder:
-    """Finds runs in the actions of a program; `rows` and `headers` are what advances in them."""
+    """Search for runs in the actions of a program; `rows` and `headers` collect what advances in them."""
 
     def __init__(self, program: Program, uses: Uses) -> None:
         self.program = program
@@ -63,7 +69,7 @@ class RunFinder:
         self._parts = {a.id: self._split(a.primitives) for a in program.actions.values()}
 
     def parts(self, action: int) -> list[Part]:
-        """The primitives of an action, every run among them as a `Run`."""
+        """Return the primitives of an action, with each run among them as a `Run`."""
         return self._parts[action]
 
     def _split(self, primitives: Sequence[Primitive]) -> list[Part]:
@@ -83,7 +89,7 @@ class RunFinder:
         return parts
 
     def _run_at(self, primitives: Sequence[Primitive], shapes: list[Hashable], at: int) -> Run | None:
-        """The run that begins here; the shortest group of those that cover the most."""
+        """Return the run that begins here: the longest one, with the shortest group."""
         best: Run | None = None
         for size in range(1, LONGEST_GROUP + 1):
             if best is not None and size % len(best.group) == 0:
@@ -100,7 +106,7 @@ class RunFinder:
         return best
 
     def _shape(self, node: Any) -> Hashable:
-        """Equal for primitives that differ in nothing but fields and registers of one kind."""
+        """Return a key that is equal for primitives which differ only in fields and registers of one kind."""
         match node:
             case Primitive(op, arguments):
                 return (op, tuple(self._shape(a) for a in arguments))
@@ -115,7 +121,7 @@ class RunFinder:
         return node  # type: ignore[no-any-return]
 
     def _rolled(self, groups: list[tuple[Primitive, ...]]) -> Run | None:
-        """The groups as a run of as many repetitions as advance evenly, if those are enough."""
+        """Return the groups as a run of all repetitions that advance evenly, or None if those are too few."""
         columns = list(zip(*([leaf for p in g for leaf in self._leaves(p)] for g in groups), strict=True))
         count = min((self._even(column) for column in columns), default=0)
         if count < FEWEST:
@@ -138,7 +144,7 @@ class RunFinder:
         return Run(group, count, sequences, index, size, count * len(group), groups[0][0])
 
     def _in_loop(self, column: tuple[Any, ...]) -> Any:
-        """What stands for a column in the loop: its first leaf, which advances if the leaves are different fields."""
+        """Return the operand of a column in the loop: its first leaf, advancing if the leaves are different fields."""
         first, second = column[0], column[1]
         if not isinstance(first, Field) or first == second or self._is_metadata(first):
             return first
@@ -146,7 +152,7 @@ class RunFinder:
         return Advancing(first.header, kind, following.offset - kind.offset)
 
     def _even(self, column: tuple[Any, ...]) -> int:
-        """How many of a column's leaves, from the first on, are equal or advance by one and the same step."""
+        """Return how many leaves of a column, from the first, are equal or advance by a constant step."""
         first = column[0]
         if isinstance(first, Named):
             names = [leaf.name for leaf in column]
@@ -164,9 +170,9 @@ class RunFinder:
         return next((n for n, k in steps if k.offset != kinds[0].offset + n * stride), len(kinds))
 
     def _is_temporary(self, column: tuple[Any, ...], groups: list[tuple[Primitive, ...]]) -> bool:
-        """Whether a column's metadata are one field, or temporaries that no other statement of the program sees.
+        """Return whether a column of metadata is a single field, or temporaries that no other statement uses.
 
-        Such a temporary (compilers number them) is set in its group before it is used, so one will do for all.
+        Such a temporary (compilers number them) is set in its group before it is read, so one is enough for all groups.
         """
         if not isinstance(column[0], Field) or not self._is_metadata(column[0]) or len(set(column)) == 1:
             return True
@@ -180,14 +186,14 @@ class RunFinder:
         return True
 
     def _is_fixed(self, index: Expression | None, group: tuple[Primitive, ...]) -> bool:
-        """Whether an index is the same in every repetition."""
+        """Return whether an index is the same in every repetition."""
         if index is None or any(isinstance(node, Advancing) for node in nodes(index)):
             return False
         written = {p.arguments[0] for p in group if p.op != "register_write"}
         return not any(field in written for field in fields_in(index))
 
     def _place(self, run: Run) -> bool:
-        """Gives the run's registers rows; false if they have other ones already, in which they do not advance."""
+        """Assign rows to the run's registers. Return False if they have rows already in which they do not advance."""
         for sequence in run.registers.values():
             columns = [self._columns.get(name) for name in sequence]
             if all(c is None for c in columns) and len(set(sequence)) == len(sequence):
@@ -207,7 +213,7 @@ class RunFinder:
         return self.program.headers[field.header].is_metadata
 
     def _leaves(self, primitive: Primitive) -> list[Any]:
-        """The fields and registers of a primitive, from left to right."""
+        """Return the fields and registers of a primitive, from left to right."""
         found = self._leaves_of.get(id(primitive))
         if found is None:
             found = self._leaves_of[id(primitive)] = []
@@ -216,7 +222,7 @@ class RunFinder:
 
 
 def register_place(primitive: Primitive) -> tuple[str, Expression]:
-    """The register and index of register_read(target, register, index) or register_write(register, index, source)."""
+    """Return the register and index of a register_read or register_write."""
     arguments: tuple[Argument, ...] = primitive.arguments
     position = 0 if primitive.op == "register_write" else 1
     register, index = arguments[position], arguments[position + 1]
@@ -226,7 +232,7 @@ def register_place(primitive: Primitive) -> tuple[str, Expression]:
 
 
 def nodes(node: Any) -> Iterator[Any]:
-    """A node and all nodes inside it."""
+    """Yield a node and all nodes inside it."""
     if isinstance(node, tuple):
         for item in node:
             yield from nodes(item)
@@ -238,7 +244,7 @@ def nodes(node: Any) -> Iterator[Any]:
 
 
 def _rebuilt(node: Any, replace: Callable[[Any], Any]) -> Any:
-    """The node with its fields and registers replaced, in order from left to right."""
+    """Return the node with its fields and registers replaced, in order from left to right."""
     if isinstance(node, Field) or (isinstance(node, Named) and node.kind == "register_array"):
         return replace(node)
     if isinstance(node, tuple):

@@ -1,1 +1,1 @@
-"""P4Runtime's values, matches and actions, and the engine's."""
+"""Conversion between P4Runtime's values, matches and actions and the engine's."""

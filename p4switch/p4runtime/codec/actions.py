@@ -12,12 +12,12 @@ from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
 class ActionCodec:
-    """One action, its parameters' positions looked up by id once.
+    """Codec for one action, with the positions of its parameters looked up by id in advance.
 
-    P4Runtime specification, "Action Specification". `parameters` are the program's own: values must fit them.
+    See "Action Specification" in the P4Runtime specification. `parameters` are the program's: values must fit them.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT if they are not as many as P4Info's.
+        P4RuntimeError: INVALID_ARGUMENT if P4Info has another number of parameters.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class ActionCodec:
             self._slots[param.id] = (position, parameter.width, what, codec)
 
     def decode(self, message: p4r.Action) -> ActionCall:
-        """The call.
+        """Decode a call.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT unless every parameter has exactly one value that fits.
@@ -58,7 +58,7 @@ class ActionCodec:
         return ActionCall(self.name, tuple([values[position] for position in range(len(values))]))
 
     def encode(self, call: ActionCall) -> p4r.Action:
-        """The message for a call of this action."""
+        """Encode a call of this action."""
         message = p4r.Action(action_id=self.id)
         for (param_id, codec), value in zip(self._codecs, call.args, strict=True):
             message.params.add(param_id=param_id, value=codec.encode(value))

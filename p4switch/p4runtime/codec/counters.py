@@ -8,7 +8,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 def decode_counter(data: p4r.CounterData) -> CounterValue:
-    """A counter's value.
+    """Decode a counter's value.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if it is negative.
@@ -19,5 +19,5 @@ def decode_counter(data: p4r.CounterData) -> CounterValue:
 
 
 def encode_counter(value: CounterValue) -> p4r.CounterData:
-    """The message for a counter's value."""
+    """Encode a counter's value."""
     return p4r.CounterData(packet_count=value.packets, byte_count=value.bytes)

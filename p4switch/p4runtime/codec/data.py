@@ -1,4 +1,4 @@
-"""P4Data: values as registers hold them and digests carry them, by their type in P4Info.
+"""P4Data: values in registers and digests, by their type in P4Info.
 
 P4Runtime specification, "Representation of Arbitrary P4 Types". The data plane's values are unsigned numbers; those of
 a struct or tuple follow one another.
@@ -16,21 +16,21 @@ from fanin.p4switch.p4runtime.errors import invalid, unimplemented
 from fanin.p4switch.p4runtime.proto import p4d, p4t
 
 _WIDEST = 2048  # bits of a number in P4_16's v1model
-_DEEPEST = 50  # types within each other
+_DEEPEST = 50  # nested types
 
 
 class DataType(Protocol):
-    """One type's values as messages."""
+    """Codec for the values of one type."""
 
     @property
     def size(self) -> int:
-        """How many of the data plane's values are one of them."""
+        """Return how many values of the data plane form one value of the type."""
 
     def encode(self, values: Iterator[int]) -> p4d.P4Data:
-        """The message for the next value, or values."""
+        """Encode the next value, or values."""
 
     def decode(self, message: p4d.P4Data, width: int) -> int:
-        """The value in a message, of `width` bits.
+        """Decode a value of `width` bits.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if it has another type, or does not fit.
@@ -43,7 +43,7 @@ class _Single:
 
 @dataclass(frozen=True)
 class _Number(_Single):
-    """A number, in the field `bitstring` or `enum_value` of P4Data, or a string that stands for one."""
+    """Number, in the field `bitstring` or `enum_value` of P4Data; or a string that is translated to a number."""
 
     what: str
     field: str
@@ -73,7 +73,7 @@ class _Bool(_Single):
 
 @dataclass(frozen=True)
 class _Name(_Single):
-    """An enum's member or an error, by its name."""
+    """Enum member or error, by its name."""
 
     what: str
     field: str
@@ -94,7 +94,7 @@ class _Name(_Single):
 
 @dataclass(frozen=True)
 class _Several:
-    """A struct's members, or a tuple's."""
+    """Members of a struct or a tuple."""
 
     what: str
     field: str
@@ -116,7 +116,14 @@ class _Several:
 def data_type(
     spec: p4t.P4DataTypeSpec, types: p4t.P4TypeInfo, translations: Translations, what: str, depth: int = 0
 ) -> DataType:
-    """The type that P4Info specifies. `what` names its values in errors, `depth` is how many types it stands within.
+    """Return the codec for a type in P4Info.
+
+    Args:
+        spec: The type.
+        types: The named types that it may refer to.
+        translations: The codecs of translated types.
+        what: The name of its values in errors.
+        depth: The number of enclosing types.
 
     Raises:
         P4RuntimeError: UNIMPLEMENTED for headers and the like, INVALID_ARGUMENT if it contains itself.
@@ -162,7 +169,7 @@ def _require(message: p4d.P4Data, field: str, what: str) -> None:
 
 
 def _signed(width: int, what: str) -> Codec:
-    """Two's complement."""
+    """Return the codec for two's complement numbers."""
     if not 0 < width <= _WIDEST:
         raise invalid(f"{what}: the P4Info has a signed number of {width} bits, 1 to {_WIDEST} are possible")
     half, mask = 1 << width - 1, (1 << width) - 1

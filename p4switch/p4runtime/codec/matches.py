@@ -1,7 +1,7 @@
 """Match fields: P4Runtime's `FieldMatch` messages and the engine's matches.
 
-P4Runtime specification, "Match Format": a field that matches anything is left out of the message, and bits
-that a prefix or mask leaves out of account must be zero.
+P4Runtime specification, "Match Format": a field that matches anything is omitted from the message, and bits
+that a prefix or mask ignores must be zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _KINDS = {
     p4i.MatchField.OPTIONAL: "optional",
 }
 PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
-"""Match kinds of which several may match one packet, so that a table with one of them needs priorities."""
+"""Match kinds that may overlap, so that a table with one of them needs priorities."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatchField:
-    """One field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, its values."""
+    """Field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, and its codec."""
 
     id: int
     name: str
@@ -38,10 +38,11 @@ class MatchField:
 
     @classmethod
     def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
-        """From P4Info and the program, which must agree on the kind; values must fit the program's field.
+        """Return the field for a key of the program. Its values must fit the program's field.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT, if they do not agree; UNIMPLEMENTED for values that cannot be matched so.
+            P4RuntimeError: INVALID_ARGUMENT if P4Info and the program disagree on the kind;
+                UNIMPLEMENTED for values that this kind cannot match.
         """
         what = f"key {field.name} of table {table}"
         kind = _KINDS.get(field.match_type, "unspecified")
@@ -57,10 +58,10 @@ class MatchField:
     def of_value_set(
         cls, field: p4i.MatchField, width: int, value_set: str, translations: Translations
     ) -> MatchField:
-        """One field of a value set, from P4Info; the device config says nothing of its kind.
+        """Return a field of a value set, from P4Info alone: the device config does not contain its kind.
 
         Raises:
-            P4RuntimeError: UNIMPLEMENTED for a kind that does not exist here, or values that cannot be matched so.
+            P4RuntimeError: UNIMPLEMENTED for an unknown kind, or values that this kind cannot match.
         """
         what = f"field {field.id} of value set {value_set}"
         kind = _KINDS.get(field.match_type, "unspecified")
@@ -70,7 +71,7 @@ class MatchField:
 
     @property
     def dont_care(self) -> Match | None:
-        """What a field that is left out stands for; None where it must be given."""
+        """Return the match that an omitted field stands for; None if it must be given."""
         match self.kind:
             case "lpm":
                 return Lpm(0, 0)
@@ -83,7 +84,7 @@ class MatchField:
         return None
 
     def decode(self, message: p4r.FieldMatch) -> Match:
-        """The match in a message.
+        """Decode a match.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if it breaks one of the rules of its kind.
@@ -94,17 +95,17 @@ class MatchField:
         return _DECODERS[kind](message, self)
 
     def value(self, data: bytes) -> int:
-        """A value in a message.
+        """Decode a value.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT if it is none of the field's.
+            P4RuntimeError: INVALID_ARGUMENT if it is not a value of the field.
         """
         return self.codec.decode(data, self.width, self.name)
 
     def encode(self, match: Match) -> p4r.FieldMatch | None:
-        """The message for a match; None for one that matches anything, which P4Runtime leaves out."""
+        """Encode a match; None for one that matches anything, which P4Runtime omits."""
         message, encode_value = p4r.FieldMatch(field_id=self.id), self.codec.encode
-        if self.kind == "optional" and isinstance(match, Ternary):  # of an entry that the program declares
+        if self.kind == "optional" and isinstance(match, Ternary):  # in an entry that the program declares
             match = Optional_(match.value if match.mask else None)
         match match:
             case Lpm(_, 0) | Ternary(_, 0) | Optional_(None):
@@ -148,7 +149,7 @@ def _lpm(message: p4r.FieldMatch, field: MatchField) -> Match:
             f"{field.name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
         )
     if value & (1 << width - length) - 1:
-        raise invalid(f"{field.name}: {value:#x}/{length} has ones behind its prefix")
+        raise invalid(f"{field.name}: {value:#x}/{length} has ones after its prefix")
     return Lpm(value, length)
 
 
@@ -168,7 +169,7 @@ def _range(message: p4r.FieldMatch, field: MatchField) -> Match:
     if low > high:
         raise invalid(f"{field.name}: the range {low}..{high} is empty")
     if low == 0 and high == (1 << field.width) - 1:
-        raise invalid(f"{field.name}: the range holds every value; leave the field out to match anything")
+        raise invalid(f"{field.name}: the range covers every value; leave the field out to match anything")
     return Range(low, high)
 
 

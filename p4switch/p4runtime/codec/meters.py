@@ -13,19 +13,20 @@ _METER_TYPES = {f"@{name.lower()}": number for name, number in p4i.MeterSpec.Typ
 
 
 def meter_type(meter: p4i.Meter | p4i.DirectMeter) -> p4i.MeterSpec.Type.ValueType:
-    """A meter's type: its own, or what an annotation such as `@single_rate_three_color` says.
+    """Return a meter's type: its own, or that of an annotation such as `@single_rate_three_color`.
 
-    The specification ("Meter & DirectMeter") has the compiler turn annotations into types; p4c 1.2.4 hands them on.
+    According to the specification ("Meter & DirectMeter") the compiler turns annotations into types; p4c 1.2.4 passes
+    them on.
     """
     annotated = (_METER_TYPES[a] for a in meter.preamble.annotations if a in _METER_TYPES)
     return meter.spec.type or next(annotated, p4i.MeterSpec.TWO_RATE_THREE_COLOR)
 
 
 def decode_meter(message: p4r.MeterConfig, kind: p4i.MeterSpec.Type.ValueType) -> MeterConfig:
-    """A meter's rates.
+    """Decode a meter's rates.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT if they are not those of its type.
+        P4RuntimeError: INVALID_ARGUMENT if they do not suit its type.
     """
     if message.eburst and kind != p4i.MeterSpec.SINGLE_RATE_THREE_COLOR:
         raise invalid("only meters of the type SINGLE_RATE_THREE_COLOR have an eburst: leave it unset")
@@ -38,26 +39,26 @@ def decode_meter(message: p4r.MeterConfig, kind: p4i.MeterSpec.Type.ValueType) -
 
 
 def encode_meter(config: MeterConfig) -> p4r.MeterConfig:
-    """The message for a meter's rates."""
+    """Encode a meter's rates."""
     return p4r.MeterConfig(**asdict(config))
 
 
 def decode_meter_counters(data: p4r.MeterCounterData) -> MeterCounters:
-    """What a meter has counted by colour."""
+    """Decode a meter's counters by colour."""
     return decode_counter(data.green), decode_counter(data.yellow), decode_counter(data.red)
 
 
 def encode_meter_counters(counters: MeterCounters) -> p4r.MeterCounterData:
-    """The message for what a meter has counted by colour."""
+    """Encode a meter's counters by colour."""
     green, yellow, red = map(encode_counter, counters)
     return p4r.MeterCounterData(green=green, yellow=yellow, red=red)
 
 
 def require_zero(data: p4r.MeterCounterData) -> None:
-    """Check that counters by colour are zero: no others are written (see "Direct Resources").
+    """Check that counters by colour are zero, the only value that can be written (see "Direct Resources").
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT, if they are not.
+        P4RuntimeError: INVALID_ARGUMENT if they are not.
     """
     if any(value != CounterValue(0, 0) for value in decode_meter_counters(data)):
         raise invalid("counters by colour can only be set to zero: leave their fields unset")

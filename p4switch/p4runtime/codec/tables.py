@@ -1,7 +1,7 @@
 """Tables: the keys and actions of P4Runtime's table entries, and the engine's.
 
 Everything that a table's messages refer to by id is looked up once, when the pipeline is set, so that a write
-costs one pass over its message and one call of the engine.
+needs one pass over its message and one call of the engine.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _BY_MEMBERS = {
 
 
 class P4InfoTable:
-    """A table as P4Info describes it, `info`, over the engine's, `installed`. A key is None for the default entry.
+    """Table of the engine with P4Info's description. The default entry has None instead of a key.
 
-    `profile` is its action profile, `is_counted` says whether its entries have counters, `meter` what meters they have.
-    Refusals are P4RuntimeError, or TableError from the engine.
+    `info` is the description and `installed` the engine's table. `profile` is its action profile, `is_counted` is True
+    if its entries have counters, and `meter` is the type of their meters. Errors are raised as P4RuntimeError, or as
+    TableError by the engine.
     """
 
     def __init__(
@@ -77,12 +78,12 @@ class P4InfoTable:
         self._actions_by_name = {codec.name: codec for codec, _ in self._actions.values()}
 
     def require_counter(self) -> None:
-        """INVALID_ARGUMENT if its entries have no counters."""
+        """Check that its entries have counters, else raise INVALID_ARGUMENT."""
         if not self.is_counted:
             raise invalid(f"table {self.name} has no direct counter")
 
     def require_meter(self) -> p4i.MeterSpec.Type.ValueType:
-        """The type of its entries' meters; INVALID_ARGUMENT if there are none."""
+        """Return the type of its entries' meters, or raise INVALID_ARGUMENT if there are none."""
         if self.meter is None:
             raise invalid(f"table {self.name} has no direct meter")
         return self.meter
@@ -90,14 +91,14 @@ class P4InfoTable:
     # Keys
 
     def present(self, key: EntryKey) -> Entry:
-        """The entry with a key; NOT_FOUND."""
+        """Return the entry with a key, or raise NOT_FOUND."""
         entry = self.installed.entry(key)
         if entry is None:
             raise not_found(f"table {self.name} has no such entry")
         return entry
 
     def key_of(self, message: p4r.TableEntry) -> EntryKey | None:
-        """The key of an entry that is there; NOT_FOUND."""
+        """Return the key of an existing entry, or raise NOT_FOUND."""
         if not message.is_default_action:
             return self.present(self.decode_key(message)).key
         if message.match or message.priority:
@@ -105,24 +106,24 @@ class P4InfoTable:
         return None
 
     def keys_of(self, query: p4r.TableEntry) -> Sequence[EntryKey | None]:
-        """The keys that a query selects: one (NOT_FOUND without an entry), or those of all entries with a key."""
+        """Return the keys that a query selects: a single one (NOT_FOUND without an entry), or those of all entries."""
         if query.match or query.is_default_action:
             return [self.key_of(query)]
         return [entry.key for entry in self.installed.entries()]
 
     def encode_key(self, key: EntryKey | None) -> p4r.TableEntry:
-        """A table entry with nothing but its key."""
+        """Encode a table entry that has nothing but its key."""
         if key is None:
             return p4r.TableEntry(table_id=self.id, is_default_action=True)
         return p4r.TableEntry(table_id=self.id, priority=key.priority, match=self.encode_match(key.match))
 
     def encode_match(self, match: tuple[Match, ...]) -> list[p4r.FieldMatch]:
-        """The match fields of a key, without those that match anything."""
+        """Encode the match fields of a key, without those that match anything."""
         encoded = [field.encode(part) for field, part in zip(self._fields, match, strict=True)]
         return [part for part in encoded if part is not None]
 
     def decode_key(self, message: p4r.TableEntry) -> EntryKey:
-        """The key of an entry with match fields; INVALID_ARGUMENT."""
+        """Decode the key of an entry with match fields, or raise INVALID_ARGUMENT."""
         match, priority = self.decode_match(message), message.priority
         if self.is_prioritized and priority <= 0:
             raise invalid(f"table {self.name} has overlapping matches: an entry needs a priority above 0")
@@ -131,7 +132,7 @@ class P4InfoTable:
         return EntryKey(match, priority)
 
     def decode_match(self, message: p4r.TableEntry) -> tuple[Match, ...]:
-        """The match of each key field; INVALID_ARGUMENT."""
+        """Decode the match of each key field, or raise INVALID_ARGUMENT."""
         slots = self._slots
         given: dict[int, Match] = {}
         for field_message in message.match:
@@ -156,15 +157,22 @@ class P4InfoTable:
     # Actions
 
     def action_name(self, action_id: int) -> str:
-        """The name of one of its actions; INVALID_ARGUMENT."""
+        """Return the name of one of its actions, or raise INVALID_ARGUMENT."""
         return self._action(action_id)[0].name
 
     def encode_call(self, call: ActionCall) -> p4r.Action:
-        """The message of a call of one of its actions."""
+        """Encode a call of one of its actions."""
         return self._actions_by_name[call.name].encode(call)
 
     def decode_action(self, message: p4r.TableAction, *, default: bool) -> EntryAction | None:
-        """The action of an entry, or of the `default` one; None: none is given. INVALID_ARGUMENT, PERMISSION_DENIED."""
+        """Decode the action of an entry, or of the default entry.
+
+        Returns:
+            The action, or None if none is given.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT or PERMISSION_DENIED.
+        """
         kind = message.WhichOneof("type")
         if kind is None:
             return None
@@ -184,7 +192,7 @@ class P4InfoTable:
         return self._decode_call(message.action, default=default)
 
     def decode_action_set(self, message: p4r.ActionProfileActionSet) -> OneShot:
-        """A group of an entry's own; those actions weigh nothing whose ports are down now."""
+        """Decode a group that belongs to one entry. Actions whose ports are down now have weight 0."""
         assert self.profile is not None
         what, items = f"table {self.name}", message.action_profile_actions
         if not items:

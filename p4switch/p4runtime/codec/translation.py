@@ -1,11 +1,11 @@
-"""How a P4 type's values are written: as numbers, or as strings where the program translates the type to them.
+"""Encoding of a P4 type's values: as numbers, or as strings if the program translates the type to strings.
 
-P4Runtime specification, "User-defined types" and "Metadata Translation". What a string stands for, the specification
-leaves to the target. Here it is, for each type by itself and as long as the pipeline is there:
+P4Runtime specification, "User-defined types" and "Metadata Translation". The specification leaves the numbers of
+strings to the target. This one assigns them for each type separately, for the lifetime of the pipeline:
 
-- what `@p4runtime_translation_mappings({{"default", 0}, …})` at the type says, an annotation of sonic-pins;
-- the number that the string writes in decimal;
-- otherwise the lowest number above 0 that no string stands for yet.
+- the number in the type's annotation `@p4runtime_translation_mappings({{"default", 0}, …})`, known from sonic-pins;
+- the number that the string is the decimal form of;
+- otherwise the lowest number above 0 that no string has yet.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DECIMAL = re.compile("0|[1-9][0-9]*")
 
 
 class Codec(NamedTuple):
-    """How values of one type are written and read; `decode` takes the width of the data plane's field, and its name."""
+    """Encoder and decoder for the values of one type; `decode` takes the bytes, and the field's width and name."""
 
     encode: Callable[[int], bytes]
     decode: Callable[[bytes, int, str], int]
@@ -40,12 +40,12 @@ def _refuse(_data: bytes, _width: int, what: str) -> NoReturn:
     raise unimplemented(f"{what}: only numbers, and types translated to strings, can be written")
 
 
-# An error, for which P4Runtime has no values: entries that the program declares are read by its number.
+# Errors have no values in P4Runtime: in entries that the program declares they are read as numbers.
 READ_ONLY = Codec(encode_value, _refuse)
 
 
 class Strings:
-    """The numbers that one type's strings stand for. Thread-safe: packets to the controller have strings, too.
+    """Mapping between the strings of one type and numbers. Thread-safe, because packets to the controller use it, too.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if a mapping has a string or a number twice.
@@ -65,14 +65,14 @@ class Strings:
                 self._bind(string, value)
 
     def encode(self, number: int) -> bytes:
-        """The string that stands for a number; one that nobody has named is written in decimal from now on."""
+        """Return the string for a number. A number without a string gets its decimal form from now on."""
         with self._lock:
             if number not in self._strings:
                 self._bind(str(number), number)
             return self._strings[number].encode()
 
     def decode(self, data: bytes, width: int, what: str) -> int:
-        """The number of a string.
+        """Return the number for a string, which is assigned one on first use.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT, or RESOURCE_EXHAUSTED if no number is left for it.
@@ -101,7 +101,8 @@ class Strings:
         number = next(number for number in self._fresh if number not in self._strings)
         if number >> width:
             raise P4RuntimeError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{what}: all numbers of bit<{width}> have other strings"
+                grpc.StatusCode.RESOURCE_EXHAUSTED,
+                f"{what}: all numbers of bit<{width}> belong to other strings",
             )
         return number
 
@@ -111,7 +112,7 @@ class Strings:
 
 
 class _Described(Protocol):
-    """A key field, parameter or packet's metadata as P4Info has it; without a width it is not a number."""
+    """Key field, parameter or packet metadata in P4Info; without a width it is not a number."""
 
     @property
     def bitwidth(self) -> int: ...
@@ -120,7 +121,7 @@ class _Described(Protocol):
 
 
 class Translations:
-    """How the values of one pipeline's types are written."""
+    """Codecs for the types of one pipeline."""
 
     def __init__(self, types: p4t.P4TypeInfo) -> None:
         self._strings: dict[str, Codec] = {}
@@ -130,10 +131,10 @@ class Translations:
                 self._strings[name] = Codec(strings.encode, strings.decode)
 
     def named(self, type_name: str) -> Codec:
-        """Of a type; NUMBERS, unless it is translated to strings."""
+        """Return the codec of a type: NUMBERS, unless it is translated to strings."""
         return self._strings.get(type_name, NUMBERS)
 
     def of(self, described: _Described) -> Codec:
-        """Of what P4Info describes; READ_ONLY if it is neither a number nor translated to strings."""
+        """Return the codec of an object in P4Info: READ_ONLY if it is neither a number nor translated to strings."""
         codec = self.named(described.type_name.name)
         return READ_ONLY if codec is NUMBERS and described.bitwidth == 0 else codec

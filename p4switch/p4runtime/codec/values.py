@@ -1,7 +1,7 @@
 """Values in P4Runtime's canonical bytestrings: big-endian, no longer than the number needs, never empty.
 
-P4Runtime specification, "Bytestrings". What a controller sends may have leading zeros (or sign bytes) as
-long as the number fits the P4 type; what it reads is always the shortest form.
+P4Runtime specification, "Bytestrings". Values from a controller may have leading zeros (or sign bytes) as
+long as the number fits the P4 type. Values sent to it always have the shortest form.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 def encode_value(value: int) -> bytes:
-    """The shortest bytestring of an unsigned number; zero is one zero byte."""
+    """Encode an unsigned number as the shortest bytestring; zero is one zero byte."""
     return value.to_bytes((value.bit_length() + 7) // 8 or 1, "big")
 
 
 def decode_value(data: bytes, width: int, what: str) -> int:
-    """The unsigned number in `data`.
+    """Decode an unsigned number.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if it is empty or does not fit in `width` bits.
@@ -30,13 +30,13 @@ def decode_value(data: bytes, width: int, what: str) -> int:
 
 
 def encode_signed(value: int) -> bytes:
-    """The shortest two's complement bytestring of a signed number."""
+    """Encode a signed number as the shortest bytestring in two's complement."""
     magnitude = value if value >= 0 else ~value
     return value.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
 
 def decode_signed(data: bytes, width: int, what: str) -> int:
-    """The two's complement number in `data`.
+    """Decode a number in two's complement.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if it is empty or does not fit in `width` bits.
@@ -50,10 +50,10 @@ def decode_signed(data: bytes, width: int, what: str) -> int:
 def decode_indices(
     message: p4r.CounterEntry | p4r.RegisterEntry | p4r.MeterEntry, size: int, name: str
 ) -> range:
-    """The cells that a message means: one, or all `size` where no index is given.
+    """Return the cells that a message selects: one, or all `size` if no index is given.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT for what is no index, OUT_OF_RANGE for one that is too large.
+        P4RuntimeError: INVALID_ARGUMENT for a negative index, OUT_OF_RANGE for one that is too large.
     """
     if not message.HasField("index"):
         return range(size)

@@ -1,7 +1,7 @@
 """Watch ports: members of a group that are skipped, and replicas that have backups, while a port is down.
 
-P4Runtime specification, "Action Profile Group Programming". A group all of whose members are skipped is an empty
-one: it does nothing.
+P4Runtime specification, "Action Profile Group Programming". A group whose members are all skipped is like an empty
+group: it does nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Watching = p4r.ActionProfileGroup.Member | p4r.ActionProfileAction
 
 @dataclass
 class WatchedPorts:
-    """The ports of the device, and those of them that are down now."""
+    """Ports of the device, and those that are down now."""
 
     known: frozenset[int]
     down: frozenset[int] = frozenset()
 
     def skips(self, member: Watching, what: str) -> bool:
-        """Whether a member is skipped now: the port that it watches is down. `what` names the group.
+        """Return whether a member is skipped because the port it watches is down. `what` names the group.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if it watches a port that does not exist.
@@ -45,5 +45,5 @@ class WatchedPorts:
 
 
 def watches(member: Watching) -> bool:
-    """Whether a member watches a port."""
+    """Return whether a member watches a port."""
     return member.WhichOneof("watch_kind") is not None

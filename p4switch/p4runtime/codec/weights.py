@@ -20,13 +20,18 @@ def check_weights(
     *,
     by_members: bool | None = None,
 ) -> Sequence[int]:
-    """The weights in the data plane.
+    """Check the weights of a group and return those for the data plane.
 
-    The profile says whether members or their weights are counted, unless `by_members`
-    does, and whether there may be weights at all; without them all weigh the same.
+    Args:
+        profile: The action profile. It determines whether the size of a group is its number of members or the sum of
+            their weights, and whether weights are allowed. Without them all members have weight 1.
+        weights: The weights as given.
+        max_size: The largest size; 0 means unlimited.
+        what: The name of the group in errors.
+        by_members: Overrides the profile's kind of size.
 
     Raises:
-        P4RuntimeError: INVALID_ARGUMENT unless their sum, or number, is at most `max_size` (0: any).
+        P4RuntimeError: INVALID_ARGUMENT if the group is too large, or a weight is not allowed.
     """
     if profile.weights_disallowed:
         if any(weights):

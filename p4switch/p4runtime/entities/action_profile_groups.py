@@ -16,7 +16,7 @@ _WHAT = "action profile"
 
 
 class _Selector:
-    """One selector: how P4Info describes it, and its groups as they were written, since a read returns that."""
+    """Selector: its description in P4Info, and its groups as they were written, because reads return that."""
 
     def __init__(self, info: p4i.ActionProfile, state: ProfileState) -> None:
         self.info = info
@@ -30,7 +30,7 @@ class _Selector:
 
 
 class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
-    """Members with weights, of which a packet's hash chooses."""
+    """Groups of weighted members, one of which a packet's hash selects."""
 
     field = "action_profile_group"
 
@@ -43,11 +43,11 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
         }
 
     def p4_id(self, message: p4r.ActionProfileGroup) -> int:
-        """The profile's."""
+        """Return the id of the profile."""
         return message.action_profile_id
 
     def insert(self, message: p4r.ActionProfileGroup) -> None:
-        """Adds a group."""
+        """Add a group."""
         selector = lookup(self._selectors, message.action_profile_id, _WHAT)
         members = self._decode(selector, message)
         if message.group_id == 0:
@@ -56,7 +56,7 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
         selector.keep(message)
 
     def modify(self, message: p4r.ActionProfileGroup) -> None:
-        """Replaces a group's members; its maximal size stays."""
+        """Replace a group's members. Its maximal size cannot change."""
         selector = lookup(self._selectors, message.action_profile_id, _WHAT)
         present = selector.messages.get(message.group_id)
         if present is not None and message.max_size != present.max_size:
@@ -65,13 +65,13 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
         selector.keep(message)
 
     def delete(self, message: p4r.ActionProfileGroup) -> None:
-        """Removes a group."""
+        """Remove a group."""
         selector = lookup(self._selectors, message.action_profile_id, _WHAT)
         selector.state.delete_group(message.group_id)
         selector.messages.pop(message.group_id, None)
 
     def read(self, query: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
-        """One group, NOT_FOUND if there is none; or every group where the id is 0."""
+        """Yield one group, or raise NOT_FOUND; yield every group if the id is 0."""
         for _, selector in select(self._selectors, query.action_profile_id, _WHAT):
             if query.group_id == 0:
                 yield from list(selector.messages.values())
@@ -81,19 +81,19 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
                 raise not_found(f"action profile {selector.info.preamble.name} has no group {query.group_id}")
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ActionProfileGroup]]:
-        """All groups."""
+        """Yield all groups."""
         for message in self.read(p4r.ActionProfileGroup()):
             yield p4r.Update.INSERT, message
 
     def follow_ports(self) -> None:
-        """Skips the members whose ports are down now."""
+        """Skip the members whose ports are down now."""
         for selector in self._selectors.values():
             for message in selector.messages.values():
                 if any(map(watches, message.members)):
                     selector.state.modify_group(message.group_id, self._decode(selector, message))
 
     def _decode(self, selector: _Selector, message: p4r.ActionProfileGroup) -> tuple[tuple[int, int], ...]:
-        """Members and their weights, 0 where one is skipped."""
+        """Return the members and their weights, 0 for those that are skipped."""
         what, limit = f"group {message.group_id}", selector.info.max_group_size
         if message.max_size < 0 or (limit and not 0 < message.max_size <= limit):
             raise invalid(

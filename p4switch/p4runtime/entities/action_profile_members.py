@@ -14,7 +14,7 @@ _WHAT = "action profile"
 
 
 class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
-    """Actions that table entries, or groups, name."""
+    """Actions that table entries and groups refer to."""
 
     field = "action_profile_member"
 
@@ -28,11 +28,11 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
         }
 
     def p4_id(self, message: p4r.ActionProfileMember) -> int:
-        """The profile's."""
+        """Return the id of the profile."""
         return message.action_profile_id
 
     def insert(self, message: p4r.ActionProfileMember) -> None:
-        """Adds a member."""
+        """Add a member."""
         profile = lookup(self._profiles, message.action_profile_id, _WHAT)
         call = self._codec(message.action.action_id).decode(message.action)
         if message.member_id == 0:
@@ -40,16 +40,16 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
         profile.insert_member(message.member_id, call)
 
     def modify(self, message: p4r.ActionProfileMember) -> None:
-        """Gives a member another action."""
+        """Replace the action of a member."""
         profile = lookup(self._profiles, message.action_profile_id, _WHAT)
         profile.modify_member(message.member_id, self._codec(message.action.action_id).decode(message.action))
 
     def delete(self, message: p4r.ActionProfileMember) -> None:
-        """Removes a member."""
+        """Remove a member."""
         lookup(self._profiles, message.action_profile_id, _WHAT).delete_member(message.member_id)
 
     def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
-        """One member, NOT_FOUND if there is none; or every member where the id is 0."""
+        """Yield one member, or raise NOT_FOUND; yield every member if the id is 0."""
         for number, profile in select(self._profiles, query.action_profile_id, _WHAT):
             members = dict(profile.members)
             if query.member_id and query.member_id not in members:
@@ -63,7 +63,7 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
                     )
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ActionProfileMember]]:
-        """All members."""
+        """Yield all members."""
         for message in self.read(p4r.ActionProfileMember()):
             yield p4r.Update.INSERT, message
 

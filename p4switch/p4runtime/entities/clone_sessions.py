@@ -10,7 +10,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class CloneSessions(ReplicationKind[p4r.CloneSessionEntry]):
-    """Where the clones of a session go, and what becomes of them."""
+    """Clone sessions: the replicas of a clone, and its options."""
 
     field = "clone_session_entry"
     what = "clone session"

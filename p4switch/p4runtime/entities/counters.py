@@ -12,7 +12,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class Counters(StaticKind[p4r.CounterEntry]):
-    """Their cells, read and written by index, or all at once."""
+    """Cells of counters, read and written by index, or all at once."""
 
     field = "counter_entry"
 
@@ -24,11 +24,11 @@ class Counters(StaticKind[p4r.CounterEntry]):
         }
 
     def p4_id(self, message: p4r.CounterEntry) -> int:
-        """The counter's."""
+        """Return the id of the counter."""
         return message.counter_id
 
     def modify(self, message: p4r.CounterEntry) -> None:
-        """Sets one cell, or every cell where no index is given; without data nothing changes."""
+        """Set one cell, or every cell if no index is given. Without data nothing changes."""
         cells = lookup(self._counters, message.counter_id, "counter")
         indices = decode_indices(message, cells.size, cells.name)
         if message.HasField("data"):
@@ -37,7 +37,7 @@ class Counters(StaticKind[p4r.CounterEntry]):
                 cells.write(index, value)
 
     def read(self, query: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
-        """One cell, or every cell where no index is given."""
+        """Yield one cell, or every cell if no index is given."""
         for number, cells in select(self._counters, query.counter_id, "counter"):
             indices = decode_indices(query, cells.size, cells.name)
             values = [cells.read(indices.start)] if query.HasField("index") else cells.read_all()

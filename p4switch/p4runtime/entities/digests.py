@@ -1,6 +1,6 @@
-"""Digests over P4Runtime: gathered into lists, sent, and kept from being sent again until they are acknowledged.
+"""Digests over P4Runtime: collected into lists, sent, and not sent again until they are acknowledged.
 
-P4Runtime specification, "DigestEntry" and "DigestList". Time comes from the caller: nanoseconds of any clock.
+P4Runtime specification, "DigestEntry" and "DigestList". The caller passes the time, in nanoseconds of any clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONGEST_LIST = 1000
 
 @dataclass(slots=True)
 class _DigestList:
-    """One digest: its values' type, its config if it is enabled, what waits to be sent, what is not acknowledged."""
+    """Digest: the type of its values, its config if it is enabled, the values to send, and the unacknowledged lists."""
 
     id: int
     type: DataType
@@ -35,7 +35,7 @@ class _DigestList:
 
 
 class Digests(DynamicKind[p4r.DigestEntry]):
-    """All digests of a pipeline. Thread-safe: the data plane's digests come on another thread than requests."""
+    """All digests of a pipeline. Thread-safe, because digests and requests arrive on different threads."""
 
     field = "digest_entry"
 
@@ -46,7 +46,8 @@ class Digests(DynamicKind[p4r.DigestEntry]):
         p4info = objects.p4info
         programmed = [digest.name for digest in objects.engine.program.digests.values()]
         given = [digest.preamble.name for digest in p4info.digests]
-        others = [name for name in programmed if name not in given]  # P4Info calls unnamed types otherwise
+        # P4Info has other names for unnamed types
+        others = [name for name in programmed if name not in given]
         for info in p4info.digests:
             name = info.preamble.name if info.preamble.name in programmed else next(iter(others), "")
             if name in others:
@@ -57,13 +58,13 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             self._digests[digest.id] = self._by_name[name] = digest
 
     def p4_id(self, message: p4r.DigestEntry) -> int:
-        """The digest's."""
+        """Return the id of the digest."""
         return message.digest_id
 
     # Requests
 
     def insert(self, message: p4r.DigestEntry) -> None:
-        """Enables a digest."""
+        """Enable a digest."""
         with self._lock:
             digest = self._find(message)
             if digest.config is not None:
@@ -73,12 +74,12 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             self._configure(digest, message)
 
     def modify(self, message: p4r.DigestEntry) -> None:
-        """Gives an enabled digest another config."""
+        """Replace the config of an enabled digest."""
         with self._lock:
             self._configure(self._enabled(message), message)
 
     def delete(self, message: p4r.DigestEntry) -> None:
-        """Disables a digest."""
+        """Disable a digest."""
         with self._lock:
             digest = self._enabled(message)
             digest.config = None
@@ -86,7 +87,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             digest.sent.clear()
 
     def read(self, query: p4r.DigestEntry) -> Iterator[p4r.DigestEntry]:
-        """The config of one digest, NOT_FOUND if it is not enabled; or of all that are, where the id is 0."""
+        """Yield the config of one digest, or raise NOT_FOUND if it is disabled; yield all enabled if the id is 0."""
         with self._lock:
             if query.digest_id:
                 chosen = [self._enabled(query)]
@@ -95,19 +96,25 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             yield from [p4r.DigestEntry(digest_id=d.id, config=d.config) for d in chosen]
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.DigestEntry]]:
-        """Those that are enabled."""
+        """Yield the enabled digests."""
         for message in self.read(p4r.DigestEntry()):
             yield p4r.Update.INSERT, message
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forgets a list that the controller has: its digests may be sent again. Unknown lists are skipped."""
+        """Forget an acknowledged list, so that its digests may be sent again. Unknown lists are ignored."""
         with self._lock:
             self._find(message).sent.pop(message.list_id, None)
 
     # The data plane
 
     def collect(self, digests: Iterable[Digest], now: int, epoch: int) -> list[p4r.DigestList]:
-        """Takes in what has come from the data plane; the lists to be sent now. `epoch`: nanoseconds since 1970."""
+        """Add digests from the data plane, and return the lists to send now.
+
+        Args:
+            digests: The new digests.
+            now: The time in nanoseconds, for deadlines.
+            epoch: The time in nanoseconds since 1970, for the lists.
+        """
         with self._lock:
             lists: list[p4r.DigestList] = []
             for arrived in digests:
@@ -123,7 +130,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
                 if not digest.waiting:
                     digest.since = now
                 digest.waiting[arrived.values] = None
-                # Without a delay every digest goes in a list of its own.
+                # Without a delay every digest is sent in its own list.
                 longest = (
                     (digest.config.max_list_size or _LONGEST_LIST) if digest.config.max_timeout_ns else 1
                 )
@@ -135,7 +142,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             return lists
 
     def deadline(self) -> int | None:
-        """When `collect` has to be called at the latest; None: not before a digest comes."""
+        """Return the time when `collect` must be called at the latest; None means when a digest arrives."""
         with self._lock:
             return min(
                 (d.since + d.config.max_timeout_ns for d in self._digests.values() if d.waiting and d.config),

@@ -1,4 +1,4 @@
-"""Direct counters by themselves (P4Runtime specification, "DirectCounterEntry")."""
+"""Direct counters, read and written without their table entries (P4Runtime specification, "DirectCounterEntry")."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
-    """The counter of each table entry, and of each table's default entry."""
+    """Counters of table entries, and of each table's default entry."""
 
     field = "direct_counter_entry"
 
@@ -19,11 +19,11 @@ class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
         self._tables = objects.tables
 
     def p4_id(self, message: p4r.DirectCounterEntry) -> int:
-        """The table's."""
+        """Return the id of the table."""
         return message.table_entry.table_id
 
     def modify(self, message: p4r.DirectCounterEntry) -> None:
-        """Sets the counter of the entry with a key; without data nothing changes."""
+        """Set the counter of the entry with a key. Without data nothing changes."""
         table = lookup(self._tables, message.table_entry.table_id, "table")
         table.require_counter()
         key = table.key_of(message.table_entry)
@@ -31,7 +31,7 @@ class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
             table.installed.write_counter(key, decode_counter(message.data))
 
     def read(self, query: p4r.DirectCounterEntry) -> Iterator[p4r.DirectCounterEntry]:
-        """The counter of the entry with the query's key (NOT_FOUND without one), or of every entry with a key."""
+        """Yield the counter of the entry with the query's key, or raise NOT_FOUND; all of them without a key."""
         wanted = query.table_entry
         for _, table in select(self._tables, wanted.table_id, "table"):
             if not wanted.table_id and not table.is_counted:

@@ -1,4 +1,4 @@
-"""Direct meters by themselves (P4Runtime specification, "DirectMeterEntry")."""
+"""Direct meters, read and written without their table entries (P4Runtime specification, "DirectMeterEntry")."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
-    """The meter of each table entry, and of each table's default entry."""
+    """Meters of table entries, and of each table's default entry."""
 
     field = "direct_meter_entry"
 
@@ -27,16 +27,16 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
         self._tables = objects.tables
 
     def p4_id(self, message: p4r.DirectMeterEntry) -> int:
-        """The table's."""
+        """Return the id of the table."""
         return message.table_entry.table_id
 
     def check(self, message: p4r.DirectMeterEntry) -> None:
-        """Counters by colour can only be cleared."""
+        """Check that counters by colour are cleared, which is all that a write can do."""
         if message.HasField("counter_data"):
             require_zero(message.counter_data)
 
     def modify(self, message: p4r.DirectMeterEntry) -> None:
-        """Sets the meter of the entry with a key; without a config it is reset, without counters they stay."""
+        """Set the meter of the entry with a key. It is reset without a config; counters that are not given stay."""
         table = lookup(self._tables, message.table_entry.table_id, "table")
         kind = table.require_meter()
         key = table.key_of(message.table_entry)
@@ -46,7 +46,7 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
             table.installed.set_meter_counters(key, decode_meter_counters(message.counter_data))
 
     def read(self, query: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
-        """The meter of the entry with the query's key (NOT_FOUND without one), or of every entry with a key."""
+        """Yield the meter of the entry with the query's key, or raise NOT_FOUND; all of them without a key."""
         wanted = query.table_entry
         for _, table in select(self._tables, wanted.table_id, "table"):
             if not wanted.table_id and table.meter is None:
@@ -60,14 +60,14 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
                 yield message
 
     def present(self, message: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
-        """With what it has counted."""
+        """Yield the meters with their counters."""
         query = p4r.DirectMeterEntry()
         query.CopyFrom(message)
         query.counter_data.SetInParent()
         return self.read(query)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.DirectMeterEntry]]:
-        """The meters of entries that table entries do not export: the program's own, and the default ones."""
+        """Yield the meters of entries that table entries do not export: the program's own, and the default ones."""
         for table in self._tables.values():
             if table.meter is not None:
                 for entry in table.installed.entries():

@@ -1,6 +1,6 @@
-"""What the service needs of every kind of P4Runtime entity.
+"""The interface between the service and each kind of P4Runtime entity.
 
-A new kind is a module here with a class of its own, and a line in registry.py.
+A new kind needs a module here with its class, and a line in registry.py.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ _Object = TypeVar("_Object")
 class EntityKind(ABC, Generic[_Message]):
     """All entities of one kind in a pipeline, as messages.
 
-    `field` is theirs in p4.v1.Entity, or in the message of p4.v1.Entity that is a union itself. Errors are
-    P4RuntimeError, or TableError where the engine refuses.
+    `field` is the kind's field in p4.v1.Entity, or in the union inside p4.v1.Entity. Errors are raised as
+    P4RuntimeError, or as TableError by the engine.
     """
 
     field: ClassVar[str]
 
     @abstractmethod
     def __init__(self, objects: PipelineObjects) -> None:
-        """What P4Info says of them; INVALID_ARGUMENT if the program says otherwise."""
+        """Read P4Info's description, and raise INVALID_ARGUMENT if the program differs from it."""
 
     @abstractmethod
     def p4_id(self, message: _Message) -> int:
-        """The P4Info id of the object that an entity belongs to, which roles name; 0: it has none."""
+        """Return the P4Info id of an entity's object, which roles refer to; 0 if it has none."""
 
     @abstractmethod
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:
-        """Carries out an update."""
+        """Carry out an update."""
 
     @abstractmethod
     def read(self, query: _Message) -> Iterator[_Message]:
-        """The entities that a query selects; an id of 0 selects all."""
+        """Yield the entities that a query selects. An id of 0 selects all."""
 
     def check(self, message: _Message) -> None:
-        """Refuses what an update can only bring back, not a controller write."""
+        """Reject values that a rollback may restore, but a controller may not write."""
 
     def present(self, message: _Message) -> Iterator[_Message]:
-        """What an entity is now, as it would be written: what a rollback brings back."""
+        """Yield an entity as a rollback would restore it."""
         return self.read(message)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, _Message]]:
-        """The updates that bring a newly loaded pipeline to what controllers have written to this one."""
+        """Yield the updates that repeat in a newly loaded pipeline what controllers have written to this one."""
         return iter(())
 
     def make_room(self, previous: Self) -> None:
-        """Removes what is in the way of what the pipeline before this one exports; nothing has been written yet."""
+        """Remove what conflicts with the entities of the previous pipeline, before they are written."""
 
     def follow_ports(self) -> None:
-        """Follows a change of the ports' status."""
+        """Update entities after a change of the ports' status."""
 
 
 class DynamicKind(EntityKind[_Message]):
@@ -67,18 +67,18 @@ class DynamicKind(EntityKind[_Message]):
 
     @abstractmethod
     def insert(self, message: _Message) -> None:
-        """Adds one."""
+        """Add an entity."""
 
     @abstractmethod
     def modify(self, message: _Message) -> None:
-        """Changes one."""
+        """Change an entity."""
 
     @abstractmethod
     def delete(self, message: _Message) -> None:
-        """Removes one."""
+        """Remove an entity."""
 
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:
-        """INSERT, MODIFY or DELETE."""
+        """Carry out an INSERT, MODIFY or DELETE."""
         match kind:
             case p4r.Update.INSERT:
                 self.insert(message)
@@ -91,14 +91,14 @@ class DynamicKind(EntityKind[_Message]):
 
 
 class StaticKind(EntityKind[_Message]):
-    """Entities that are always there, as the program has them."""
+    """Entities that always exist, because the program declares them."""
 
     @abstractmethod
     def modify(self, message: _Message) -> None:
-        """Changes one, or all that a message without an index means."""
+        """Change one entity, or all that a message without an index selects."""
 
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:
-        """MODIFY."""
+        """Carry out a MODIFY."""
         if kind != p4r.Update.MODIFY:
             raise invalid(
                 "counters, meters, registers and value sets always exist: the update's type must be MODIFY"
@@ -107,7 +107,7 @@ class StaticKind(EntityKind[_Message]):
 
 
 def lookup(objects: Mapping[int, _Object], object_id: int, what: str) -> _Object:
-    """The object of that P4Info id.
+    """Return the object with that P4Info id.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if there is none.
@@ -119,7 +119,7 @@ def lookup(objects: Mapping[int, _Object], object_id: int, what: str) -> _Object
 
 
 def select(objects: Mapping[int, _Object], object_id: int, what: str) -> Iterable[tuple[int, _Object]]:
-    """The object of that P4Info id, with it, or all where it is 0.
+    """Return the object with that P4Info id, together with the id, or all objects if it is 0.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT if there is none.

@@ -19,7 +19,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class Meters(StaticKind[p4r.MeterEntry]):
-    """Their cells, configured and read by index, or all at once."""
+    """Cells of meters, configured and read by index, or all at once."""
 
     field = "meter_entry"
 
@@ -31,16 +31,16 @@ class Meters(StaticKind[p4r.MeterEntry]):
         }
 
     def p4_id(self, message: p4r.MeterEntry) -> int:
-        """The meter's."""
+        """Return the id of the meter."""
         return message.meter_id
 
     def check(self, message: p4r.MeterEntry) -> None:
-        """Counters by colour can only be cleared."""
+        """Check that counters by colour are cleared, which is all that a write can do."""
         if message.HasField("counter_data"):
             require_zero(message.counter_data)
 
     def modify(self, message: p4r.MeterEntry) -> None:
-        """Configures one cell, or every cell where no index is given; without a config it is reset."""
+        """Configure one cell, or every cell if no index is given. It is reset without a config."""
         cells, kind = lookup(self._meters, message.meter_id, "meter")
         config = decode_meter(message.config, kind) if message.HasField("config") else None
         for index in decode_indices(message, cells.size, cells.name):
@@ -49,7 +49,7 @@ class Meters(StaticKind[p4r.MeterEntry]):
                 cells.set_counters(index, decode_meter_counters(message.counter_data))
 
     def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
-        """One cell, or every cell where no index is given; with what it has counted, if the query has that."""
+        """Yield one cell, or every cell if no index is given, with its counters if the query contains them."""
         for number, (cells, _) in select(self._meters, query.meter_id, "meter"):
             for index in decode_indices(query, cells.size, cells.name):
                 message = p4r.MeterEntry(meter_id=number, index=p4r.Index(index=index))
@@ -61,14 +61,14 @@ class Meters(StaticKind[p4r.MeterEntry]):
                 yield message
 
     def present(self, message: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
-        """With what it has counted."""
+        """Yield the cells with their counters."""
         query = p4r.MeterEntry()
         query.CopyFrom(message)
         query.counter_data.SetInParent()
         return self.read(query)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.MeterEntry]]:
-        """The rates of all cells that have some."""
+        """Yield the rates of all configured cells."""
         for message in self.read(p4r.MeterEntry()):
             if message.HasField("config"):
                 yield p4r.Update.MODIFY, message

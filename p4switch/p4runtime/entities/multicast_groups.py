@@ -12,7 +12,7 @@ _MAX_GROUP = 0xFFFF  # v1model: standard_metadata.mcast_grp is bit<16>
 
 
 class MulticastGroups(ReplicationKind[p4r.MulticastGroupEntry]):
-    """The replicas that a packet to a group becomes."""
+    """Multicast groups: the replicas of a packet."""
 
     field = "multicast_group_entry"
     what = "multicast group"

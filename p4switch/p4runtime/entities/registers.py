@@ -12,7 +12,7 @@ from fanin.p4switch.p4runtime.proto import p4r
 
 
 class Registers(StaticKind[p4r.RegisterEntry]):
-    """Their cells, read and written by index, or all at once."""
+    """Cells of registers, read and written by index, or all at once."""
 
     field = "register_entry"
 
@@ -32,11 +32,11 @@ class Registers(StaticKind[p4r.RegisterEntry]):
         }
 
     def p4_id(self, message: p4r.RegisterEntry) -> int:
-        """The register's."""
+        """Return the id of the register."""
         return message.register_id
 
     def modify(self, message: p4r.RegisterEntry) -> None:
-        """Sets one cell, or every cell where no index is given."""
+        """Set one cell, or every cell if no index is given."""
         cells, value_type = lookup(self._registers, message.register_id, "register")
         indices = decode_indices(message, cells.size, cells.name)
         value = value_type.decode(message.data, cells.width)
@@ -44,7 +44,7 @@ class Registers(StaticKind[p4r.RegisterEntry]):
             cells.write(index, value)
 
     def read(self, query: p4r.RegisterEntry) -> Iterator[p4r.RegisterEntry]:
-        """One cell, or every cell where no index is given."""
+        """Yield one cell, or every cell if no index is given."""
         for number, (cells, value_type) in select(self._registers, query.register_id, "register"):
             indices = decode_indices(query, cells.size, cells.name)
             values = cells.read(indices.start, len(indices))

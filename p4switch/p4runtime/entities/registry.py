@@ -42,18 +42,18 @@ KINDS: tuple[type[EntityKind[Any]], ...] = (
     CloneSessions,
     Digests,
 )
-"""In an order in which what one refers to comes before it."""
+"""Ordered so that entities come after those that they refer to."""
 
-_REPLICATION = "packet_replication_engine_entry"  # the entity that is a union itself
+_REPLICATION = "packet_replication_engine_entry"  # the entity that is itself a union
 
 _Kind = TypeVar("_Kind", bound=EntityKind[Any])
 
 
 class Entities:
-    """The entities of one pipeline, read and written.
+    """Entities of one pipeline.
 
-    `translations` is how the values of its types are written, `wakeup` is for who watches the pipeline. Errors are
-    P4RuntimeError, or TableError where the engine refuses.
+    `translations` encodes the values of its types, and `wakeup` wakes the thread that watches the pipeline. Errors are
+    raised as P4RuntimeError, or as TableError by the engine.
     """
 
     def __init__(self, p4info: p4i.P4Info, engine: Engine, ports: WatchedPorts) -> None:
@@ -63,29 +63,32 @@ class Entities:
         self._kinds = {kind.field: kind(objects) for kind in KINDS}
 
     def of(self, kind: type[_Kind]) -> _Kind:
-        """Those of one kind."""
+        """Return the entities of one kind."""
         return cast(_Kind, self._kinds[kind.field])
 
     def allows(self, access: RoleAccess, entity: p4r.Entity) -> bool:
-        """Whether an entity is in the scope of a role. Multicast groups and clone sessions have no ids to name."""
+        """Return whether a role may access an entity.
+
+        Multicast groups and clone sessions have no ids to configure, so only a role with full access may.
+        """
         if access.is_full:
             return True
         field, message = _content(entity)
         return field in self._kinds and access.names(self._kinds[field].p4_id(message))
 
     def write(self, update: p4r.Update) -> None:
-        """Carries out one update of a Write request."""
+        """Carry out one update of a Write request."""
         kind, message = self._find(update.entity)
         kind.check(message)
         kind.write(update.type, message)
 
     def restore(self, update: p4r.Update) -> None:
-        """Carries out an update that may also set what only the data plane changes otherwise."""
+        """Carry out an update that may also set values which otherwise only the data plane changes."""
         kind, message = self._find(update.entity)
         kind.write(update.type, message)
 
     def undoing(self, update: p4r.Update) -> list[p4r.Update]:
-        """The updates that bring back what an update is about to change; empty where it will be refused anyway."""
+        """Return the updates that would undo an update; empty if it will be rejected anyway."""
         if update.type == p4r.Update.INSERT:
             return [p4r.Update(type=p4r.Update.DELETE, entity=update.entity)]
         back = p4r.Update.INSERT if update.type == p4r.Update.DELETE else p4r.Update.MODIFY
@@ -98,7 +101,7 @@ class Entities:
             return []
 
     def read(self, query: p4r.Entity) -> Iterator[p4r.Entity]:
-        """The entities that one entity of a Read request selects; an id of 0 selects all of its kind."""
+        """Yield the entities that one entity of a Read request selects. An id of 0 selects all of its kind."""
         field, message = _content(query)
         if field in self._kinds:
             for found in self._kinds[field].read(message):
@@ -111,10 +114,10 @@ class Entities:
             raise unimplemented(f"{field} is not supported")
 
     def take_over(self, previous: Entities) -> None:
-        """Brings a newly loaded pipeline to what controllers have written to the one before.
+        """Repeat in a newly loaded pipeline what controllers have written to the previous one.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT if something of it has no place here.
+            P4RuntimeError: INVALID_ARGUMENT if some of it does not fit this pipeline.
         """
         for field, kind in self._kinds.items():
             kind.make_room(previous._kinds[field])
@@ -126,7 +129,7 @@ class Entities:
                     raise invalid(f"the forwarding state cannot be kept: {error}") from error
 
     def follow_ports(self) -> None:
-        """Follows a change of the ports' status."""
+        """Update entities after a change of the ports' status."""
         for kind in self._kinds.values():
             kind.follow_ports()
 
@@ -140,7 +143,7 @@ class Entities:
 
 
 def _content(entity: p4r.Entity) -> tuple[str, Message]:
-    """What an entity is, and its message; "" if it is nothing."""
+    """Return the kind of an entity and its message; the kind is "" if the entity is empty."""
     field = entity.WhichOneof("entity")
     if field is None:
         return "", entity

@@ -1,7 +1,7 @@
-"""The packet replication engine: what multicast groups and clone sessions have in common.
+"""The packet replication engine: the common part of multicast groups and clone sessions.
 
-A replica leaves by the first of its ports, its own and then its backups', that is up; if none is, by its own, where it
-is dropped.
+A replica leaves through the first of its ports that is up: its own, then its backups'. If none is up, it goes to its
+own port, where it is dropped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _Message = TypeVar("_Message", p4r.MulticastGroupEntry, p4r.CloneSessionEntry)
 
 
 class ReplicationKind(DynamicKind[_Message]):
-    """Numbered lists of replicas, kept as messages since a read returns what was written.
+    """Numbered lists of replicas, stored as messages because reads return what was written.
 
-    `what` they are called in errors, `number_field` has their number.
+    `what` is their name in errors, `number_field` is the field with their number.
     """
 
     what: ClassVar[str]
@@ -39,11 +39,11 @@ class ReplicationKind(DynamicKind[_Message]):
         self._messages: dict[int, _Message] = {}
 
     def p4_id(self, message: _Message) -> int:  # noqa: ARG002 - the same for all
-        """They belong to no object of P4Info."""
+        """Return 0, because they belong to no object of P4Info."""
         return 0
 
     def read(self, query: _Message) -> Iterator[_Message]:
-        """One, NOT_FOUND if there is none; or every one where the id is 0."""
+        """Yield one, or raise NOT_FOUND; yield all if the id is 0."""
         number = self._number(query)
         if number == 0:
             yield from list(self._messages.values())
@@ -53,42 +53,42 @@ class ReplicationKind(DynamicKind[_Message]):
             raise not_found(f"there is no {self._name(query)}")
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, _Message]]:
-        """All of them."""
+        """Yield all of them."""
         for message in self._messages.values():
             yield p4r.Update.INSERT, message
 
     def follow_ports(self) -> None:
-        """Replicas with backups may leave by other ports now."""
+        """Replace lists with backup replicas, which may use other ports now."""
         for message in self._messages.values():
             if any(replica.backup_replicas for replica in message.replicas):
                 self._replace(message)
 
     def insert(self, message: _Message) -> None:
-        """Adds one."""
+        """Add one."""
         self._add(message)
         self._keep(message)
 
     def modify(self, message: _Message) -> None:
-        """Replaces everything about one."""
+        """Replace one as a whole."""
         self._replace(message)
         self._keep(message)
 
     def delete(self, message: _Message) -> None:
-        """Removes one."""
+        """Remove one."""
         self._remove(message)
         del self._messages[self._number(message)]
 
     @abstractmethod
     def _add(self, message: _Message) -> None:
-        """To the engine."""
+        """Add it to the engine."""
 
     @abstractmethod
     def _replace(self, message: _Message) -> None:
-        """In the engine."""
+        """Replace it in the engine."""
 
     @abstractmethod
     def _remove(self, message: _Message) -> None:
-        """From the engine."""
+        """Remove it from the engine."""
 
     def _keep(self, message: _Message) -> None:
         copy = type(message)()
@@ -102,7 +102,7 @@ class ReplicationKind(DynamicKind[_Message]):
         return f"{self.what} {self._number(message)}"
 
     def _replicas(self, message: _Message) -> tuple[Replica, ...]:
-        """The replicas to be made now; INVALID_ARGUMENT, also if two of all that are named are the same."""
+        """Return the replicas to make now, or raise INVALID_ARGUMENT, also if two of all replicas given are equal."""
         name = self._name(message)
         found, named = [], []
         for replica in message.replicas:

@@ -32,9 +32,9 @@ _NO_COOKIE = (0, b"")
 
 
 class _WrittenTable:
-    """A table, and what controllers have written of its entries that the engine has no use for: few have any.
+    """Table with the data of its entries that the engine does not need. Few entries have any.
 
-    `cookies` are the controller's metadata, `sets` the action sets as they were written, `timeouts` in nanoseconds.
+    `cookies` are the controllers' metadata, `sets` the action sets as they were written, `timeouts` are in nanoseconds.
     """
 
     def __init__(self, table: P4InfoTable) -> None:
@@ -82,7 +82,7 @@ class _WrittenTable:
         return message
 
     def encode_key(self, key: EntryKey | None) -> p4r.TableEntry:
-        """A key with its cookie."""
+        """Encode a key with its cookie."""
         message = self.table.encode_key(key)
         if self.cookies:
             message.controller_metadata, message.metadata = self.cookies.get(key, _NO_COOKIE)
@@ -100,7 +100,7 @@ class _WrittenTable:
                 message.CopyFrom(self.sets[key])
 
     def encode_resources(self, key: EntryKey | None, query: p4r.TableEntry, message: p4r.TableEntry) -> None:
-        """Adds those resources to an entry that the query has set."""
+        """Add to an entry's message the resources that the query contains."""
         installed = self.table.installed
         if query.HasField("counter_data") and self.table.is_counted:
             message.counter_data.CopyFrom(encode_counter(installed.counter(key)))
@@ -113,7 +113,7 @@ class _WrittenTable:
 
 
 class TableEntries(DynamicKind[p4r.TableEntry]):
-    """The entries of all tables."""
+    """Entries of all tables."""
 
     field = "table_entry"
 
@@ -125,18 +125,18 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
                 table.installed.release(table.info.size)
 
     def p4_id(self, message: p4r.TableEntry) -> int:
-        """The table's."""
+        """Return the id of the table."""
         return message.table_id
 
     # Writing
 
     def check(self, message: p4r.TableEntry) -> None:
-        """Counters by colour can only be cleared."""
+        """Check that counters by colour are cleared, which is all that a write can do."""
         if message.HasField("meter_counter_data"):
             require_zero(message.meter_counter_data)
 
     def insert(self, message: p4r.TableEntry) -> None:
-        """Adds an entry."""
+        """Add an entry."""
         written = lookup(self._tables, message.table_id, "table")
         table = written.table
         _check_fields(written, message)
@@ -154,7 +154,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         self._keep(written, key, message)
 
     def modify(self, message: p4r.TableEntry) -> None:
-        """Replaces an entry's action and metadata, or sets or (without an action) resets the default entry."""
+        """Replace an entry's action and metadata. Set the default entry, or reset it if no action is given."""
         written = lookup(self._tables, message.table_id, "table")
         table = written.table
         _check_fields(written, message)
@@ -173,7 +173,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         self._keep(written, key, message)
 
     def delete(self, message: p4r.TableEntry) -> None:
-        """Removes an entry."""
+        """Remove an entry."""
         written = lookup(self._tables, message.table_id, "table")
         table = written.table
         _check_flag(table, message)
@@ -187,7 +187,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
             kept.pop(key, None)
 
     def _keep(self, written: _WrittenTable, key: EntryKey, message: p4r.TableEntry) -> None:
-        """What comes with an entry's key and action. Without an action, that and an action set stay."""
+        """Store the parts of an entry besides key and action. Without an action, the present action set is kept."""
         if written.table.profile is not None and message.action.WhichOneof("type") is not None:
             written.keep_set(key, message.action)
         written.keep_cookie(key, message)
@@ -199,7 +199,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
             written.timeouts.pop(key, None)
 
     def follow_ports(self) -> None:
-        """Skips the actions of action sets whose ports are down now."""
+        """Skip the actions of action sets whose ports are down now."""
         for written in self._tables.values():
             for key, message in written.sets.items():
                 if any(map(watches, message.action_profile_action_set.action_profile_actions)):
@@ -212,7 +212,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
     # Reading
 
     def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
-        """The entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
+        """Yield the entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
         for _, written in select(self._tables, query.table_id, "table"):
             if query.is_default_action:
                 yield _read_default(written, query)
@@ -220,7 +220,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
                 yield from _read_entries(written, query)
 
     def present(self, message: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
-        """With all that it has counted; without an action if that is the program's default one."""
+        """Yield an entry with all its counters, and without an action if it is the program's default one."""
         written = lookup(self._tables, message.table_id, "table")
         query = p4r.TableEntry()
         query.CopyFrom(message)
@@ -237,10 +237,10 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
                 found.ClearField("action")
             yield found
 
-    # Another pipeline
+    # Taking over from another pipeline
 
     def make_room(self, previous: Self) -> None:
-        """Removes what the program declares and lets be changed, in the tables whose entries are taken over."""
+        """Remove the program's entries that can be changed, in the tables whose entries are taken over."""
         for number in self._tables.keys() & previous._tables.keys():
             installed = self._tables[number].table.installed
             for entry in installed.entries():
@@ -248,7 +248,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
                     installed.delete(entry.key)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.TableEntry]]:
-        """All entries that are not the program's own, with the rates of their meters; default ones as written."""
+        """Yield all entries that controllers have written, with the rates of their meters; default ones as written."""
         query = p4r.TableEntry(meter_config=p4r.MeterConfig())
         for written in self._tables.values():
             for entry in written.table.installed.entries():
@@ -262,15 +262,15 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
     # Idle entries
 
     def timeouts(self) -> Mapping[int, Mapping[EntryKey, int]]:
-        """The timeouts of entries in nanoseconds, by table, where there are some."""
+        """Return the timeouts of entries in nanoseconds, by table, for tables that have some."""
         return {number: dict(w.timeouts) for number, w in self._tables.items() if w.timeouts}
 
     def idle_times(self, table_id: int) -> dict[EntryKey, int]:
-        """Nanoseconds since each entry of a table was hit, or added."""
+        """Return the nanoseconds since each entry of a table was hit or added."""
         return self._tables[table_id].table.installed.idle_times()
 
     def idle_entry(self, table_id: int, key: EntryKey) -> p4r.TableEntry:
-        """What an idle-timeout notification says of an entry."""
+        """Return the message of an entry for an idle-timeout notification."""
         written = self._tables[table_id]
         message = written.encode_key(key)
         message.idle_timeout_ns = written.timeouts[key]
@@ -279,17 +279,17 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
 def _check_flag(table: P4InfoTable, message: p4r.TableEntry) -> None:
     if message.is_const:
-        raise invalid(f"table {table.name}: is_const is the program's to say: leave it unset")
+        raise invalid(f"table {table.name}: only the program makes entries const: leave is_const unset")
 
 
 def _check_fields(written: _WrittenTable, message: p4r.TableEntry) -> None:
-    """Refuses an entry with what the table does not have, or with what a counter or a meter cannot be."""
+    """Reject an entry with fields that the table does not have, or with invalid counter or meter values."""
     table = written.table
     _check_flag(table, message)
     if message.HasField("time_since_last_hit"):
         raise invalid(f"table {table.name}: time_since_last_hit can only be read")
     if message.idle_timeout_ns and (not written.ages or message.is_default_action):
-        raise invalid(f"table {table.name}: no idle timeouts here; leave idle_timeout_ns unset")
+        raise invalid(f"table {table.name}: it has no idle timeouts: leave idle_timeout_ns unset")
     if message.idle_timeout_ns < 0:
         raise invalid(f"table {table.name}: idle_timeout_ns {message.idle_timeout_ns} is negative")
     if message.HasField("counter_data"):
@@ -303,7 +303,7 @@ def _check_fields(written: _WrittenTable, message: p4r.TableEntry) -> None:
 
 
 def _write_resources(table: P4InfoTable, key: EntryKey | None, message: p4r.TableEntry) -> None:
-    """As the entry has them: a config that is left out is reset, counters that are left out stay."""
+    """Write an entry's counter and meter. A missing config resets the meter, missing counters are kept."""
     if message.HasField("counter_data"):
         table.installed.write_counter(key, decode_counter(message.counter_data))
     if table.meter is not None:
@@ -353,7 +353,7 @@ def _read_entries(written: _WrittenTable, query: p4r.TableEntry) -> Iterator[p4r
 
 
 def _selected(written: _WrittenTable, query: p4r.TableEntry) -> Iterator[Entry]:
-    """The engine's entries that a query's match, priority, action and metadata leave."""
+    """Yield the engine's entries that a query's match, priority, action and metadata select."""
     table = written.table
     if not query.match:
         entries = table.installed.entries()

@@ -16,7 +16,7 @@ _WHAT = "value set"
 
 
 class _Members:
-    """The members of one value set: the fields that each has, and all as they were written."""
+    """Members of one value set: their fields, and all members as they were written."""
 
     def __init__(self, info: p4i.ValueSet, objects: PipelineObjects) -> None:
         self.name = info.preamble.name
@@ -34,7 +34,7 @@ class _Members:
 
 
 class ValueSets(StaticKind[p4r.ValueSetEntry]):
-    """Each with all of its members, which are written and read together."""
+    """Value sets, each written and read with all its members."""
 
     field = "value_set_entry"
 
@@ -46,11 +46,11 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
         }
 
     def p4_id(self, message: p4r.ValueSetEntry) -> int:
-        """The value set's."""
+        """Return the id of the value set."""
         return message.value_set_id
 
     def modify(self, message: p4r.ValueSetEntry) -> None:
-        """Replaces all members."""
+        """Replace all members."""
         members = lookup(self._sets, message.value_set_id, _WHAT)
         members.state.write([EntryKey(tuple(_decode(members, member)), 1) for member in message.members])
         copy = p4r.ValueSetEntry()
@@ -58,12 +58,12 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
         members.messages = list(copy.members)
 
     def read(self, query: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
-        """All members of one set, or of all."""
+        """Yield one set with all its members, or all sets."""
         for number, members in select(self._sets, query.value_set_id, _WHAT):
             yield p4r.ValueSetEntry(value_set_id=number, members=members.messages)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ValueSetEntry]]:
-        """All value sets."""
+        """Yield all value sets."""
         for message in self.read(p4r.ValueSetEntry()):
             yield p4r.Update.MODIFY, message
 

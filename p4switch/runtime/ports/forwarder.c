@@ -11,16 +11,16 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 
-/* Nanoseconds of sched_yield before the loop sleeps: to be woken takes long. Emulated links want a thread that uses little
- * processor time (pace_calm). */
+/* Nanoseconds of sched_yield before the loop sleeps, because waking up takes long. With emulated links the thread
+ * should use little processor time (pace_calm). */
 #define IDLE 300000
 #define IDLE_WITH_LINKS 50000
-#define RELEASE_EVERY 30000000 /* picoseconds: what leaves emulated links together may go as superframes */
+#define RELEASE_EVERY 30000000 /* picoseconds: packets that leave emulated links together may be sent as superframes */
 #define MICROSECOND 1000000
 
 static uint64_t picoseconds_since(const struct forwarder *f) { return (nanoseconds(CLOCK_MONOTONIC) - f->began) * 1000; }
 
-/* Adds packets with one Ethernet header to those of its kind. */
+/* Adds packets with one Ethernet header to the counters of their kind. */
 static void count_kind(const uint8_t *frame, uint32_t length, uint64_t packets, uint64_t *multicast, uint64_t *broadcast)
 {
     static const uint8_t everyone[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
@@ -41,13 +41,13 @@ static void count_sent(struct port *port, const struct joined *frame, uint32_t s
 {
     struct port_statistics *s = &port->statistics;
     uint64_t packets = (uint64_t)sign * segments, each = frame->headers + (uint64_t)frame->size;
-    bool all = segments == frame->segments; /* the last may be shorter */
+    bool all = segments == frame->segments; /* the last one may be shorter */
     s->sent += packets;
     s->sent_bytes += all ? (uint64_t)sign * frame->length + (packets - (uint64_t)sign) * frame->headers : packets * each;
     count_kind(frame->frame, frame->length, packets, &s->sent_multicast, &s->sent_broadcast);
 }
 
-/* Sends a port's frames. What the link's queue does not take is dropped, as a switch does. */
+/* Sends a port's frames. Frames that the link's queue does not accept are dropped, as a switch does. */
 static void port_flush(struct port *port)
 {
     struct mmsghdr messages[SEND_MAX];
@@ -79,7 +79,7 @@ static void port_flush(struct port *port)
     port->waiting = port->used = 0;
 }
 
-/* Sends all ports' frames; they may share payloads, so that none can be sent alone. */
+/* Sends all ports' frames. They may share payloads, so all are sent together. */
 static void flush(struct forwarder *f)
 {
     for (uint32_t i = 0; i < f->count; i++)
@@ -88,7 +88,7 @@ static void flush(struct forwarder *f)
     f->replica.serial = 0;
 }
 
-/* Where the payload of this packet waits already; NULL: nowhere. */
+/* Returns where the payload of this packet is stored already, or NULL. */
 static const struct stored *find_stored(const struct forwarder *f, const uint8_t *packet, uint32_t length)
 {
     const struct waiting_replica *r = &f->replica;
@@ -149,7 +149,7 @@ static void *wait_for_link(void *context, uint32_t number, uint32_t priority, ui
     return link_wait(port->egress, f->now, priority, length, room, f->base->checksum_offset, dropped);
 }
 
-/* A dequeue_function: egress comes when the link is free, however late we are. */
+/* A dequeue_function: egress sees the time when the link became free, even if this thread is late. */
 static void leave_queue(void *context, const struct wait *w)
 {
     struct port *port = context;
@@ -172,7 +172,7 @@ static void leave_link(void *context, uint8_t *packet, uint32_t length, uint8_t 
     enqueue(port->forwarder, port, packet, length, checksum);
 }
 
-/* A release_function: a packet has come to a port. */
+/* A release_function: a packet has arrived at a port. */
 static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *checksum, uint16_t checksum_offset)
 {
     struct port *port = context;
@@ -184,8 +184,8 @@ static void arrive(void *context, uint8_t *packet, uint32_t length, uint8_t *che
     base->process(base, port->number, base->buffer, length, port->forwarder->now / MICROSECOND, checksum);
 }
 
-/* Sets what happens to packets behind a port, or before they come to it. Under the switch's lock. Returns false if there
- * is no memory. */
+/* Sets the emulated link behind a port, or before it (ingress). The caller holds the switch's lock. Returns false if
+ * there is no memory. */
 bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const struct link_settings *settings)
 {
     struct port *port = f->ports + index;
@@ -194,18 +194,18 @@ bool forwarder_set_link(struct forwarder *f, uint32_t index, bool ingress, const
         struct link *opened = link_open(ingress ? arrive : leave_link, leave_queue, port, 2ull * port->number + ingress);
         if (!opened)
             return false;
-        /* Links count from when a packet came, not from when it is read. */
+        /* Links count from the arrival of a packet, not from the time it is read. */
         for (uint32_t i = 0; i < f->count; i++)
             setsockopt(f->ports[i].socket, SOL_SOCKET, SO_TIMESTAMPNS, &(int){1}, sizeof(int));
         f->links[f->link_count] = opened;
-        f->link_count++; /* the forwarding thread looks at them without the lock */
+        f->link_count++; /* the forwarding thread reads the links without the lock */
         *link = opened;
     }
     link_set(*link, settings);
     return true;
 }
 
-/* What has happened on an emulated link, under the switch's lock; false: there is none. */
+/* Reads the statistics of an emulated link; the caller holds the switch's lock. Returns false if there is no link. */
 bool forwarder_read_link(const struct forwarder *f, uint32_t index, bool ingress, struct link_statistics *to)
 {
     const struct link *link = ingress ? f->ports[index].ingress : f->ports[index].egress;
@@ -214,7 +214,7 @@ bool forwarder_read_link(const struct forwarder *f, uint32_t index, bool ingress
     return link != NULL;
 }
 
-/* Says so if emulated links do not keep up. */
+/* Prints a message if emulated links cannot keep up. */
 static void complain(struct forwarder *f)
 {
     uint64_t sent = 0, late = 0;
@@ -237,8 +237,8 @@ static uint64_t next_release(const struct forwarder *f)
     return next;
 }
 
-/* Who computes may keep this thread from an emulated link for milliseconds. Where it may (root), it comes before them, as
- * long as they do not starve. */
+/* Busy processes may delay this thread, and so an emulated link, by milliseconds. With the right to do so (root) it
+ * takes precedence over them, as long as they do not starve. */
 static void hurry(struct forwarder *f, bool hurries)
 {
     struct sched_param priority = {.sched_priority = hurries};
@@ -253,7 +253,7 @@ static void lock_for_packets(struct forwarder *f)
     static const struct timespec moment = {.tv_nsec = 20000};
     while (atomic_load(&f->base->waiting))
         if (f->hurries)
-            nanosleep(&moment, NULL); /* it would yield to nobody */
+            nanosleep(&moment, NULL); /* sched_yield would have no effect */
         else
             sched_yield();
     pthread_mutex_lock(&f->base->lock);
@@ -263,7 +263,8 @@ static void lock_for_packets(struct forwarder *f)
     f->now = picoseconds_since(f);
 }
 
-/* Sends on what is due on emulated links; returns for how many nanoseconds nothing will be, -1: nothing waits. */
+/* Releases the packets that are due on emulated links. Returns the nanoseconds until the next one, or -1 if none
+ * waits. */
 static int64_t release(struct forwarder *f)
 {
     uint64_t next = next_release(f);
@@ -295,7 +296,7 @@ static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packe
         base->process(base, port->number, packet, length, now, checksum);
 }
 
-/* Lets the control plane in between two packets of a frame, of which each may take a while. */
+/* Lets the control plane have the lock between two packets of a frame, each of which may take a while. */
 static void let_in(struct forwarder *f)
 {
     struct switch_base *base = f->base;
@@ -306,10 +307,10 @@ static void let_in(struct forwarder *f)
     lock_for_packets(f);
     f->now = now;
     if (base->superframe != ALONE)
-        base->superframe = ++base->superframes; /* nothing is replayed that may have changed */
+        base->superframe = ++base->superframes; /* replay nothing that may have changed */
 }
 
-/* One frame that a port received: each of its packets through the program. */
+/* Processes a frame that a port received: each of its packets passes through the program. */
 static void receive(struct forwarder *f, struct port *port, const struct virtio_net_hdr *virtio, uint8_t *frame,
                     uint32_t length, uint64_t now)
 {
@@ -341,7 +342,7 @@ static void receive(struct forwarder *f, struct port *port, const struct virtio_
     base->superframe = ALONE;
 }
 
-/* A packet from the control plane, to be processed as if it had come in at the port that it names. */
+/* Processes a packet from the control plane as if it had arrived at the port that it names. */
 static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t length, uint64_t now)
 {
     uint32_t number;
@@ -354,7 +355,7 @@ static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t
     f->cpu->statistics.received++;
 }
 
-/* What the kernel hands over beside a frame, of that kind; NULL: nothing. */
+/* Returns the control data of that kind which the kernel delivers with a frame, or NULL. */
 static const void *beside(struct msghdr *message, int level, int type)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
@@ -363,7 +364,7 @@ static const void *beside(struct msghdr *message, int level, int type)
     return NULL;
 }
 
-/* When a frame came that is read at `now` (picoseconds), with the wall clock at so many nanoseconds. */
+/* Returns when a frame arrived that is read at `now` (picoseconds), with the wall clock at so many nanoseconds. */
 static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock)
 {
     struct timespec came;
@@ -374,7 +375,7 @@ static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock
     return pace_arrival(now, wall_clock - (int64_t)came.tv_sec * 1000000000 - came.tv_nsec);
 }
 
-/* Puts the VLAN tag of a received frame back in its place: the kernel hands it over beside the frame. */
+/* Puts the VLAN tag of a received frame back in its place: the kernel delivers it separately. */
 static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, uint8_t **frame, uint32_t *length)
 {
     const void *auxiliary = beside(message, SOL_PACKET, PACKET_AUXDATA);
@@ -393,14 +394,14 @@ static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, u
     virtio->hdr_len += 4;
 }
 
-/* Takes a batch of frames from a port and forwards it; returns whether there was one. */
+/* Takes a batch of frames from a port and forwards it. Returns whether there were any. */
 static bool serve(struct forwarder *f, struct port *port)
 {
     uint32_t batch = port->superframes ? SUPER_BATCH : BATCH;
     int count = recvmmsg(port->socket, f->messages, batch, MSG_DONTWAIT, NULL);
     if (count < 0 && errno != EAGAIN && errno != EINTR && errno != ENETDOWN) {
         receive_refused(port, errno);
-        return true; /* there may be more behind it */
+        return true; /* there may be more frames after it */
     }
     if (count <= 0)
         return false;
@@ -428,7 +429,7 @@ static bool serve(struct forwarder *f, struct port *port)
             port->superframes |= virtio.gso_type != VIRTIO_NET_HDR_GSO_NONE;
             receive(f, port, &virtio, frame, length, now);
         }
-        message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next time */
+        message->msg_hdr.msg_controllen = sizeof f->control[i]; /* for the next call */
         let_in(f);
     }
     pthread_mutex_unlock(&f->base->lock);
@@ -446,7 +447,7 @@ void forwarder_run(struct forwarder *f)
         polled[i] = (struct pollfd){.fd = f->ports[i].socket, .events = POLLIN};
     polled[f->count] = (struct pollfd){.fd = f->wake, .events = POLLIN};
 
-    prctl(PR_SET_TIMERSLACK, 1); /* nanosecond; else a sleep may take 50 us longer */
+    prctl(PR_SET_TIMERSLACK, 1); /* nanosecond; otherwise sleeps may take 50 us longer */
 
     uint64_t idle_since = 0;
     while (!atomic_load(&f->stop)) {
@@ -472,7 +473,7 @@ void forwarder_run(struct forwarder *f)
             uint64_t since = ready ? idle_since : now;
             pace_slept(&f->pace, ready ? -1 : free_for, (int64_t)(nanoseconds(CLOCK_MONOTONIC) - since));
             idle_since = 0;
-        } /* else it will be due in a moment, for which nobody should be let in */
+        } /* otherwise a packet is due in a moment, too soon to yield */
     }
     free(polled);
 }

@@ -9,7 +9,7 @@
 #define ETHERNET 14
 #define ECN_MARKED 3
 
-/* What is drawn for a packet; the numbers are those of simulator/links.py. */
+/* Purposes of random numbers; the values are those of simulator/links.py. */
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
@@ -36,7 +36,7 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Uniform in [0, 1). */
+/* Returns a uniform random number in [0, 1). */
 static double draw(const struct link *l, uint64_t number, unsigned purpose)
 {
     return (double)(mix(l->key + (number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
@@ -49,7 +49,7 @@ static bool happens(const struct link *l, uint64_t number, unsigned purpose, dou
 
 static uint64_t picoseconds(double seconds) { return (uint64_t)(seconds / PICOSECOND + 0.5); }
 
-/* How long a packet, or a queue, of so many bytes takes to be sent. */
+/* Returns how long it takes to send a packet, or a queue, of so many bytes. */
 static uint64_t sending_time(const struct link *l, uint64_t bytes)
 {
     return (uint64_t)((uint128_t)bytes * l->byte_time >> 20);
@@ -67,8 +67,9 @@ static void note_highest(struct link *l, uint64_t sent)
         l->statistics.highest_bytes = bytes;
 }
 
-/* A link that does nothing yet; what leaves it goes to `release`, what has waited in its queue to `dequeue`. Links with one seed and different `stream` draw
- * differently. NULL: no memory. */
+/* Opens a link without properties. Packets that leave it go to `release`, those that have waited in its queue to
+ * `dequeue`. Links with equal seed and different `stream` draw different random numbers. Returns NULL without
+ * memory. */
 struct link *link_open(release_function *release, dequeue_function *dequeue, void *context, uint64_t stream)
 {
     struct link *l = calloc(1, sizeof *l);
@@ -97,7 +98,7 @@ void link_close(struct link *l)
     free(l);
 }
 
-/* Sets what packets find from now on; those on their way arrive as it was planned. */
+/* Sets the properties from now on. Packets on their way arrive as planned before. */
 void link_set(struct link *l, const struct link_settings *settings)
 {
     l->settings = *settings;
@@ -107,7 +108,7 @@ void link_set(struct link *l, const struct link_settings *settings)
     l->mark = isinf(settings->ecn_bytes) ? NEVER : sending_time(l, (uint64_t)settings->ecn_bytes);
 }
 
-/* Packets on their way, in the order of release */
+/* Packets on their way, in the order of their release */
 
 static uint64_t record_size(uint32_t length) { return (sizeof(struct held) + length + 7) / 8 * 8; }
 
@@ -119,13 +120,13 @@ static void fill(struct held *to, const struct held *head, const uint8_t *packet
     memcpy(to + 1, packet, head->length);
 }
 
-/* The place behind a record, at the beginning of the ring if there is no room for a record's head behind it. */
+/* Returns the place after a record, or the beginning of the ring if there is no space for a record's head after it. */
 static uint64_t behind(const struct link *l, uint64_t place, uint64_t size)
 {
     return place + size + sizeof(struct held) <= l->size ? place + size : 0;
 }
 
-/* The first packet in the ring. */
+/* Returns the first packet in the ring. */
 static struct held *ring_first(struct link *l)
 {
     if (at(l, l->head)->length == SKIP)
@@ -164,7 +165,7 @@ static bool ring_grow(struct link *l)
     return true;
 }
 
-/* Whether `size` bytes can be put at the tail, which may have to go back to the beginning first. */
+/* Returns whether `size` bytes fit at the tail, which may have to return to the beginning first. */
 static bool ring_fits(struct link *l, uint64_t size)
 {
     if (!l->ring)
@@ -240,7 +241,7 @@ static struct held *heap_pop(struct link *l)
     return first;
 }
 
-/* When the next packet is to be released; NEVER: there is none. */
+/* Returns when the next packet is due; NEVER: there is none. */
 static uint64_t next_due(const struct link *l)
 {
     uint64_t due = NEVER;
@@ -249,7 +250,7 @@ static uint64_t next_due(const struct link *l)
     return l->in_heap && l->heap[0]->due < due ? l->heap[0]->due : due;
 }
 
-/* When the first in the queues has waited long enough. */
+/* Returns when the first packet in the queues has waited long enough. */
 static uint64_t next_free(const struct link *l)
 {
     uint64_t since = NEVER;
@@ -259,7 +260,7 @@ static uint64_t next_free(const struct link *l)
     return since > l->free_at ? since : l->free_at;
 }
 
-/* The queue to be served at a time when one waits: of the highest priority that has come by then. */
+/* Returns the queue to serve at a time, the one with the highest priority of all packets that have arrived by then. */
 static struct queue *next_queue(struct link *l, uint64_t time)
 {
     struct queue *q = l->queues + PRIORITIES - 1;
@@ -268,7 +269,7 @@ static struct queue *next_queue(struct link *l, uint64_t time)
     return q;
 }
 
-/* When there is something to do next; NEVER: there is nothing. */
+/* Returns the time of the next event; NEVER: there is none. */
 uint64_t link_next(const struct link *l)
 {
     uint64_t due = next_due(l), start = next_free(l);
@@ -304,8 +305,8 @@ static bool queue_grow(struct queue *q)
     return true;
 }
 
-/* `room` bytes of memory for a packet of `length` bytes that has to wait in the queue of its priority; NULL: it need not,
- * or there is no room in the queue and it is dropped. */
+/* Returns `room` bytes of memory for a packet of `length` bytes that has to wait in the queue of its priority. NULL:
+ * it need not wait, or the queue is full and it is dropped. */
 void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length, size_t room, uint16_t checksum_offset,
                 bool *dropped)
 {
@@ -355,7 +356,7 @@ static void dequeue(struct link *l)
     free(w.packet);
 }
 
-/* Releases every packet whose time has come. */
+/* Releases every packet that is due. */
 void link_release(struct link *l, uint64_t now)
 {
     while (link_next(l) <= now) {
@@ -375,9 +376,9 @@ void link_release(struct link *l, uint64_t now)
     }
 }
 
-/* What happens to a packet */
+/* Effects of a link on a packet */
 
-/* Sets Congestion Experienced, if the packet is ECN-capable (RFC 3168, section 5); returns whether it did. */
+/* Sets Congestion Experienced if the packet is ECN-capable (RFC 3168, section 5). Returns whether it did. */
 static bool mark(uint8_t *packet, uint32_t length)
 {
     if (length < ETHERNET)
@@ -392,7 +393,7 @@ static bool mark(uint8_t *packet, uint32_t length)
         if (!(old & ECN_MARKED) || (old & ECN_MARKED) == ECN_MARKED)
             return false;
         store_be16(ip, old | ECN_MARKED);
-        /* RFC 1624: the checksum of a header in which one word has changed. */
+        /* RFC 1624: the checksum of a header in which one word has changed */
         uint16_t sum = checksum_fold((uint32_t)(uint16_t)~load_be16(ip + 10) + (uint16_t)~old + (old | ECN_MARKED));
         store_be16(ip + 10, (uint16_t)~sum);
         return true;
@@ -407,7 +408,7 @@ static bool mark(uint8_t *packet, uint32_t length)
     return false;
 }
 
-/* The counter of the kind of loss that a packet meets, or NULL. */
+/* Returns the counter of the kind of loss that a packet suffers, or NULL. */
 static uint64_t *loss(struct link *l, uint64_t number)
 {
     const struct link_settings *p = &l->settings;
@@ -422,8 +423,8 @@ static uint64_t *loss(struct link *l, uint64_t number)
     return l->in_burst && happens(l, number, BURST_LOSS, p->burst_loss) ? &l->statistics.burst_lost : NULL;
 }
 
-/* A copy of a packet in which one bit is flipped, any with the same probability; the packet itself others may have in
- * hand. Its checksum is there by then: the sender's network card has summed up what was right. NULL: no memory. */
+/* Returns a copy of a packet with one random bit flipped, or NULL without memory. A copy, because others may use the
+ * packet itself. Its checksum is complete by then: the sender's network card has summed the correct data. */
 static uint8_t *corrupt(struct link *l, struct held *head, const uint8_t *packet)
 {
     uint8_t *copy = realloc(l->corrupted, head->length);
@@ -439,7 +440,7 @@ static uint8_t *corrupt(struct link *l, struct held *head, const uint8_t *packet
     return copy;
 }
 
-/* Holds a packet until it is due; `ordered`: behind those that are held already. */
+/* Holds a packet until it is due; `ordered`: after those that are held already. */
 static void hold(struct link *l, const struct held *head, const uint8_t *packet, bool ordered)
 {
     bool held = l->held_bytes + record_size(head->length) <= MAX_HELD &&
@@ -447,8 +448,9 @@ static void hold(struct link *l, const struct held *head, const uint8_t *packet,
     l->statistics.memory_dropped += !held;
 }
 
-/* Gives a packet to the link, which may change it. `checksum` points into it at a partial checksum, or is NULL; that
- * stands `checksum_offset` bytes into its header. What has to be released at once is, if nothing else is due. */
+/* Gives a packet to the link, which may change it. `checksum` points at a partial checksum in the packet, or is
+ * NULL; `checksum_offset` is its offset in its header. A packet that is due at once is released at once if no other
+ * is due. */
 void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, const uint8_t *checksum,
                 uint16_t checksum_offset)
 {
@@ -496,7 +498,7 @@ void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, 
     copy.due += twice ? picoseconds(draw(l, head.number, COPY_LATER) * p->displacement) : 0;
     s->duplicated += twice;
     if (head.due <= now && next_due(l) > head.due) {
-        if (twice) /* before the packet goes to someone who may change it */
+        if (twice) /* before the packet is given to a function that may change it */
             hold(l, &copy, packet, false);
         hand_over(l, now, &head, packet);
         return;
@@ -506,7 +508,7 @@ void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, 
         hold(l, &copy, packet, false);
 }
 
-/* What has happened so far, and how full the queue is now. */
+/* Reads the statistics and the present size of the queue. */
 void link_read(const struct link *l, uint64_t now, struct link_statistics *to)
 {
     *to = l->statistics;

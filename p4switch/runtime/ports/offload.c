@@ -13,13 +13,13 @@
 #define TCP_CWR 0x80
 #define DONT_FRAGMENT 0x4000
 
-/* The one's complement sum after a 16-bit word in it has changed (RFC 1624). */
+/* Returns the one's complement sum after a 16-bit word in it has changed (RFC 1624). */
 static uint16_t sum_changed(uint16_t sum, uint16_t old, uint16_t fresh)
 {
     return checksum_fold((uint32_t)sum + (uint16_t)~old + fresh);
 }
 
-/* The sum over an IPv4 header; without options its length is a constant, and the loop a few additions. */
+/* Returns the sum over an IPv4 header. Without options its length is a constant, and the loop a few additions. */
 static inline uint16_t ipv4_sum(const uint8_t *ip)
 {
     uint32_t length = (ip[0] & 15u) * 4;
@@ -32,7 +32,7 @@ static inline void ipv4_checksum(uint8_t *ip)
     store_be16(ip + 10, (uint16_t)~__builtin_bswap16(ipv4_sum(ip)));
 }
 
-/* Headers have 42 bytes at least and seldom more than 64: those are two pieces. */
+/* Headers have at least 42 bytes and rarely more than 64: so they are copied in two pieces. */
 static inline void copy_headers(uint8_t *to, const uint8_t *from, uint32_t length)
 {
     if (length > 64) {
@@ -43,7 +43,7 @@ static inline void copy_headers(uint8_t *to, const uint8_t *from, uint32_t lengt
     }
 }
 
-/* Makes the lengths in headers, and with them the partial checksum, those for so many bytes of payload. */
+/* Sets the lengths in headers, and with them the partial checksum, for so many bytes of payload. */
 static void set_lengths(const struct superframe *s, uint8_t *headers, uint32_t old, uint32_t payload)
 {
     uint8_t *ip = headers + s->network;
@@ -58,7 +58,7 @@ static void set_lengths(const struct superframe *s, uint8_t *headers, uint32_t o
     store_be16(headers + s->checksum, sum_changed(load_be16(headers + s->checksum), whole, part));
 }
 
-/* Reads the headers of a superframe; false for a kind that cannot be split (and is dropped). */
+/* Reads the headers of a superframe. Returns false for a kind that cannot be split (and is dropped). */
 bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const struct virtio_net_hdr *virtio)
 {
     uint8_t kind = virtio->gso_type & (uint8_t)~VIRTIO_NET_HDR_GSO_ECN;
@@ -100,8 +100,8 @@ bool split_open(struct superframe *s, uint8_t *frame, uint32_t length, const str
     return true;
 }
 
-/* Makes segment `index` where its payload stands: its headers overwrite the end of the segment before, which has to have
- * been processed. Returns its first byte; its partial checksum is at offset s->checksum. */
+/* Makes segment `index` in place, before its payload: its headers overwrite the end of the segment before, which
+ * must have been processed already. Returns its first byte; its partial checksum is at offset s->checksum. */
 uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length)
 {
     uint32_t at = index * s->size, size = s->payload - at < s->size ? s->payload - at : s->size;
@@ -127,14 +127,15 @@ uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length)
     return packet;
 }
 
-/* The sum of an IPv4 pseudo-header (RFC 768, RFC 9293). */
+/* Returns the sum of an IPv4 pseudo-header (RFC 768, RFC 9293). */
 static uint16_t pseudo_sum(const uint8_t *ip, uint16_t transport_length)
 {
     uint64_t sum = (uint64_t)load_be32(ip + 12) + load_be32(ip + 16);
     return checksum_fold((sum & 0xffffffff) + (sum >> 32) + ip[9] + transport_length);
 }
 
-/* Whether a packet may be a segment of a superframe, and of which kind: fills in headers and checksum's place. */
+/* Returns whether a packet may be a segment of a superframe, and sets its kind, headers and the place of its
+ * checksum. */
 static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum)
 {
     const uint8_t *ip = packet + ETHERNET, *transport = ip + IPV4;
@@ -150,7 +151,7 @@ static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length,
         j->checksum_offset = 6;
         if (load_be16(transport + 4) != length - fixed)
             return false;
-        if (!checksum) /* sent without a checksum; in a superframe the kernel will add one */
+        if (!checksum) /* sent without a checksum; in a superframe the kernel would add one */
             return load_be16(transport + 6) == 0 && ipv4_sum(ip) == 0xffff;
     } else if (ip[9] == PROTOCOL_TCP && length > fixed + 20) {
         j->tcp = true;
@@ -165,8 +166,8 @@ static bool is_segment(struct joined *j, const uint8_t *packet, uint32_t length,
            load_be16(checksum) == pseudo_sum(ip, (uint16_t)(length - fixed));
 }
 
-/* Starts with one packet, copied to `room`; `checksum_offset` is that of a partial checksum in its own header. A segment's
- * payload that is `stored` (or NULL) is not copied. */
+/* Starts with one packet, copied to `room`; `checksum_offset` is the offset of a partial checksum in its own header.
+ * The payload of a segment is not copied if it is `stored` already; `stored` may be NULL. */
 void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t length, const uint8_t *checksum,
                uint16_t checksum_offset, const struct stored *stored)
 {
@@ -190,7 +191,7 @@ void join_open(struct joined *j, uint8_t *room, const uint8_t *packet, uint32_t 
     memcpy(room, packet, elsewhere ? j->headers : length);
 }
 
-/* 0 if so many bytes, at most 8, are the same. */
+/* Returns 0 if so many bytes, at most 8, are equal. */
 INLINE uint64_t differ(const uint8_t *a, const uint8_t *b, unsigned count)
 {
     uint64_t x = 0, y = 0;
@@ -199,8 +200,8 @@ INLINE uint64_t differ(const uint8_t *a, const uint8_t *b, unsigned count)
     return x ^ y;
 }
 
-/* Whether a UDP packet as long as the first is the next segment because it is equal to the first but for identification
- * and header checksum, which are what they have to be. Nearly all are, and this takes a few comparisons. */
+/* Returns whether a UDP packet as long as the first is the next segment because it equals the first one except for
+ * identification and header checksum, which are as expected. Nearly all are, and this takes a few comparisons. */
 static inline bool is_repetition(const struct joined *j, const uint8_t *packet, const uint8_t *checksum)
 {
     const uint8_t *ip = packet + ETHERNET, *first = j->frame, *first_ip = first + ETHERNET;
@@ -212,7 +213,7 @@ static inline bool is_repetition(const struct joined *j, const uint8_t *packet, 
            (!checksum || checksum == ip + IPV4 + 6);
 }
 
-/* Whether a packet is the next segment: of the same flow, in order. `last`: none can follow. */
+/* Returns whether a packet is the next segment: of the same flow, in order. `last`: none can follow. */
 static __attribute__((noinline)) bool is_next(const struct joined *j, const uint8_t *packet, uint32_t length,
                                               const uint8_t *checksum, bool *last)
 {
@@ -236,8 +237,8 @@ static __attribute__((noinline)) bool is_next(const struct joined *j, const uint
     return true;
 }
 
-/* Adds the next packet for the same port; false if it cannot be the next segment, or if its payload does not stand where it
- * has to. */
+/* Adds the next packet for the same port. Returns false if it cannot be the next segment, or if its payload is not
+ * where it has to be. */
 bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const uint8_t *checksum, const struct stored *stored)
 {
     if (!j->joinable)
@@ -260,7 +261,7 @@ bool join_add(struct joined *j, const uint8_t *packet, uint32_t length, const ui
     return true;
 }
 
-/* Makes the headers those of the whole and describes it for the kernel. */
+/* Turns the headers into those of the whole, and describes it for the kernel. */
 void join_close(struct joined *j, struct virtio_net_hdr *virtio)
 {
     memset(virtio, 0, sizeof *virtio);

@@ -4,11 +4,11 @@
 
 #include "shared.h"
 
-#define MOMENT 14 /* the logarithm of nanoseconds for which nobody should be let in */
+#define MOMENT 14 /* the logarithm of the nanoseconds within which it is too late to sleep */
 #define LEAST_MARGIN 15000
 #define FIRST_MARGIN(free_for) (LEAST_MARGIN + (free_for) / 256) /* a processor that sleeps longer sleeps deeper */
-#define TOO_LATE 250000 /* a sleep that ends later still was not let in, against which waking early is no help */
-#define CALM_FOR 10000000000ull /* picoseconds from one decision to the next */
+#define TOO_LATE 250000 /* a sleep that ends later was not scheduled; waking early does not help against that */
+#define CALM_FOR 10000000000ull /* picoseconds between two decisions */
 #define STEP_DOWN 100
 #define STEP_UP (19 * STEP_DOWN)
 
@@ -19,7 +19,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int class(int64_t nanoseconds) { return 63 - __builtin_clzll((uint64_t)nanoseconds | 1); }
 
-/* Some of the time is always slept: else nothing would be learnt any more. */
+/* Some of the time is always slept: otherwise nothing would be learnt. */
 static int64_t most_margin(int class) { return least(3ll << class >> 2, TOO_LATE); }
 
 void pace_open(struct pace *p)
@@ -29,8 +29,8 @@ void pace_open(struct pace *p)
         p->margin[i] = least(FIRST_MARGIN(1ll << i), most_margin(i));
 }
 
-/* When a packet came that is taken at `now` (picoseconds) and as many nanoseconds old as the wall clock says, which may
- * have been set meanwhile. Of two packets the one that came earlier never comes later. */
+/* Returns when a packet arrived that is read at `now` (picoseconds) and as many nanoseconds old as the wall clock
+ * says, which may have been set in between. The results for two packets are in the order of their arrival. */
 uint64_t pace_arrival(uint64_t now, int64_t age)
 {
     uint64_t oldest = now < SECOND ? now : SECOND;
@@ -39,8 +39,8 @@ uint64_t pace_arrival(uint64_t now, int64_t age)
     return (uint64_t)age < oldest / 1000 ? now - 1000 * (uint64_t)age : now - oldest;
 }
 
-/* Whether little of the processor was used, of late, out of so many nanoseconds in all: an eighth of the time, and half of
- * it by who is calm already. How long was slept does not tell: who is kept from running does not sleep. */
+/* Returns whether the thread has recently used little of the processor: less than an eighth of the time, or half of
+ * it if that was so before. The time slept cannot be used for this: a thread that is not scheduled does not sleep. */
 bool pace_calm(struct pace *p, uint64_t now, uint64_t used)
 {
     if (now - p->looked >= CALM_FOR) {
@@ -51,7 +51,7 @@ bool pace_calm(struct pace *p, uint64_t now, uint64_t used)
     return p->calm;
 }
 
-/* How many nanoseconds to sleep if there is nothing to do for so many; 0 or less: not at all. */
+/* Returns the nanoseconds to sleep if there is nothing to do for so many; 0 or less: do not sleep. */
 int64_t pace_sleep(const struct pace *p, int64_t free_for)
 {
     int i = class(free_for);
@@ -60,7 +60,7 @@ int64_t pace_sleep(const struct pace *p, int64_t free_for)
     return free_for - (p->calm ? p->margin[i] : least(p->margin[i], LEAST_MARGIN));
 }
 
-/* After a sleep that lasted so long, as of pace_sleep(free_for); -1: it was cut short, and there is nothing to learn. */
+/* Learns from a sleep of pace_sleep(free_for) that took so long; free_for -1: it was interrupted, nothing is learnt. */
 void pace_slept(struct pace *p, int64_t free_for, int64_t lasted)
 {
     int64_t asked = free_for < 0 ? lasted : pace_sleep(p, free_for), too_long = lasted - asked;
@@ -70,9 +70,9 @@ void pace_slept(struct pace *p, int64_t free_for, int64_t lasted)
     p->margin[i] = too_long > p->margin[i] ? least(p->margin[i] + STEP_UP, most_margin(i)) : p->margin[i] - STEP_DOWN;
 }
 
-/* Looks at how many packets links have released up to now, and how many of them late. Whether it has to be said that they
- * do not keep up: once a second at most, if since the last time more than a few and one in a hundred were late. Then
- * `sent` and `late` become those since. */
+/* Returns whether to report that links do not keep up, given the packets released so far and how many of them were
+ * late. That is at most once per second, if since the last time more than a few and 1 in 100 were late. Then `sent`
+ * and `late` become the numbers since that time. */
 bool pace_lost(struct pace *p, uint64_t now, uint64_t *sent, uint64_t *late)
 {
     uint64_t more = *sent - p->sent, more_late = *late - p->late;

@@ -1,11 +1,10 @@
-/* Keeping time with sleeps that last too long: when to wake up, and whether emulated links are kept up with.
+/* Keeping time with sleeps that take too long: when to wake up, and whether emulated links keep up.
  *
- * A sleep ends late, by how much depends on the machine, its load and how long the sleep is. How much later than asked
- * nineteen in twenty sleeps end is learnt for each power of two, from every sleep by a step up or down (a stochastic
- * approximation of the quantile: Robbins and Monro, Ann. Math. Stat. 22, 1951); who sleeps shorter by that wakes in time
- * and waits out the rest. Who has so much to do that this would take the processor from others wakes a little later.
- * Time is the caller's.
- */
+ * A sleep ends late, by a time that depends on the machine, its load and the length of the sleep. For each power of
+ * two, the lateness that nineteen in twenty sleeps do not exceed is learnt, by a step up or down after every sleep
+ * (a stochastic approximation of the quantile: Robbins and Monro, Ann. Math. Stat. 22, 1951). A thread that shortens
+ * its sleep by that wakes up in time and waits for the rest. If it has so much to do that the waiting would take the
+ * processor from others, it wakes up a little later. The caller passes the time. */
 
 #ifndef P4SWITCH_PACE_H
 #define P4SWITCH_PACE_H
@@ -17,10 +16,10 @@
 #define CLASSES 61
 
 struct pace {
-    int64_t margin[CLASSES]; /* nanoseconds, by the logarithm of how long there is nothing to do */
+    int64_t margin[CLASSES]; /* nanoseconds, by the logarithm of the time without work */
     bool calm;
-    uint64_t looked, used; /* when that was decided, and how much processor time had been used by then; picoseconds */
-    uint64_t since, said; /* of links: when last looked at, and when last found wanting; picoseconds */
+    uint64_t looked, used; /* when that was decided, and the processor time used by then; picoseconds */
+    uint64_t since, said; /* of links: last check, and last report of lateness; picoseconds */
     uint64_t sent, late;  /* as of `since` */
 };
 

@@ -26,14 +26,14 @@ SHARE_STRUCT(port_statistics,
              FIELD(received_bytes) FIELD(received_multicast) FIELD(received_broadcast)
              FIELD(sent_bytes) FIELD(sent_multicast) FIELD(sent_broadcast))
 
-/* A large buffer where we may (root), else as large as the kernel lets everybody have. */
+/* Sets a large buffer if permitted (root), otherwise the largest that the kernel permits everybody. */
 static void set_buffer(int fd, int force, int plain, int size)
 {
     if (setsockopt(fd, SOL_SOCKET, force, &size, sizeof size) < 0)
         setsockopt(fd, SOL_SOCKET, plain, &size, sizeof size);
 }
 
-/* Opens an interface as a port; returns a socket, or -errno. */
+/* Opens an interface as a port. Returns a socket, or -errno. */
 int port_open(const char *interface)
 {
     unsigned index = if_nametoindex(interface);
@@ -60,7 +60,8 @@ int port_open(const char *interface)
     return fd;
 }
 
-/* A forwarder over open sockets; the one numbered `cpu_port`, if any, is the control plane's. NULL: no memory. */
+/* Opens a forwarder over open sockets. The one numbered `cpu_port`, if any, leads to the control plane. NULL: no
+ * memory. */
 struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const uint32_t *numbers, const int *sockets,
                                  int64_t cpu_port, bool join)
 {
@@ -111,7 +112,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
     return NULL;
 }
 
-/* Frees what forwarder_open made; the sockets stay the caller's. */
+/* Frees a forwarder. The sockets still belong to the caller. */
 void forwarder_close(struct forwarder *f)
 {
     for (uint32_t i = 0; i < f->count; i++)
@@ -125,7 +126,7 @@ void forwarder_close(struct forwarder *f)
     free(f);
 }
 
-/* The time that packets are processed at. */
+/* Returns the time at which packets are processed. */
 uint64_t forwarder_now(const struct forwarder *f) { return (nanoseconds(CLOCK_MONOTONIC) - f->began) / 1000; }
 
 /* Makes forwarder_run return. */

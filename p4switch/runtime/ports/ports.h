@@ -12,18 +12,19 @@
 #include "pace.h"
 #include "../switch.h"
 
-#define BATCH 32      /* frames taken from a port at a time, */
-#define SUPER_BATCH 4 /* and superframes: they should stay in the cache */
+#define BATCH 32      /* frames read from a port at a time, */
+#define SUPER_BATCH 4 /* and superframes, which should stay in the cache */
 #define FRAME_ROOM LONGEST_PACKET
-#define HEAD_ROOM 64 /* in front of a frame, for its virtio header, or for the VLAN tag that the kernel takes out */
+#define HEAD_ROOM 64 /* before a frame, for its virtio header, or for the VLAN tag that the kernel removes */
 #define SEND_ROOM (2 * FRAME_ROOM)
 #define SEND_MAX 64           /* frames sent to a port at a time */
 
-/* Counted since the ports were opened; read by Python. Packets, but for *frames (which offload makes fewer) and *bytes. */
+/* Counted since the ports were opened; read by Python. Packets, except for *frames (fewer because of offload) and
+ * *bytes. */
 struct port_statistics {
     uint64_t received, received_frames, sent, sent_frames, dropped;
-    uint64_t missed; /* frames that came faster than they were taken: the kernel's buffer was full */
-    uint64_t receive_errors, send_errors; /* frames that the socket answered for with an error, and lost */
+    uint64_t missed; /* frames that arrived faster than they were read: the kernel's buffer was full */
+    uint64_t receive_errors, send_errors; /* frames that the socket lost with an error */
     uint64_t received_bytes, received_multicast, received_broadcast;
     uint64_t sent_bytes, sent_multicast, sent_broadcast;
 };
@@ -32,7 +33,7 @@ struct port {
     int socket;
     uint32_t number;
     bool is_cpu; /* a socket pair to the control plane: each message is the port number (4 bytes), then the packet */
-    bool superframes; /* came in the last batch */
+    bool superframes; /* arrived in the last batch */
     struct forwarder *forwarder;
     struct link *egress, *ingress; /* emulated; NULL: none */
     struct port_statistics statistics;
@@ -42,10 +43,10 @@ struct port {
     struct joined out[SEND_MAX];
 };
 
-/* Of the replicas of a packet, one that waits to be sent: further ones share its payload. */
+/* A replica of a packet that waits to be sent: further replicas share its payload. */
 struct waiting_replica {
     uint64_t serial; /* as in struct sharing; 0: there is none */
-    const uint8_t *packet; /* as it came from the program */
+    const uint8_t *packet; /* as the program emitted it */
     uint32_t length;
     struct stored stored;
 };
@@ -57,16 +58,16 @@ struct forwarder {
     struct port *cpu;
     int wake; /* an eventfd that ends a sleep */
     bool join; /* send superframes */
-    bool join_udp; /* of UDP, too: until the kernel refuses one */
+    bool join_udp; /* also UDP ones, until the kernel rejects one */
     atomic_bool stop;
     uint64_t began; /* nanoseconds */
-    uint64_t now;   /* picoseconds since then: of the packets in hand */
+    uint64_t now;   /* picoseconds since then, for the current packets */
     struct link **links; /* those of all ports */
     atomic_uint link_count;
-    uint64_t released; /* by emulated links: when last, in picoseconds */
+    uint64_t released; /* last release of emulated links, in picoseconds */
     struct pace pace;
-    bool hurries, may_not_hurry; /* whether the thread comes before others */
-    uint8_t *frames; /* BATCH of them, each behind HEAD_ROOM and what the program may need */
+    bool hurries, may_not_hurry; /* whether the thread takes precedence over others */
+    uint8_t *frames; /* BATCH of them, each after HEAD_ROOM and the program's headroom */
     struct mmsghdr messages[BATCH]; /* to receive them */
     struct iovec pieces[BATCH];
     char control[BATCH][CMSG_SPACE(sizeof(struct tpacket_auxdata)) + CMSG_SPACE(sizeof(struct timespec))];

@@ -1,4 +1,4 @@
-/* What a port's socket refuses: said once, counted, and superframes sent again packet by packet. */
+/* Frames that a port's socket rejects: reported once, counted, and superframes sent again packet by packet. */
 
 #define _GNU_SOURCE
 #include "ports.h"
@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Counts a frame that was lost since a port's socket answered with an error in place of it, and says so the first time. */
+/* Counts a frame that was lost because a port's socket returned an error instead, and prints a message the first
+ * time. */
 void receive_refused(struct port *port, int error)
 {
     if (port->statistics.receive_errors++)
@@ -18,7 +19,7 @@ void receive_refused(struct port *port, int error)
     fputc('\n', stderr);
 }
 
-/* Counts a frame that was not sent, and says so the first time. A queue that is full and a link that is down are no
+/* Counts a frame that was not sent, and prints a message the first time. A full queue and a link that is down are no
  * errors: a switch drops then. */
 static void count_refused(struct port *port, int error)
 {
@@ -27,7 +28,7 @@ static void count_refused(struct port *port, int error)
     fprintf(stderr, "p4switch: port %u: a frame is not sent: %s\n", port->number, strerror(error));
 }
 
-/* Sends the packets of a superframe one by one; returns how many the kernel took. */
+/* Sends the packets of a superframe one by one. Returns how many the kernel accepted. */
 static uint32_t send_apart(struct port *port, const struct joined *frame, const struct virtio_net_hdr *virtio)
 {
     const struct virtio_net_hdr alone = {.flags = virtio->flags,
@@ -53,8 +54,9 @@ static uint32_t send_apart(struct port *port, const struct joined *frame, const 
     return taken;
 }
 
-/* What becomes of a frame that the kernel has not taken; returns how many of its packets were sent after all. A superframe
- * of UDP that is refused as such (before Linux 6.2) goes packet by packet, as do all from then on; others are dropped. */
+/* Handles a frame that the kernel has not accepted. Returns how many of its packets were sent after all. If the
+ * kernel rejects superframes of UDP (before Linux 6.2), this one and all later ones are sent packet by packet;
+ * others are dropped. */
 uint32_t send_refused(struct port *port, const struct joined *frame, int error)
 {
     const struct virtio_net_hdr *virtio = (const struct virtio_net_hdr *)(frame->frame - sizeof *virtio);

@@ -142,7 +142,7 @@ def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--sizes", "64"], "64: write a number and its unit, as '4 MB'"),
+        (["--sizes", "64"], "64: write a number and its unit, such as '4 MB'"),
         (["--sizes", "0 kB"], "0 kB: must be a multiple of 4 bytes"),
         (["--sizes", "4 MB,2 GB"], "sizes are up to 1 GB"),
         (["--workers", "many"], "is not a list of numbers"),
@@ -181,5 +181,5 @@ def test_a_worker_that_ends_is_named_with_its_last_words(tmp_path: Path) -> None
 
 def test_a_group_that_says_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allreduce, "SILENCE", 0.1)
-    with pytest.raises(BenchError, match="gloo: its group has said nothing"):
+    with pytest.raises(BenchError, match="gloo: its group has not answered"):
         ask(tmp_path, "exec sleep 1000")

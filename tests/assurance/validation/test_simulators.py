@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fanin.assurance.validation.lossless_incast import INCASTS, Seen, Victim
-from fanin.assurance.validation.simulators import CASES, Beside, Case, permutation, run, write
+from fanin.assurance.validation.simulators import CASES, Case, Comparison, permutation, run, write
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
 
@@ -34,7 +34,7 @@ def test_a_permutation_sends_from_each_host_to_another_and_to_each_from_one() ->
 def test_results_have_flows_and_incasts_with_what_htsim_says_of_them(tmp_path: Path) -> None:
     seen = Seen(sharing=6, below_half=13, under_used=14, shares=(0.1,), lasted=24)
     victims = [Victim(incast, (seen,)) for incast in INCASTS]
-    write([Beside(CASES[0], 180e-6, 180e-6)], victims, tmp_path)
+    write([Comparison(CASES[0], 180e-6, 180e-6)], victims, tmp_path)
     found = json.loads((tmp_path / "simulators.json").read_text())
     assert found["cases"][0]["case"] == "one flow"
     first, *_, last = found["incasts"]

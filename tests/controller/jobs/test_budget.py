@@ -58,9 +58,7 @@ def test_slots_that_do_not_hang_together_are_no_room() -> None:
     places = [budget.take(LEFT, 256) for _ in range(4)]
     for place in places[::2]:
         budget.give_back(place)
-    with pytest.raises(
-        NoRoomError, match="leaf1 has 512 of 1,024 slots free; the job needs 257 side by side"
-    ):
+    with pytest.raises(NoRoomError, match="leaf1 has 512 of 1,024 slots free; the job needs 257 in a row"):
         budget.take(LEFT, 257)
     assert budget.take(LEFT, 256).job.base == 0
 
@@ -70,7 +68,7 @@ def test_a_port_is_one_job_s_on_a_host_until_its_workers_have_ended() -> None:
     places = [budget.take(("h1",), 1) for _ in range(16)]
     assert len({place.job.udp_port for place in places}) == 16
     budget.take(("h2",), 1)
-    with pytest.raises(NoRoomError, match="no UDP port in common that is free; there are 16, and h1 uses 16"):
+    with pytest.raises(NoRoomError, match="no free UDP port in common; there are 16, and h1 uses 16"):
         budget.take(LEFT, 1)
     budget.give_back_slots(places[7])
     with pytest.raises(NoRoomError):

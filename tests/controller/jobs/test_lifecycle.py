@@ -387,7 +387,7 @@ def test_with_too_few_the_job_ends(either: With) -> None:
 def test_a_number_of_workers_that_cannot_be_is_refused(service: With, asked: dict[str, object]) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         worker = await Worker.connect(path, "h1", **{"ring": True, "min_workers": 1, **asked})
-        assert "must be from 1 to 3, in a job that goes on by ring if need be" in await worker.error()
+        assert "must be from 1 to 3, in a job that may use the ring" in await worker.error()
 
     service(check)
 

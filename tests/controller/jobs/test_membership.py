@@ -75,8 +75,8 @@ def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
         await first.hear()
         again = await Worker.connect(path, "h1", process=4712)
         assert await again.error() == (
-            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first, or give this job a "
-            "name of its own (FANIN_JOB)"
+            "h1 has a worker already, process 4711, in a job of h1, h2, h3: end that one first, or give this job "
+            "its own name (FANIN_JOB)"
         )
         for host in ("h2", "h3"):
             await Worker.connect(path, host)
@@ -201,14 +201,14 @@ def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> N
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        (b"", "that is not a request to join"),
-        (b"join", "that is not a request to join"),
-        (b"\xff\xfe", "that is not a request to join"),
-        (b"[]", "that is not a request to join"),
-        (b"{}", "that is not a request to join"),
-        (b"[" * 50_000, "that is not a request to join"),
-        (b'"' + b"h" * 100_000 + b'"', "that is not a request to join"),
-        (b'{"host": 1, "process": 1, "hosts": null}', "that is not a request to join"),
+        (b"", "not a request to join"),
+        (b"join", "not a request to join"),
+        (b"\xff\xfe", "not a request to join"),
+        (b"[]", "not a request to join"),
+        (b"{}", "not a request to join"),
+        (b"[" * 50_000, "not a request to join"),
+        (b'"' + b"h" * 100_000 + b'"', "not a request to join"),
+        (b'{"host": 1, "process": 1, "hosts": null}', "not a request to join"),
         (b'{"host": "h9", "process": 1, "hosts": null}', "no host is called h9; there are h1, h2, h3"),
         (b'{"host": "h1", "process": 1, "hosts": 4}', "hosts: is 4, must be from 1 to 3"),
         (b'{"host": "h1", "process": 1, "hosts": 0}', "hosts: is 0, must be from 1 to 3"),

@@ -215,7 +215,7 @@ def test_a_worker_that_does_not_start_is_named(
 
     crew = Stuck()
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
-    with pytest.raises(RunError, match="worker 1: has not started, after 0 s of processor time"):
+    with pytest.raises(RunError, match="worker 1: has not started after 0 s of processor time"):
         asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
     assert all(process.poll() is not None for process in crew.processes)
 

@@ -131,11 +131,11 @@ def test_the_price_is_of_the_time_in_which_gpus_idle() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"parameters": "7B"}, "write a number and its unit, as '7G'"),
+        ({"parameters": "7B"}, "write a number and its unit, such as '7G'"),
         ({"parameters": "1.5"}, "must be a whole number"),
         ({"compute": "1e9999999 s"}, "is too large"),
-        ({"tokens": "4M"}, "give compute, as '2 s', or tokens"),
-        ({"utilization": "50%"}, "utilization: has no effect beside compute"),
+        ({"tokens": "4M"}, "give compute, such as '2 s', or tokens"),
+        ({"utilization": "50%"}, "utilization: has no effect with compute"),
         ({"gpus": "12"}, "gpus: 12 do not fill servers of 8"),
         ({"gpus": "8"}, "gpus: 8 are in one server"),
         ({"gpus": ""}, "write a number and its unit"),

@@ -84,8 +84,8 @@ def test_thousands_of_flows_are_spread_more_evenly() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"algorithm": "in-network"}, "goes by its tree"),
-        ({"paths": "spray"}, "with paths = 'spray' each packet takes a path of its own"),
+        ({"algorithm": "in-network"}, "uses the links of its tree"),
+        ({"paths": "spray"}, "with paths = 'spray' a path is chosen for each packet"),
         ({"world": "live"}, "set transport = 'selective-repeat'"),
     ],
 )

@@ -125,7 +125,7 @@ def test_with_a_higher_threshold_what_is_only_overtaken_is_not_sent_again(switch
 def test_a_timeout_far_above_the_round_trip_is_told_where_packets_are_lost() -> None:
     slow = {"recovery": {"min_rto": "20 ms"}}
     lossy = {"links": {"loss": 0.001}}
-    assert "recovery.min_rto: is 20,000 us where the longest round trip takes 43 us" in (
+    assert "recovery.min_rto: is 20,000 us, but the longest round trip takes 43 us" in (
         mistimed(point(**slow, **lossy)) or ""
     )
     assert mistimed(point(**slow)) is None

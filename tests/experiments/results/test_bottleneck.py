@@ -65,7 +65,7 @@ def test_its_figure_says_so_and_that_of_others_does_not(tmp_path: Path, kind: Ki
         draw(series(rows, plot), plot, tmp_path / "figure.svg")
         texts.append((tmp_path / "figure.svg").read_text().replace("\n", " "))
     assert "processors" not in texts[0]
-    assert "set the time" in texts[1]
+    assert "limited by processors" in texts[1]
     assert "processors" in texts[1]
 
 

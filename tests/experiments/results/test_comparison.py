@@ -92,7 +92,7 @@ def test_what_is_in_one_alone_is_listed_and_so_is_what_failed_in_one() -> None:
 
 
 def test_points_without_a_partner_say_in_what_they_differ() -> None:
-    with pytest.raises(ResultsError, match=r"no point is in both, with a result: they differ in window$"):
+    with pytest.raises(ResultsError, match=r"no point has a result in both sets: they differ in window$"):
         compare([made([1.0], window=64)], [made([1.0], window=128)])
 
 
@@ -105,7 +105,7 @@ def test_what_an_older_fanin_did_not_know_is_taken_as_left_out() -> None:
 
 
 def test_rows_that_do_not_tell_their_settings_are_refused() -> None:
-    with pytest.raises(ResultsError, match="do not tell their settings"):
+    with pytest.raises(ResultsError, match="rows lack their settings"):
         compare([{"median_seconds": 1.0}], [made([1.0])])
 
 

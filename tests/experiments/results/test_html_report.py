@@ -80,10 +80,10 @@ def test_measured_stands_beside_predicted_in_readable_units() -> None:
     measured = dict(zip(heading, first, strict=True))
     assert measured["algorithm"] == "in-network"
     assert measured["median (ms)"] == "2"
-    assert measured["closed form (ms)"] == "1.6"
-    assert measured["measured / closed form"] == "1.25"
+    assert measured["analytical model (ms)"] == "1.6"
+    assert measured["measured / analytical model"] == "1.25"
     assert measured["key"] == ROWS[0]["key"]
-    assert dict(zip(heading, second, strict=True))["measured / closed form"] == "1"
+    assert dict(zip(heading, second, strict=True))["measured / analytical model"] == "1"
 
 
 def test_times_are_all_in_the_unit_of_their_medians() -> None:
@@ -91,7 +91,7 @@ def test_times_are_all_in_the_unit_of_their_medians() -> None:
     row = made([0.9, 0.9, 0.9, 0.9, 3.0]) | {"closed_form_seconds": 1.1}
     heading, first = read({}, [row]).cells[:2]
     measured = dict(zip(heading, first, strict=True))
-    assert (measured["median (ms)"], measured["closed form (ms)"]) == ("900", "1,100")
+    assert (measured["median (ms)"], measured["analytical model (ms)"]) == ("900", "1,100")
     assert measured["95th percentile (ms)"] == "2,580"
 
 

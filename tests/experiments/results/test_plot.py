@@ -236,8 +236,8 @@ def drawn(path: Path, rows: list[Row], plot: Plot) -> str:
 def test_the_legend_says_what_a_shade_and_a_dotted_line_are(tmp_path: Path) -> None:
     plot = Plot(x="workers", y="median_seconds", by=("algorithm",), spread="iqr", closed_form=True)
     text = drawn(tmp_path / "figure.svg", REPEATED, plot)
-    assert "shade: middle half of 6" in text
-    assert "dotted: closed form" in text
+    assert "shaded: middle half of 6" in text
+    assert "dotted: analytical model" in text
 
 
 @pytest.mark.parametrize("x", ["workers", "algorithm"])
@@ -302,11 +302,11 @@ def test_a_figure_is_as_large_as_its_style_or_its_size(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"size": "5"}, "in inches, as '3.4x2.4'"),
+        ({"size": "5"}, "in inches, such as '3.4x2.4'"),
         ({"size": "0x4"}, "must be above 0"),
-        ({"kind": "cdf"}, "y: a cdf has x only"),
-        ({"kind": "box", "log": ["x"]}, "log: x of a figure of kind box has no logarithmic scale"),
-        ({"kind": "box", "spread": "iqr"}, "spread: a figure of kind box shows all there is"),
+        ({"kind": "cdf"}, "y: a cdf shows the distribution of x"),
+        ({"kind": "box", "log": ["x"]}, "log: x cannot be logarithmic in a figure of kind box"),
+        ({"kind": "box", "spread": "iqr"}, "spread: a figure of kind box shows all values"),
     ],
 )
 def test_a_figure_that_cannot_be_is_refused(given: dict[str, Any], words: str) -> None:

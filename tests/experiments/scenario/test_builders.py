@@ -56,7 +56,7 @@ def test_their_keys_have_the_tables_name_before_them_and_vary_by_themselves(file
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (FAT_TREE + "pod = 2\n", "topology.fat_tree.pod: not known; did you mean 'pods'?"),
+        (FAT_TREE + "pod = 2\n", "topology.fat_tree.pod: unknown key; did you mean 'pods'?"),
         (FAT_TREE + "cores = 0\n", "topology.fat_tree.cores: is 0, must be a whole number from 1 to 254"),
         (FAT_TREE + "[topology.servers]\n", "give one of leaf_spine, fat_tree, servers, or switches, hosts"),
         ("[topology.servers]\nhosts_per_server = 33\n", "topology: server1 would add up 33 children"),

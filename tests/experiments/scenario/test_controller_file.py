@@ -87,11 +87,11 @@ def test_it_chooses_the_tree_and_the_rest_is_ours(tmp_path: Path) -> None:
         ("def plan_forwarding():\n    return {}\n", "mine.py:1: TypeError: plan_forwarding() takes 0"),
         (
             "def plan_forwarding(network):\n    pass\n",
-            "mine.py: plan_forwarding() gives None, must be a mapping",
+            "mine.py: plan_forwarding() returns None, must return a mapping",
         ),
         (
             "def aggregation_tree(network, job):\n    return 3\n",
-            "mine.py: aggregation_tree() gives 3, must be a",
+            "mine.py: aggregation_tree() returns 3, must return a",
         ),
         (
             "from fanin.controller.plan import SwitchPlan\n"

@@ -103,7 +103,7 @@ def test_a_parameter_a_key_and_a_counter_of_another_size_are_told(tmp_path: Path
 
 
 def test_a_program_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match=f"program: there is no file {tmp_path}/mine/fanin.p4"):
+    with pytest.raises(ScenarioError, match=f"program: {tmp_path}/mine/fanin.p4 does not exist"):
         scenario(tmp_path)
     path = copy_of_p4src(tmp_path / "mine")
     point = scenario(tmp_path)

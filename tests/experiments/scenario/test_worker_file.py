@@ -143,7 +143,7 @@ def test_what_fails_in_it_is_told_with_file_and_line(tmp_path: Path) -> None:
         ("def participant(lease): pass\n", "workers.py:1: TypeError: participant() takes 1"),
         (
             "def participant(lease, recovery): pass\n",
-            "participant() gives None, which lacks statistics, finished",
+            "participant() returns None, which lacks statistics, finished",
         ),
     ],
 )

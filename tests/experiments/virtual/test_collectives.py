@@ -73,7 +73,7 @@ def test_one_wrong_element_of_one_worker_is_found_where_it_is_promised(operation
         ),
         ({"size": "4 kB", "workers": 3}, "size: must be a multiple of 12 bytes, a part for each worker"),
         ({"world": "live"}, "collective: is virtual only; leave it out, or set world = 'virtual'"),
-        ({"step": {"forward": 1, "backward": 1}}, "collective: 'all-to-all' has no place in a step"),
+        ({"step": {"forward": 1, "backward": 1}}, "collective: 'all-to-all' cannot be combined with step"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], complaint: str) -> None:

@@ -73,8 +73,8 @@ def test_in_network_there_is_none() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"algorithm": "halving-doubling"}, "compression: is gathered round a ring; set algorithm = 'ring'"),
-        ({"collective": "all-gather"}, "compression: is gathered round a ring"),
+        ({"algorithm": "halving-doubling"}, "compression: works with a ring only; set algorithm = 'ring'"),
+        ({"collective": "all-gather"}, "compression: works with a ring only"),
         ({"compression": {"density": 0, "kind": "top-k"}}, "greater than 0"),
     ],
 )

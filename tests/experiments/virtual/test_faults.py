@@ -85,7 +85,7 @@ def test_a_job_whose_tree_loses_a_link_goes_on_by_ring(switch: Engine) -> None:
 
 def test_a_link_that_is_up_before_anybody_looks_costs_retransmissions(switch: Engine) -> None:
     measured = run(switch, UPLINK | {"duration": "50 us"})
-    assert only(measured).outcome == "over before it was found; the job goes on"
+    assert only(measured).outcome == "over before it was detected; the job continues"
     assert only(measured).found is None
     assert measured.retransmissions > 0
     assert picoseconds(measured)[2:] == picoseconds(run(switch))[2:]
@@ -148,7 +148,7 @@ def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
     lost = {"at": "620 us", "switch": "leaf1", "detection": "1 us"}
     measured = run(switch, missed, lost)
     assert [one.outcome for one in measured.faults] == [
-        "over before it was found; the job goes on",
+        "over before it was detected; the job continues",
         "the hosts add up by ring",
     ]
     monkeypatch.setattr(handover, "rests_on", lambda parts, switch: parts[-1].switch == switch)
@@ -331,7 +331,7 @@ def test_a_worker_that_is_stopped_costs_time_and_is_named(switch: Engine) -> Non
     assert outcome.found == 1.6e-3
     assert outcome.next_end
     assert 1.06e-2 < outcome.next_end < 1.2e-2
-    assert only(run(switch, stopped)).outcome == "over before it was found; the job goes on"
+    assert only(run(switch, stopped)).outcome == "over before it was detected; the job continues"
     long = only(run(switch, stopped | {"duration": "8 s"}))
     assert (long.outcome, long.found) == ("the others wait for it", 7.0006)
 
@@ -377,7 +377,7 @@ def test_what_happens_meanwhile_is_found_as_long_after_as_any_other_time(
 
 def test_a_link_that_is_up_before_the_controller_is_back_is_never_found(switch: Engine) -> None:
     gone, link = run(switch, GONE | {"duration": "10 ms"}, UPLINK | {"duration": "200 us"}).faults
-    assert (link.outcome, link.found) == ("over before it was found; the job goes on", None)
+    assert (link.outcome, link.found) == ("over before it was detected; the job continues", None)
     assert gone.outcome == "the job ended before it was back"
 
 
@@ -470,7 +470,7 @@ def test_what_comes_after_the_job_is_none_of_it(switch: Engine) -> None:
     late = only(run(switch, UPLINK | {"at": "1 s"}))
     assert (late.outcome, late.found, late.next_end) == ("the job had ended before", None, None)
     unseen = only(run(switch, UPLINK | {"link": ["leaf1", "spine2"], "detection": "1 s"}))
-    assert unseen.outcome == "the job ended before it was found"
+    assert unseen.outcome == "the job ended before it was detected"
 
 
 def test_steps_go_on_computing_where_they_were(switch: Engine) -> None:

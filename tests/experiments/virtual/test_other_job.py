@@ -73,9 +73,9 @@ def test_its_wrong_sums_are_counted(switch: Engine, monkeypatch: pytest.MonkeyPa
     ("changes", "complaint"),
     [
         ({"workers": 7}, "other_job: needs two hosts that are not workers, and there are 1; set workers"),
-        ({"window": 600}, "other_job.window: and window are more than the 1,024 slots of a switch"),
+        ({"window": 600}, "other_job.window: together with window exceeds the 1,024 slots of a switch"),
         ({"world": "live"}, "other_job: is virtual only; leave it out, or set world = 'virtual'"),
-        ({"traffic": {"pattern": "permutation", "size": "1 kB"}}, "other_job: has all hosts"),
+        ({"traffic": {"pattern": "permutation", "size": "1 kB"}}, "other_job: uses all hosts"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(changes: dict[str, Any], complaint: str) -> None:

@@ -153,17 +153,17 @@ def test_a_model_that_is_cut_sums_each_part_along_several(switch: Engine) -> Non
     [
         (
             {"workers": 4, "other_job": {"size": "4 kB", "window": 600}},
-            "other_job.window: and window for each of 4 trees are more",
+            "other_job.window: together with window for each of 4 trees",
         ),
         (
             {"workers": 4, "other_job": {"size": "4 kB"}, "trees": 16, "window": 32},
-            "trees: is 16, and switches know 16 sums",
+            "trees: is 16, but switches make 16 sums",
         ),
         ({"world": "live"}, "trees: is virtual only"),
         ({"window": 300}, "window: is 300 for each of 4 sums at once, more than the 1,024 slots"),
-        ({"size": "3 elements"}, "trees: is 4, and vectors have 3 values"),
+        ({"size": "3 elements"}, "trees: is 4, but vectors have 3 values"),
         ({"trees": 17}, "less than or equal to 16"),
-        ({"parallelism": {"tensor": 6, "forward": 1, "backward": 1, "activations": "4 B"}}, "makes 24 sums"),
+        ({"parallelism": {"tensor": 6, "forward": 1, "backward": 1, "activations": "4 B"}}, "needs 24 sums"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_fix(change: dict[str, Any], said: str) -> None:

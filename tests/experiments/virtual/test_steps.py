@@ -62,7 +62,7 @@ def test_variation_is_drawn_by_seed(switch: Engine) -> None:
     ("rest", "message"),
     [
         ({"world": "live"}, "step: is virtual only"),
-        ({"lateness": "1 ms"}, "lateness: leave it out beside step"),
+        ({"lateness": "1 ms"}, "lateness: cannot be combined with step"),
         ({"step": {"stragglers": [{"host": "h9", "factor": 2}]}}, "h9 is not a worker's host"),
     ],
 )

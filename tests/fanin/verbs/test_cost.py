@@ -72,10 +72,10 @@ def test_wrong_options_are_named_all_of_them() -> None:
     status, output = invoke(*GPT, "--dtype", "fp64", "--rate", "400", "--gpus", "12")
     assert status == 2
     assert "--dtype fp64: Input should be" in output
-    assert "--rate 400: write a number and its unit, as '100 Gb/s'" in output
+    assert "--rate 400: write a number and its unit, such as '100 Gb/s'" in output
     status, output = invoke(*GPT, "--gpus", "12", "--flops", "1 TFLOP/s")
     assert status == 2
-    assert "--flops: has no effect beside compute" in output
+    assert "--flops: has no effect with compute" in output
     assert "--gpus: 12 do not fill servers of 8" in output
 
 

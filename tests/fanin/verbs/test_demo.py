@@ -76,9 +76,9 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
         (["--loss", "2"], "--loss"),
         (["--spines", "0"], "spines: is 0"),
         (["--loss", "51%"], "0.51: at most 0.5"),
-        (["--loss", "2%%"], "write a number from 0 to 1, or a percentage, as '1%'"),
+        (["--loss", "2%%"], "write a number from 0 to 1, or a percentage such as '1%'"),
         (["--rate", "0 Mb/s"], "rate: is 0"),
-        (["--rate", "100"], "100: write a number and its unit, as '100 Mb/s'"),
+        (["--rate", "100"], "100: write a number and its unit, such as '100 Mb/s'"),
     ],
 )
 @pytest.mark.usefixtures("measured")

@@ -107,10 +107,10 @@ def test_a_topology_file_leaves_no_room_for_options_that_say_the_same(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("[leaf_spine]\nleafs = 2\n", "leaf_spine.leafs: not known; did you mean 'leaves'?"),
+        ("[leaf_spine]\nleafs = 2\n", "leaf_spine.leafs: unknown key; did you mean 'leaves'?"),
         (
             "[leaf_spine]\nproperties = {los = 1}\n",
-            "leaf_spine.properties.los: not known; did you mean 'loss'?",
+            "leaf_spine.properties.los: unknown key; did you mean 'loss'?",
         ),
         ("[leaf_spine]\nleaves = 300\n", "leaf_spine.leaves: is 300, must be a whole number from 1 to 254"),
         ("[leaf_spine\n", "cannot be read"),

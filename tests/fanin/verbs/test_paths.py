@@ -36,5 +36,5 @@ def test_as_json_a_line_is_a_flow() -> None:
 def test_points_whose_flows_have_no_path_of_their_own_are_told() -> None:
     status, output = invoke(*ONE, "--set=paths=spray")
     assert status == 1
-    assert "with paths = 'spray' each packet takes a path of its own" in output
+    assert "with paths = 'spray' a path is chosen for each packet" in output
     assert "no point has flows of one path each" in output

@@ -21,7 +21,7 @@ RATIO = Published(
 def test_the_exit_status_says_whether_figures_are_as_in_papers(
     ours: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(figures, "figures", lambda _: iter([RATIO.beside(ours)]))
+    monkeypatch.setattr(figures, "figures", lambda _: iter([RATIO.compared_with(ours)]))
     if ours > RATIO.most:
         with pytest.raises(typer.Exit) as ended:
             validate("papers", [], tmp_path)

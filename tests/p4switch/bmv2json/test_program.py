@@ -63,7 +63,7 @@ REFUSED = {
             fields=[["a", 4, False], ["c", "*"], ["b", 8, False]], max_length=8
         )
     ),
-    "calculation c: h.v is a varbit that does not begin with a byte": altered(
+    "calculation c: h.v is a varbit that is not aligned to bytes": altered(
         lambda d: (
             d["header_types"][2].update(fields=[["a", 4, False], ["v", "*"], ["b", 4, False]], max_length=8),
             d.update(
@@ -83,7 +83,7 @@ REFUSED = {
         [],
         pipelines=[{"name": "ingress", "id": 0, "init_table": None, "conditionals": [], "tables": [RANGE]}],
     ),
-    "header h: 31 bits are no whole number of bytes": altered(
+    "header h: 31 bits are not a whole number of bytes": altered(
         lambda d: d["header_types"][2]["fields"][1].__setitem__(1, 23)
     ),
     "table call: action profile p does not exist": altered(

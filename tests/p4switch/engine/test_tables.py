@@ -243,7 +243,7 @@ def test_writes_that_are_refused(engine: Callable[[str], Engine]) -> None:
     assert "hdr.probe.a: 256" in invalid(entry("exact", EntryKey((Exact(256), Exact(2), Exact(3))), 7))
     assert "exact is needed" in invalid(entry("exact", EntryKey((Lpm(0, 0), Exact(2), Exact(3))), 7))
     assert "no priority" in invalid(entry("exact", EntryKey(key.match, 5), 7))
-    assert "answer_lpm is none of its actions" in invalid(
+    assert "answer_lpm is not one of its actions" in invalid(
         Entry(EntryKey((Exact(9), *key.match[1:])), ActionCall("ingress.answer_lpm", (1,)))
     )
     assert "needs 1 arguments" in invalid(

@@ -135,7 +135,7 @@ def test_what_the_kernel_refuses_leaves_nothing_done(client, ports, reason, why)
         ("interfaces/interface[name=s1-eth1]/config", '{"acme:enabled": true}', "INVALID_ARGUMENT: .*acme"),
         ("interfaces", '{"interface": {}}', "INVALID_ARGUMENT: .*interface is a list"),
         ("interfaces", '{"interface": [{"config": {"enabled": true}}]}', "INVALID_ARGUMENT: .*no name"),
-        ("", '{"system": {}}', "NOT_FOUND: .*no system beside interfaces"),
+        ("", '{"system": {}}', "NOT_FOUND: .*no system next to interfaces"),
     ],
 )
 @pytest.mark.parametrize("kind", ["update", "replace"])

@@ -28,7 +28,7 @@ def test_a_key_is_set(switch: Engine) -> None:
         ({"calculation": "c", "key": 4}, "needs a calculation"),
         ({"calculation": "c", "key": "xy"}, "not in hexadecimal digits"),
         ({"calculation": "c", "key": "abcdef"}, "a key has 4, 8"),
-        ({"calculation": "d", "key": "00000000"}, "no calculation d by toeplitz"),
+        ({"calculation": "d", "key": "00000000"}, "no toeplitz calculation d"),
     ],
 )
 def test_a_wrong_request(switch: Engine, request_: dict[str, object], why: str) -> None:

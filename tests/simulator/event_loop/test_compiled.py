@@ -229,7 +229,7 @@ def test_a_frame_that_is_too_long_is_refused(switch: Engine) -> None:
 
 def test_a_switch_keeps_its_kind(switch: Engine) -> None:
     network = virtual_network(leaf_spine(0, 1, 2), {"leaf1": switch.new_instance()}, {})
-    with pytest.raises(TypeError, match="object is no program in C"):
+    with pytest.raises(TypeError, match="object is not a C program"):
         network.replace_switch("leaf1", object())  # type: ignore[arg-type]
 
 
@@ -248,7 +248,7 @@ def test_a_program_that_is_refused_leaves_the_one_before_alone(switch: Engine) -
 def test_a_frame_that_no_program_has_room_for_is_refused(switch: Engine) -> None:
     programs = {"leaf1": switch.new_instance()}
     with pytest.raises(
-        ValueError, match="longest_frame: room for 65664 bytes, a program takes at most 65600"
+        ValueError, match="longest_frame: 65664 bytes; a switch program accepts at most 65600"
     ):
         virtual_network(leaf_spine(0, 1, 2), programs, {}, longest_frame=65_601)
     network = virtual_network(leaf_spine(0, 1, 2), programs, {"h1": Shouter(65_600)}, longest_frame=65_600)

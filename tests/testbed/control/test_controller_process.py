@@ -177,7 +177,7 @@ def test_one_that_refuses_to_start_is_none(within: Within, tmp_path: Path) -> No
 def test_what_fails_in_a_way_that_nobody_foresaw_is_not_asked_again(within: Within) -> None:
     async def check(controller: ControllerProcess, reports: list[str]) -> None:
         hosts: Any = [["h1"]]  # of which there can be no set
-        with pytest.raises(ControllerError, match="the controller ends, for grant fails: TypeError"):
+        with pytest.raises(ControllerError, match="the controller ends because grant failed: TypeError"):
             await controller.grant(hosts, 0xBEE0, 0, 8)
         lease = await controller.grant(HOSTS, 0xBEE0, 0, 8)
         assert lease.tree.job.udp_port == 0xBEE0

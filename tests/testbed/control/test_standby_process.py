@@ -165,9 +165,7 @@ def test_one_that_runs_and_has_no_answer_gives_signs_of_life(
         leaf.pause()
         monkeypatch.setattr(candidate, "_ANSWER_SECONDS", 3.0)
         try:
-            with pytest.raises(
-                ControllerError, match=r"3 s, .*; for the next thing .* the standby takes over"
-            ):
+            with pytest.raises(ControllerError, match=r"3 s, .*; on the next request the standby takes over"):
                 await controller.grant(HOSTS, 0xBEE0, 0, 8)
         finally:
             monkeypatch.undo()

@@ -66,7 +66,7 @@ def test_a_worker_that_waits_is_logged_once_and_when_it_goes_on(tmp_path: Path) 
     }
     assert begun.items() >= (wanted | {"waited_for": ["h2"]}).items()
     assert begun["message"] == "h1 waits for 4 of 4 chunks, nothing new for 5.0 s"
-    assert (ended["level"], ended["message"], ended["job"]) == ("info", "h1 waits no longer", "train")
+    assert (ended["level"], ended["message"], ended["job"]) == ("info", "h1 no longer waits", "train")
 
 
 def test_afterwards_nothing_is_written(tmp_path: Path) -> None:

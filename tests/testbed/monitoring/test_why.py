@@ -81,25 +81,25 @@ def test_who_has_not_come_is_blamed_with_what_its_process_does() -> None:
         *ALL[:3], worker("h4", 7, heard=12), held=cells(leaf1=3, leaf2=1, spine1=1), h4="is stopped"
     )
     assert found.culprit == (
-        "Most likely the worker on h4, without which the others cannot go on (h4: process 104 is stopped, had "
-        "finished all-reduce 7 when heard last, 12 s ago)."
+        "Most likely the worker on h4, without which the others cannot continue (h4: process 104 is stopped, had "
+        "finished all-reduce 7 at its last report, 12 s ago)."
     )
 
 
 def test_a_link_that_is_down_is_blamed_where_all_have_come() -> None:
     found = explained(held=cells(leaf1=3, leaf2=1, spine1=1), now=look(down=("h4", "leaf2")))
-    assert found.culprit == "Most likely the way from h4 to leaf2: the link h4 → leaf2 is down."
+    assert found.culprit == "Most likely the path from h4 to leaf2: the link h4 → leaf2 is down."
 
 
 def test_a_link_elsewhere_is_not() -> None:
     found = explained(held=cells(leaf1=3, leaf2=1, spine1=1), now=look(down=("h1", "leaf1")))
-    assert found.culprit == "h4's update for leaf2 does not arrive, and nothing tells where it is lost."
+    assert found.culprit == "h4's update for leaf2 does not arrive, and nothing shows where it is lost."
 
 
 def test_drops_are_blamed_but_for_those_of_what_is_sent_again() -> None:
     held = cells(leaf1=3, leaf2=1, spine1=1)
     assert explained(held=held, now=look(MISMATCH=4, DUPLICATE=9)).culprit == (
-        "Most likely the way from h4 to leaf2: leaf2 drops: MISMATCH 4 in 2 s."
+        "Most likely the path from h4 to leaf2: leaf2 drops: MISMATCH 4 in 2 s."
     )
     assert "does not arrive" in explained(held=held, now=look(DUPLICATE=9)).culprit
 
@@ -127,13 +127,13 @@ def test_without_cells_reports_and_links_have_to_do() -> None:
     assert late.unknown.startswith("leaf1: no register reads")
     assert late.culprit.startswith("Most likely the worker on h4")
     down = explained(held=held, now=look(down=("spine1", "leaf2")))
-    assert down.culprit == "Most likely the way from spine1 to leaf2: the link spine1 → leaf2 is down."
+    assert down.culprit == "Most likely the path from spine1 to leaf2: the link spine1 → leaf2 is down."
     assert "same all-reduce" in explained(held=held).culprit
 
 
 def test_a_job_that_goes_on_has_no_culprit() -> None:
     busy = [worker(host, 7, waiting(8, silent=0.1)) for host in ("h1", "h2", "h3", "h4")]
-    assert explained(*busy).culprit.endswith("it does not stand still.")
+    assert explained(*busy).culprit.endswith("the job makes progress.")
 
 
 def test_a_lease_that_goes_in_the_middle_leaves_chunks_unknown() -> None:

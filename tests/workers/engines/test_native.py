@@ -340,7 +340,9 @@ def test_a_cache_that_others_may_write_to_is_not_used(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "fanin").mkdir()
     (tmp_path / "fanin").chmod(mode)
-    with pytest.warns(UserWarning, match="go on without .*fanin cannot be trusted .*others may write to it"):
+    with pytest.warns(
+        UserWarning, match="continue without .*fanin cannot be trusted .*others may write to it"
+    ):
         assert native.library.__wrapped__() is None
     (tmp_path / "fanin").chmod(0o700)
     assert native.library.__wrapped__() is not None

@@ -546,7 +546,7 @@ def test_workers_with_arrays_of_different_sizes_are_told() -> None:
 def test_the_next_all_reduce_waits_for_the_one_before() -> None:
     worker = HostBasedWorker(Group(0, 2), RECOVERY)
     worker.start(np.zeros(4, np.float32), 0.0)
-    with pytest.raises(CollectiveError, match="the all-reduce before has not finished"):
+    with pytest.raises(CollectiveError, match="the previous all-reduce has not finished"):
         worker.start(np.zeros(4, np.float32), 0.0)
     with pytest.raises(CollectiveError, match="no all-reduce has finished"):
         worker.finish()

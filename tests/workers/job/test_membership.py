@@ -33,17 +33,17 @@ class Service:
         self._ended = ended
         self.mentioned: list[Any] = []
 
-    def mention(self, message: Any) -> None:
+    def send_or_drop(self, message: Any) -> None:
         self.mentioned.append(message)
 
-    def hear(self, timeout: float | None) -> object:  # noqa: ARG002
+    def receive(self, timeout: float | None) -> object:  # noqa: ARG002
         if self._news:
             return self._news.popleft()
         if self._ended:
             raise JoinError("the network has ended")
         return None
 
-    def say(self, message: object) -> None:
+    def send(self, message: object) -> None:
         pass
 
     def fileno(self) -> int:
@@ -159,9 +159,9 @@ def test_news_are_heard_in_a_program_with_a_thousand_open_files(
         service = membership.Service()
         there, _ = listener.accept()
         with there:
-            assert service.hear(0.0) is None
+            assert service.receive(0.0) is None
             there.sendall(json.dumps(LEFT).encode() + b"\n")
-            assert service.hear(None) == LEFT
+            assert service.receive(None) == LEFT
         with pytest.raises(JoinError, match="the network has ended"):
-            service.hear(None)
+            service.receive(None)
         service.close()

@@ -60,7 +60,7 @@ class End:
         self.news: queue.Queue[Any] = queue.Queue()
         self.after = 0
 
-    def hear(self, timeout: float) -> Any:
+    def receive(self, timeout: float) -> Any:
         if self.after:
             self.after -= 1
             return None
@@ -69,11 +69,11 @@ class End:
         except queue.Empty:
             return None
 
-    def say(self, message: Any) -> None:
+    def send(self, message: Any) -> None:
         if "finished" in message:
             self._service.hear(self, message["finished"])
 
-    def mention(self, message: Any) -> None:
+    def send_or_drop(self, message: Any) -> None:
         """A report, which nobody reads."""
 
     def fileno(self) -> int:
@@ -323,7 +323,7 @@ def test_a_job_that_insists_on_its_lease_fails_without_it() -> None:
     with job(ring=False) as (comms, service):
         service.revoke()
         for comm in comms:
-            with pytest.raises(CollectiveError, match=f"the job has no lease any more: {WHY}"):
+            with pytest.raises(CollectiveError, match=f"the job has lost its lease: {WHY}"):
                 comm.allreduce(np.ones(3, np.float32))
 
 

@@ -87,21 +87,24 @@ def test_it_is_no_setting_where_nothing_is_sent_between_hosts() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"congestion": {"min_rate": 1}}, "min_rate: is DCQCN's; leave it out, or set control = 'dcqcn'"),
+        (
+            {"congestion": {"min_rate": 1}},
+            "min_rate: is a parameter of DCQCN; leave it out, or set control = 'dcqcn'",
+        ),
         (
             {"congestion": {"control": "dcqcn-ns3", "ssthresh": 1}},
-            "ssthresh: is DCTCP's; leave it out, or set control = 'dctcp'",
+            "ssthresh: is a parameter of DCTCP; leave it out, or set control = 'dctcp'",
         ),
         (
             {"congestion": {"control": "none", "gain": 1}},
-            "gain: is DCTCP's; leave it out, or set control = 'dctcp'",
+            "gain: is a parameter of DCTCP; leave it out, or set control = 'dctcp'",
         ),
         ({"congestion": {"increase": "never"}}, "congestion.increase"),
         ({"congestion": {"control": "cubic"}}, "congestion.control"),
         ({"congestion": {"control": "dcqcn", "alpha_interval": 0}}, "congestion.alpha_interval"),
         (
             {"congestion": {"control": "dcqcn"}, "topology": {"leaf_spine": {}}},
-            "congestion.control: DCQCN begins with the rate of a host's link; set topology's rate",
+            "congestion.control: DCQCN starts at the rate of a host's link; set the topology's rate",
         ),
         (
             {"congestion": {"control": "none"}, "world": "live"},

@@ -49,7 +49,7 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
             {},
             "link: give one of link, switch, worker, controller, not link and switch",
         ),
-        ([AT | {"switch": "leaf1", "duration": 1}], {}, "duration: a switch is there again at once"),
+        ([AT | {"switch": "leaf1", "duration": 1}], {}, "duration: a switch is back immediately"),
         ([AT | {"link": ["leaf1", "leaf2"]}], {}, r"faults\[0\].link: leaf1 and leaf2 have no link"),
         (
             [DOWN, AT | {"switch": "leaf3"}],
@@ -61,13 +61,13 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
             {"workers": 2},
             r"faults\[0\].worker: 'h4' is not a worker's host; those are h1, h2",
         ),
-        ([DOWN, DOWN | {"at": "2 ms"}], {}, "faults: the link leaf1 spine1 is down twice at once"),
+        ([DOWN, DOWN | {"at": "2 ms"}], {}, "faults: the link leaf1 spine1 is down twice at the same time"),
         ([AT | {"controller": False}], {}, "Input should be True"),
         ([AT | {"controller": True, "detection": 1}], {}, "detection: the controller is back after duration"),
         (
             [AT | {"controller": True, "duration": 1}, {"at": 1, "controller": True}],
             {},
-            "faults: the controller is gone twice at once",
+            "faults: the controller is gone twice at the same time",
         ),
         ([AT | {"worker": "h1"}, {"at": 2, "worker": "h1"}], {}, "faults: the worker on h1 ends 2 times"),
         ([DOWN], {"world": "live"}, "faults: is virtual only; leave it out, or set world = 'virtual'"),
@@ -76,7 +76,7 @@ def test_a_fault_has_an_end_and_is_found(fault: dict[str, Any], end: float | Non
         (
             [DOWN],
             {"min_workers": 2, "algorithm": "ring", "collective": "broadcast"},
-            "min_workers: is of plain all-reduces",
+            "min_workers: works with plain all-reduces",
         ),
         (
             [AT | {"worker": "h2"}],
@@ -111,7 +111,7 @@ at = "2 ms"
 swich = "leaf1"
 """
     file.write_text(text)
-    with pytest.raises(ScenarioError, match=r"faults.1.swich: not known; did you mean 'switch'\?"):
+    with pytest.raises(ScenarioError, match=r"faults.1.swich: unknown key; did you mean 'switch'\?"):
         load_scenario(file)
     file.write_text(text.replace("swich", "switch"))
     points = load_scenario(file, ["min_workers=2"]).points

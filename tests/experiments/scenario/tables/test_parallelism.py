@@ -58,11 +58,11 @@ def test_eight_ranks_are_grouped_as_megatron_groups_them() -> None:
         ({"micro_batches": 3}, {}, "parallelism.micro_batches: is 3, must be a multiple of the 2 copies"),
         ({"layers": 3}, {}, "parallelism.layers: is 3, must be a multiple of the 2 stages"),
         ({"chunks": 4}, {}, "parallelism.layers: is 4, must be a multiple of the 2 stages times 4 chunks"),
-        ({"chunks": 2, "pipeline": 1}, {}, "parallelism.chunks: are of several stages by schedule = '1f1b'"),
+        ({"chunks": 2, "pipeline": 1}, {}, "parallelism.chunks: need several stages and schedule = '1f1b'"),
         (
             {"chunks": 2, "schedule": "gpipe"},
             {},
-            "parallelism.chunks: are of several stages by schedule = '1f1b'",
+            "parallelism.chunks: need several stages and schedule = '1f1b'",
         ),
         (
             {"chunks": 2, "micro_batches": 6},
@@ -76,9 +76,9 @@ def test_eight_ranks_are_grouped_as_megatron_groups_them() -> None:
             {},
             "parallelism.stragglers: h9 is not a worker's host",
         ),
-        ({}, {"step": {"forward": 1e-3, "backward": 1e-3}}, "step: has no place beside parallelism"),
-        ({}, {"collective": "broadcast"}, "collective: has no place beside parallelism"),
-        ({}, {"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: has no place beside parallelism"),
+        ({}, {"step": {"forward": 1e-3, "backward": 1e-3}}, "step: cannot be combined with parallelism"),
+        ({}, {"collective": "broadcast"}, "collective: cannot be combined with parallelism"),
+        ({}, {"faults": [{"at": 1e-3, "worker": "h1"}]}, "faults: cannot be combined with parallelism"),
         ({}, {"world": "live"}, "parallelism: is virtual only"),
         ({}, {"algorithm": "in-network", "window": 300}, "window: is 300 for each of 4 sums at once"),
     ],
@@ -93,7 +93,7 @@ def test_what_cannot_be_is_refused_with_the_fix(
 def test_switches_know_so_many_groups_at_once() -> None:
     shape = {"spines": 1, "leaves": 8, "hosts_per_leaf": 5, "rate": "10 Gb/s"}
     cut = CUT | {"tensor": 20, "pipeline": 1}
-    with pytest.raises(ValidationError, match="makes 20 sums of gradients, and switches know 16"):
+    with pytest.raises(ValidationError, match="needs 20 sums of gradients, but switches make 16"):
         settings(cut, topology={"leaf_spine": shape}, algorithm="in-network", size="80 KiB")
 
 

@@ -117,7 +117,7 @@ def test_files_that_are_not_there_are_named(fanin, option):
         ("[]", "the document: is []; input should be a dictionary or an instance of Entries"),
         (
             "{",
-            "is not JSON that can be read: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+            "cannot be read as JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
         ),
     ],
 )

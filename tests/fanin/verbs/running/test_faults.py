@@ -244,7 +244,7 @@ def test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_anoth
         said_by(network, until=f"the link between leaf1 and {other} is down")
         _, errors = job.process.communicate(timeout=TIMEOUT)
         assert job.process.returncode != 0
-        assert f"the job has no lease any more: the link between leaf1 and {other} is down" in errors
+        assert f"the job has lost its lease: the link between leaf1 and {other} is down" in errors
         for spine in (root, other):
             set_link(network, "leaf1", spine, "up")
             said_by(network, until=f"the link between leaf1 and {spine} is up again")

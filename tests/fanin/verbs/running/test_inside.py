@@ -191,7 +191,8 @@ def test_why_blames_the_link_that_loses_all(up: Up, fanin: Any) -> None:
         )
         told = until(lambda: ask(up, fanin, "why"), lambda told: len(told["waiting"]) == 2)
     assert re.match(
-        r"Most likely the way from h2 to leaf1: the link h2 → leaf1 has lost \d+ packets? in", told["culprit"]
+        r"Most likely the path from h2 to leaf1: the link h2 → leaf1 has lost \d+ packets? in",
+        told["culprit"],
     )
 
 

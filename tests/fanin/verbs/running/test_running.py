@@ -190,7 +190,7 @@ def test_a_network_that_there_is_not_is_named_with_those_that_there_are(up: Up, 
 def test_sizes_need_a_unit(fanin: Any) -> None:
     done = fanin("allreduce", "--sizes", "64 kB,1000")
     assert done.returncode == 2
-    assert "1000: write a number and its unit, as '4 MB'" in done.stderr
+    assert "1000: write a number and its unit, such as '4 MB'" in done.stderr
 
 
 def test_without_a_command_there_is_a_shell_whose_prompt_names_the_host(up: Up, tmp_path: Path) -> None:

@@ -85,9 +85,9 @@ def test_all_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         "train, lease 7",
         "  h1 waits in all-reduce 8 for 3 of 3 chunks (sums), nothing new for 5 s",
         "  chunks 5-7 (slots 1-3): h2's update for leaf1 is missing",
-        "    had finished all-reduce 7 when heard last, 20 s ago",
-        "Most likely the worker on h2, without which the others cannot go on (h2: had finished all-reduce 7 when heard "
-        "last, 20 s ago).",
+        "    had finished all-reduce 7 at its last report, 20 s ago",
+        "Most likely the worker on h2, without which the others cannot continue (h2: had finished all-reduce 7 at its "
+        "last report, 20 s ago).",
         "ring",
         "It is by ring: its lease was revoked. Without a lease its workers do not report.",
         "late",

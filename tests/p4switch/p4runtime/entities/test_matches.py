@@ -85,7 +85,7 @@ def test_an_exact_match_cannot_be_left_out():
         ("exact", {}, "has exact matches"),
         ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 0}}, "leave the field out"),
         ("lpm", {"lpm": {"value": b"\x80", "prefix_len": 9}}, "not in 1..8"),
-        ("lpm", {"lpm": {"value": b"\x81", "prefix_len": 1}}, "behind its prefix"),
+        ("lpm", {"lpm": {"value": b"\x81", "prefix_len": 1}}, "after its prefix"),
         ("ternary", {"ternary": {"value": b"\x00", "mask": b"\x00"}}, "leave the field out"),
         ("ternary", {"ternary": {"value": b"\x03", "mask": b"\x01"}}, "where its mask"),
         ("range", {"range": {"low": b"\x02", "high": b"\x01"}}, "is empty"),

@@ -89,7 +89,7 @@ def test_the_program_may_map_strings():
         (b"", "f: an empty string, for which the type name_t has no mapping", INVALID),
         (b"\xff", "f: 0xff is not a string in UTF-8", INVALID),
         (b"4", "f: '4' stands for 4, which does not fit bit<2>", INVALID),
-        (b"fourth", "f: all numbers of bit<2> have other strings", "RESOURCE_EXHAUSTED"),
+        (b"fourth", "f: all numbers of bit<2> belong to other strings", "RESOURCE_EXHAUSTED"),
     ],
 )
 def test_strings_that_stand_for_nothing(data, why, code):

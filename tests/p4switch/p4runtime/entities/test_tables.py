@@ -130,7 +130,7 @@ def test_a_full_table_takes_no_more(controller, program):
         (lambda p: p.entry("hosts", p.lpm(1, 48), action=p.action("drop")), INVALID, "has exact matches"),
         (lambda p: p.host(1, priority=1), INVALID, "leave the priority unset"),
         (lambda p: p.entry("acl", p.ternary(1, 1), action=p.action("drop")), INVALID, "priority above 0"),
-        (lambda p: p.entry("routes", p.lpm(1, 8), action=p.action("drop")), INVALID, "behind its prefix"),
+        (lambda p: p.entry("routes", p.lpm(1, 8), action=p.action("drop")), INVALID, "after its prefix"),
         (
             lambda p: p.entry("hosts", p.exact(1), action=p.action("forward")),
             INVALID,
@@ -404,5 +404,5 @@ def test_the_errors_of_a_large_batch_fit_what_finsy_takes(controller, program):
     wrong = program.entry("routes", program.lpm(1, 8), action=program.action("drop"))
     refused = controller.refusal(controller.insert, *[wrong] * 1000)
     assert refused.codes == [INVALID] * 1000
-    assert "behind its prefix" in refused.details[0].message
+    assert "after its prefix" in refused.details[0].message
     assert sum(detail.ByteSize() for detail in refused.details) + 40 * 1000 < 64 << 10
