@@ -1,15 +1,47 @@
-"""In-network aggregation on one computer: `init()` for programs that `fanin launch` starts, and the command line."""
+"""In-network aggregation on one computer.
+
+`init()` serves the programs that `fanin launch` starts, `run()` runs a scenario. Names are imported when they are first
+used: the command line begins here as well, and starts without numpy.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from fanin.experiments.notebook import run
+    from fanin.workers.collective import CollectiveError
     from fanin.workers.communicator import Communicator
+    from fanin.workers.job.calls import AbortedError
+    from fanin.workers.job.membership import JoinError
+    from fanin.workers.values.compression import ErrorFeedback, Rounded, TopK
 
-__all__ = ["init"]
+__all__ = [
+    "AbortedError",
+    "CollectiveError",
+    "ErrorFeedback",
+    "JoinError",
+    "Rounded",
+    "TopK",
+    "init",
+    "run",
+]
 
 _communicator: Communicator | None = None
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'fanin' has no attribute {name!r}")
+    return getattr(
+        import_module("fanin.experiments.notebook" if name == "run" else "fanin.workers.api"), name
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def init(
@@ -19,23 +51,29 @@ def init(
     min_workers: int | None = None,
     non_finite: Literal["refuse", "propagate"] = "refuse",
 ) -> Communicator:
-    """This process's end of the job that `fanin launch` has started; the same one each time, closed at exit.
+    """Join the job that `fanin launch` started, and return its communicator.
 
-    timeout: seconds after which the others are no longer waited for, here and in each operation in which nothing moves.
-    in_network: where the job gets no lease, or loses it, it goes on by ring; "required": it waits for one, and fails.
-    min_workers: as long as so many are left, the job goes on without workers that have ended
-    (docs/how-to/faults.md); None: as `fanin launch --min-workers` says, or else it fails when one ends.
-    non_finite: what becomes of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
-    cannot add up: "refuse": ValueError. "propagate": they come out where they went in, as of a sum of float32; blocks
-    of 64 or 256 values in which there is one are summed again, round the ring.
+    Calling it again returns the same communicator. It is closed when the process exits.
+
+    Args:
+        timeout: Seconds to wait for the other workers, both here and in every operation that makes no progress.
+        in_network: "preferred" falls back to the ring when the job has no lease or loses it; "required" waits for a
+            lease and fails without one.
+        min_workers: Continue without workers that have failed as long as this many remain (docs/how-to/faults.md).
+            None uses the value of `fanin launch --min-workers`; without either, the job fails with its first worker.
+        non_finite: Treatment of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
+            cannot add. "refuse" raises ValueError. "propagate" returns them in the elements in which they were given,
+            as a sum of float32 does; blocks of 64 or 256 values that contain one are summed again using the ring.
+
+    Returns:
+        The communicator of this process, with its rank and the size of the job.
 
     Raises:
-        ValueError: both min_workers and in_network="required".
-        workers.JoinError: this process was not started by `fanin launch`, or others do not come.
+        ValueError: If both min_workers and in_network="required" are given.
+        JoinError: If the process was not started by `fanin launch`, or other workers do not join in time.
     """
     global _communicator
     if _communicator is None:
-        # Not above: the command line, which begins here as well, starts without numpy.
         import atexit
         import os
 
@@ -50,7 +88,7 @@ def init(
         least = number_of_environment(MIN_WORKERS, "workers") if min_workers is None else min_workers
         if least is not None and in_network == "required":
             raise ValueError(
-                "a job with min_workers goes on by ring if need be: leave in_network='required' out"
+                "a job with min_workers falls back to the ring when it loses its lease: leave in_network='required' out"
             )
         checks: Literal["raise", "propagate"] = "propagate" if non_finite == "propagate" else "raise"
         if least is not None:
@@ -65,8 +103,6 @@ def init(
 
 
 def register_with_torch() -> None:
-    """Make `torch.distributed.init_process_group("fanin")` known; PyTorch calls it when it is imported."""
-    import importlib
-
-    # Not a function of that module: it may be what is importing PyTorch just now.
-    importlib.import_module("fanin.torch")
+    """Register fanin as a backend of torch.distributed; PyTorch calls this when it is imported."""
+    # Imported by its name rather than its function called: fanin.torch may be what is importing PyTorch just now.
+    import_module("fanin.torch")

@@ -1,4 +1,4 @@
-"""What a machine needs to run fanin, found out by trying it."""
+"""Checks of what fanin needs from a machine, made by trying it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ State = Literal["ok", "optional", "missing"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. Of what is not there: what that costs, and how to fix it."""
+    """The result of one check.
+
+    Attributes:
+        name: The thing that was checked.
+        state: Whether it works, is missing and optional, or is missing and needed.
+        detail: Its version, place or size, or why it does not work.
+        costs: The consequences if it is missing.
+        fix: How to fix it.
+    """
 
     name: str
     state: State
@@ -37,11 +45,11 @@ class Finding:
 
 
 def examine() -> Iterator[Finding]:
-    """Everything, one after the other; nothing is left behind."""
+    """Yield the finding of each check. The checks leave nothing behind."""
     yield _machine()
     yield _python()
     yield (namespaces := _namespaces())
-    if namespaces.state == "ok":  # else there is nowhere to try
+    if namespaces.state == "ok":  # the checks below need them
         yield from _kernel()
         yield _packet_sockets()
         yield _superframes()
@@ -50,9 +58,9 @@ def examine() -> Iterator[Finding]:
     yield from _commands()
     yield _c_compiler()
     yield _tool(
-        BMV2, "--switch bmv2 cannot run, and fanin diff compares compilers on the embedded switch only"
+        BMV2, "--switch bmv2 does not work, and fanin diff compares compilers on the embedded switch only"
     )
-    yield _tool(P4C, "--compiler p4c cannot run, and fanin diff compares switches with our compiler only")
+    yield _tool(P4C, "--compiler p4c does not work, and fanin diff compares switches with our compiler only")
     yield _shell()
     yield _tshark()
     yield _leftovers()
@@ -70,7 +78,7 @@ def _machine() -> Finding:
         "machine",
         "optional",
         detail,
-        costs="the demo takes longer, and its times depend on the processor more than on the links",
+        costs="the demo takes longer, and the processor limits its times more than the links do",
         fix="2 cores and 2 GB are enough",
     )
 
@@ -80,7 +88,7 @@ def _python() -> Finding:
 
 
 def _namespaces() -> Finding:
-    who = "root" if os.geteuid() == 0 else "an ordinary user, in user namespaces"
+    who = "root" if os.geteuid() == 0 else "ordinary user, in user namespaces"
     try:
         sandbox.check()
     except sandbox.SandboxError as error:
@@ -90,7 +98,7 @@ def _namespaces() -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Probe:
-    """Commands that must work on the interface veth0 of a veth pair, in fresh namespaces."""
+    """Commands that must work on the interface veth0 of a veth pair, in new namespaces."""
 
     name: str
     script: str
@@ -107,7 +115,7 @@ _PROBES = (
         "tc qdisc add dev veth0 root handle 1: htb default 1 "
         "&& tc class add dev veth0 parent 1: classid 1:1 htb rate 1mbit "
         "&& tc qdisc add dev veth0 parent 1:1 bfifo limit 100000",
-        "links have no rate: fanin demo cannot limit them",
+        "links cannot be limited to a rate, so that fanin demo does not run",
         _MODULE.format("sch_htb"),
     ),
     _Probe(
@@ -118,7 +126,7 @@ _PROBES = (
         _MODULE.format("cls_bpf"),
     ),
 )
-# Prints the bytes that wait for a switch at most.
+# Prints the size of a switch's receive buffer in bytes.
 _PORT = """
 import os, socket, sys
 from fanin.p4switch.engine.library import runtime
@@ -127,9 +135,9 @@ if opened < 0:
     sys.exit(os.strerror(-opened))
 print(socket.socket(fileno=opened).getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
 """
-_START_SECONDS = 30.0  # until a program that does not print its version is given up
+_START_SECONDS = 30.0  # to wait for a program to print its version
 _ENOUGH_BUFFER = 8 << 20
-_ENOUGH_MEMORY = 1.9e9  # what the kernel leaves of 2 GiB
+_ENOUGH_MEMORY = 1.9e9  # 2 GiB without what the kernel reserves
 
 
 def _kernel() -> Iterator[Finding]:
@@ -142,7 +150,7 @@ def _kernel() -> Iterator[Finding]:
 
 
 def _inside(*command: str) -> subprocess.CompletedProcess[str]:
-    """A command in fresh namespaces."""
+    """Run a command in new namespaces."""
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return subprocess.run(
         ["unshare", *user, "--net", "--", *command], capture_output=True, text=True, check=False
@@ -150,15 +158,15 @@ def _inside(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["not there"])[-1]
+    return (text.strip().splitlines() or ["no message"])[-1]
 
 
 def _packet_sockets() -> Finding:
-    """As the switch opens them, if it can be compiled here."""
+    """Open a packet socket as the switch does, if the switch can be compiled on this machine."""
     try:
         compile_folder(RUNTIME)
     except (ToolchainError, OSError):
-        return Finding("packet sockets", "optional", "not tried: the switch is not compiled here")
+        return Finding("packet sockets", "optional", "not checked: the switch cannot be compiled here")
     done = _inside("sh", "-c", f'{_VETH} && exec "$0" -c "$1"', sys.executable, _PORT)
     if done.returncode != 0:
         return Finding(
@@ -166,7 +174,7 @@ def _packet_sockets() -> Finding:
             "missing",
             _last_line(done.stderr),
             "switches do not start",
-            "a kernel from 4.20 on has all that they need (PACKET_IGNORE_OUTGOING is the latest)",
+            "Linux 4.20 or later, for PACKET_IGNORE_OUTGOING",
         )
     size = int(done.stdout)
     if size >= _ENOUGH_BUFFER:
@@ -174,8 +182,8 @@ def _packet_sockets() -> Finding:
     return Finding(
         "packet sockets",
         "optional",
-        f"buffers of {quantity_text(size, BYTES)} only, since only root has larger ones than net.core.rmem_max",
-        "on a busy machine frames are dropped when buffers are full, and sent again",
+        f"buffers of only {quantity_text(size, BYTES)}: net.core.rmem_max limits users other than root",
+        "on a busy machine, full buffers drop frames, which are then retransmitted",
         f"sudo sysctl -w net.core.rmem_max={_ENOUGH_BUFFER * 4}, or run it as root",
     )
 
@@ -184,7 +192,7 @@ def _superframes() -> Finding:
     done = _inside(sys.executable, "-P", "-m", "fanin.testbed.superframes")
     refusal = done.stdout.strip() if done.returncode == 0 else _last_line(done.stderr)
     if not refusal:
-        return Finding("superframes", "ok", "pass between hosts and switches, both ways")
+        return Finding("superframes", "ok", "work between hosts and switches, in both directions")
     return Finding(
         "superframes",
         "optional",
@@ -196,12 +204,12 @@ def _superframes() -> Finding:
 
 def _time_slices() -> Finding:
     if time_slices.shorten():
-        return Finding("time slices", "ok", "short for what runs on a network")
+        return Finding("time slices", "ok", "short for processes on a network")
     return Finding(
         "time slices",
         "optional",
-        "as long as for all other processes",
-        "on a machine whose cores have other work, small all-reduces take longer",
+        "as long as those of other processes",
+        "small all-reduces take longer while other processes use the cores",
         "Linux 6.12 or later",
     )
 
@@ -219,7 +227,7 @@ def _mininet() -> Finding:
 def _commands() -> Iterator[Finding]:
     for command, package, costs in (
         ("ethtool", "ethtool", "no network can be built"),
-        ("setpriv", "util-linux", "fanin launch makes no network of its own"),
+        ("setpriv", "util-linux", "fanin launch cannot start a network itself"),
     ):
         place = shutil.which(command)
         if place:
@@ -240,16 +248,16 @@ def _tool(tool: Tool, costs: str) -> Finding:
     try:
         command = tool.find()
     except ToolError as error:
-        return Finding(tool.name, "optional", "not here", costs, str(error))
+        return Finding(tool.name, "optional", "not installed", costs, str(error))
     version = _version(command)
     if version is None:
-        fix = f"find out why {shlex.join(command)} --version fails, or set {tool.variable} to another command"
+        fix = f"check why {shlex.join(command)} --version fails, or set {tool.variable} to another command"
         return Finding(tool.name, "optional", f"{command[0]} does not start", costs, fix)
     return Finding(tool.name, "ok", f"{version} ({command[0]})")
 
 
 def _version(command: Sequence[str]) -> str | None:
-    """The first line with a version that a command prints; None if it does not start."""
+    """Return the first line with a version that a command prints, or None if it does not start."""
     try:
         done = subprocess.run(
             [*command, "--version"], capture_output=True, text=True, check=False, timeout=_START_SECONDS
@@ -267,20 +275,22 @@ def _shell() -> Finding:
         if shell_environment.ready():
             return Finding("p4runtime-shell", "ok", str(shell_environment.folder()))
     except CacheError as error:
-        return Finding("p4runtime-shell", "optional", "no room for it", "fanin shell", str(error))
+        return Finding(
+            "p4runtime-shell", "optional", "cannot be stored", "fanin shell does not work", str(error)
+        )
     return Finding(
         "p4runtime-shell",
         "optional",
         "not set up yet",
-        "nothing: fanin shell sets it up when it is first used, which needs the package index",
+        "nothing: the first fanin shell sets it up, which needs the package index",
     )
 
 
 def _tshark() -> Finding:
     if (place := shutil.which("tshark")) and (version := _version([place])):
         return Finding("tshark", "ok", f"{version} ({place})")
-    fix = "sudo apt-get install tshark, or open captures in Wireshark elsewhere"
-    detail = f"{place} does not start" if place else "not here"
+    fix = "sudo apt-get install tshark, or open captures in Wireshark on another machine"
+    detail = f"{place} does not start" if place else "not installed"
     return Finding("tshark", "optional", detail, "the dissector's tests are skipped", fix)
 
 
@@ -288,4 +298,4 @@ def _leftovers() -> Finding:
     dead = [str(run.folder) for run in runs.all_runs() if not run.alive]
     if not dead:
         return Finding("leftovers", "ok", "none")
-    return Finding("leftovers", "optional", ", ".join(dead), "room on the disk", "fanin clean")
+    return Finding("leftovers", "optional", ", ".join(dead), "disk space", "fanin clean")

@@ -1,4 +1,4 @@
-"""How a verb fails: a line that says why, and an exit status."""
+"""Errors of verbs: a message on standard error and an exit status."""
 
 from __future__ import annotations
 
@@ -11,25 +11,31 @@ import typer
 
 from fanin.output import say
 
-INTERRUPTED = 130  # the exit status after Ctrl-C, as shells have it: 128 and SIGINT's number
+INTERRUPTED = 130  # the exit status after Ctrl-C, as in shells: 128 plus the number of SIGINT
 
 
 def complain(verb: str, message: object) -> None:
-    """Say what is wrong."""
+    """Print an error message of a verb."""
     say(f"fanin {verb}: {message}", err=True)
 
 
 def failure(verb: str, message: object, status: int = 1) -> typer.Exit:
-    """Say what is wrong; to be raised."""
+    """Print an error message of a verb and return the exception to raise."""
     complain(verb, message)
     return typer.Exit(status)
 
 
 @contextmanager
 def failing(verb: str, *errors: type[BaseException], status: int = 1) -> Iterator[None]:
-    """These errors end the verb with what they say and `status`: 1 is for what fails, 2 for what is asked wrongly.
+    """End the verb with a message and an exit status if one of the errors is raised.
 
-    KeyboardInterrupt, if among them: of what leaves nothing behind.
+    Args:
+        verb: The name of the verb.
+        errors: The errors that end it. Include KeyboardInterrupt only where an interruption leaves nothing behind.
+        status: The exit status: 1 if something failed, 2 if the command line or a file is wrong.
+
+    Raises:
+        typer.Exit: If one of the errors is raised.
     """
     try:
         yield
@@ -41,7 +47,7 @@ def failing(verb: str, *errors: type[BaseException], status: int = 1) -> Iterato
 
 @contextmanager
 def ending() -> Iterator[None]:
-    """Ctrl-C is how the verb ends: nothing is said, the exit status tells it."""
+    """End the verb without a message on Ctrl-C, which is the usual way to end it."""
     try:
         yield
     except KeyboardInterrupt:
@@ -49,15 +55,15 @@ def ending() -> Iterator[None]:
 
 
 def memory_limit() -> int | None:
-    """Return how many bytes of addresses a process may use (`ulimit -v`); None if there is no limit."""
+    """Return the limit of a process's address space in bytes (`ulimit -v`), or None without a limit."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     return None if limit == resource.RLIM_INFINITY else limit
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """Return a message for an error that a lack of memory has caused, None for any other.
+    """Return a message if a lack of memory caused the error, or None.
 
-    A limit of addresses shows as a MemoryError, as a library that is not mapped, or as a thread that does not start.
+    A limit of the address space causes a MemoryError, a library that is not mapped, or a thread that does not start.
     """
     seen: BaseException | None = error
     while seen is not None and not _is_of_memory(seen):
@@ -66,8 +72,8 @@ def out_of_memory(error: BaseException) -> str | None:
         return None
     limit = memory_limit()
     if limit is None:
-        return "out of memory: end other programs, or choose a smaller network or vector"
-    return f"out of memory: a process may use {limit >> 20:,} MiB of addresses here; to raise it: ulimit -v unlimited"
+        return "out of memory: end other programs, or use a smaller network or vector"
+    return f"out of memory: processes are limited to {limit >> 20:,} MiB of addresses; to raise it: ulimit -v unlimited"
 
 
 def _is_of_memory(error: BaseException) -> bool:
@@ -76,9 +82,7 @@ def _is_of_memory(error: BaseException) -> bool:
             return True
         case ImportError():
             return "failed to map segment" in str(error)
-        case (
-            RuntimeError() | SystemError()
-        ):  # the second is of extensions that have not checked an allocation
+        case RuntimeError() | SystemError():  # SystemError: an extension did not check an allocation
             words = ("can't start new thread", "returned NULL without setting an exception")
             return memory_limit() is not None and any(each in str(error) for each in words)
         case _:

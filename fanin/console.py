@@ -1,4 +1,4 @@
-"""The terminal that verbs write to."""
+"""The terminal to which verbs write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Console(Console):
     """A console whose text is cleaned by printable(): Rich leaves terminal escapes in it as they are."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the parts of a renderable. Those that control the terminal are Rich's own."""
+        """Yield the segments of a renderable. Control segments come from Rich itself and stay as they are."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
@@ -22,4 +22,4 @@ class _Console(Console):
 console = _Console()
 wide = _Console(
     width=300
-)  # rather beyond the terminal's width than folded or cut: a pipe gets each row on one line
+)  # wider than the terminal, so that a pipe gets each row on one line, not folded or cut

@@ -1,4 +1,4 @@
-"""How verbs write to the terminal, where what comes from outside must not act on it."""
+"""Output of verbs. Text from outside is cleaned so that it cannot control the terminal."""
 
 from __future__ import annotations
 

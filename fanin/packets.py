@@ -1,4 +1,4 @@
-"""Packets from text, of which nothing is run: hexadecimal, or as scapy writes them, `Ether()/IP(dst='10.1.0.2')`."""
+"""Packets from text: hexadecimal digits, or scapy's notation `Ether()/IP(dst='10.1.0.2')`. No text is executed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-# Each makes its layers known to scapy.
+# Each registers its layers with scapy.
 import scapy.layers.inet
 import scapy.layers.inet6
 import scapy.layers.l2  # noqa: F401
@@ -19,28 +19,32 @@ _GRAMMAR = "layers with fields, divided by /, such as Ether()/IP(dst='10.1.0.2')
 
 
 class PacketError(ValueError):
-    """The text is not a packet; says what is wrong."""
+    """An error in the text of a packet."""
 
 
 def packet_from_hex(text: str) -> bytes:
-    """The bytes of a packet in hexadecimal, with or without 0x and what sets digits apart: spaces, colons.
+    """Return the bytes of a packet in hexadecimal, with or without 0x, spaces and colons.
 
     Raises:
-        PacketError: it is something else.
+        PacketError: If the text is not hexadecimal.
     """
     try:
         return bytes.fromhex(text.removeprefix("0x").replace(":", ""))
     except ValueError:
         raise PacketError(
-            f"{text} is not a packet: write hexadecimal digits, two for each byte, from the Ethernet header on"
+            f"{text} is not a packet: write two hexadecimal digits per byte, beginning with the Ethernet header"
         ) from None
 
 
 def packet_from_layers(text: str, defaults: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """The bytes of a packet; `defaults`: fields by the layer's name, for where none are given.
+    """Return the bytes of a packet in scapy's notation.
+
+    Args:
+        text: The layers of the packet, divided by `/`.
+        defaults: Values of fields that the text leaves out, by layer and field.
 
     Raises:
-        PacketError: a layer or field does not exist, or the text is something else.
+        PacketError: If a layer or field does not exist, or the text is not a packet.
     """
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -49,7 +53,7 @@ def packet_from_layers(text: str, defaults: Mapping[str, Mapping[str, Any]]) -> 
     packet = _layers(tree, defaults)
     try:
         return bytes(packet)
-    except Exception as error:  # whatever scapy's fields make of a value that does not fit
+    except Exception as error:  # scapy's fields raise many kinds
         raise PacketError(f"{text}: a value does not fit: {error}") from None
 
 
@@ -69,14 +73,14 @@ def _layer(name: str, keywords: list[ast.keyword], default: Mapping[str, Any]) -
     known = {layer.__name__: layer for layer in conf.layers}
     if name not in known:
         raise PacketError(
-            f"{name} is not a layer; there are Ether, Dot1Q, ARP, IP, IPv6, UDP, TCP, ICMP, SwitchML, …"
+            f"{name}: no such layer; use Ether, Dot1Q, ARP, IP, IPv6, UDP, TCP, ICMP, SwitchML, …"
         )
     given = dict(default)
     fields = [field.name for field in known[name].fields_desc]
     for keyword in keywords:
         if keyword.arg is None or keyword.arg not in fields:
             raise PacketError(
-                f"{name} has no field {keyword.arg or ast.unparse(keyword.value)}; there are {', '.join(fields)}"
+                f"{name} has no field {keyword.arg or ast.unparse(keyword.value)}; its fields are {', '.join(fields)}"
             )
         try:
             given[keyword.arg] = ast.literal_eval(keyword.value)
@@ -84,5 +88,5 @@ def _layer(name: str, keywords: list[ast.keyword], default: Mapping[str, Any]) -
             raise PacketError(f"{name}: {keyword.arg}={ast.unparse(keyword.value)} is not a value") from None
     try:
         return known[name](**given)
-    except Exception as error:  # whatever scapy's fields make of a value of the wrong kind
+    except Exception as error:  # scapy's fields raise many kinds
         raise PacketError(f"{name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Programs that a user gives to a verb."""
+"""P4 programs on the command line."""
 
 from __future__ import annotations
 
@@ -13,23 +13,33 @@ from fanin.output import say
 if TYPE_CHECKING:
     from fanin.p4compiler import Diagnostic
 
-Include = Annotated[list[Path] | None, typer.Option("-I", help="another folder for #include")]
-Define = Annotated[list[str] | None, typer.Option("-D", help="NAME or NAME=VALUE for the preprocessor")]
+Include = Annotated[
+    list[Path] | None, typer.Option("-I", help="Folder to search for #include; may be repeated")
+]
+Define = Annotated[
+    list[str] | None,
+    typer.Option("-D", help="Macro for the preprocessor: NAME or NAME=VALUE; may be repeated"),
+]
 
 
 def macros(defined: list[str] | None) -> dict[str, str]:
-    """The values of -D by name."""
+    """Return the values of -D by name."""
     return {name: value or "1" for name, _, value in (item.partition("=") for item in defined or ())}
 
 
 def device_config(program: Path, include: Include, define: Define) -> bytes:
-    """A program's BMv2 JSON: a file as it is, or compiled from P4_16 (.p4), its warnings shown.
+    """Return the BMv2 JSON of a program.
+
+    Args:
+        program: A BMv2 JSON file, or P4_16 source (.p4), which is compiled. Warnings go to standard error.
+        include: Folders to search for #include.
+        define: Macros for the preprocessor.
 
     Raises:
-        CompileError: the compiler refuses it.
-        ProgramError: it cannot be read, or is not BMv2 JSON; with the file's name.
+        CompileError: If the compiler refuses the program.
+        ProgramError: If the file cannot be read or is not BMv2 JSON; the message names the file.
     """
-    # Not above: they take a second, for which --help should not wait.
+    # Imported here to keep --help fast.
     from fanin.p4compiler import compile_once
     from fanin.p4switch.bmv2json.program import ProgramError
     from fanin.p4switch.bmv2json.reader import read_program

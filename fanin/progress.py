@@ -1,4 +1,4 @@
-"""What the terminal shows while a command works."""
+"""Progress bars of commands."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _observe(progress: Progress, task: TaskID, step: int, awaited: str) -> None:
 
 
 class _Bars:
-    """Bars, as long as it is entered."""
+    """A context in which progress bars are shown."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -43,24 +43,24 @@ class _Bars:
 
 
 class ProgressObserver(_Bars):
-    """A line for each stage and a bar for each run."""
+    """Progress with a line for each stage and a bar for each run."""
 
     def __init__(self) -> None:
         super().__init__()
         self._start: TaskID | None = None
 
     def stage(self, text: str) -> None:
-        """Something that takes a moment has begun."""
+        """Show that a stage has begun."""
         self._progress.console.print(f"[dim]{text} …[/]")
 
     def awaits(self, who: str) -> None:
-        """It goes on once `who` is ready; shown until a run begins."""
+        """Show that the start is waiting for `who`, until a run begins."""
         if self._start is None:
             self._start = self._progress.add_task("", total=None, awaited="")
         _observe(self._progress, self._start, 0, who)
 
     def run(self, settings: Settings, steps: int) -> Observe:
-        """A run of `steps` all-reduces has begun."""
+        """Show that a run of `steps` all-reduces has begun, and return its observer."""
         if self._start is not None:
             self._progress.remove_task(self._start)
             self._start = None
@@ -69,7 +69,7 @@ class ProgressObserver(_Bars):
 
 
 class PointsProgress(_Bars):
-    """A bar for the points of a scenario, and one for the live point that runs."""
+    """Progress with a bar for the points of a scenario, and one for the live point that is running."""
 
     def __init__(self, name: str, points: int) -> None:
         super().__init__()
@@ -79,19 +79,19 @@ class PointsProgress(_Bars):
         self._live: TaskID | None = None
 
     def found(self, count: int) -> None:
-        """So many are there from before."""
+        """Show how many points have earlier results."""
         if count:
-            self._progress.console.print(f"{count} of {self._total} points are already there")
+            self._progress.console.print(f"{count} of {self._total} points are already done")
             self._progress.update(self._points, completed=count)
 
     def begun(self, settings: Settings) -> Observe:
-        """A live point has begun."""
+        """Show that a live point has begun, and return its observer."""
         total = None if settings.training else settings.repetitions
         task = self._live = self._progress.add_task(settings.algorithm, total=total, awaited="")
         return partial(_observe, self._progress, task)
 
     def finished(self, row: Row) -> None:
-        """A point has a new row."""
+        """Show that a point has finished with this row."""
         self._failed += row["error"] is not None
         note = f"{self._failed} failed" if self._failed else ""
         self._progress.update(self._points, advance=1, awaited=note)

@@ -1,4 +1,4 @@
-"""What `fanin run`, `fanin sweep` and `fanin rerun` have in common: points measured, shown, and written."""
+"""Running the points of scenarios, for `fanin run`, `fanin sweep`, `fanin rerun` and `fanin lesson`."""
 
 from __future__ import annotations
 
@@ -23,10 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Points to run, and what is written and said of them.
+    """Points to run, and how to report them.
 
-    about: of the results, in their files. varied: columns in which the points differ. again: what to do after an
-    interruption. wrong: sums may be, on purpose. fails: an error with which points may, on purpose.
+    Attributes:
+        name: The name of the progress bar and the figure.
+        points: The points to run.
+        varied: The columns in which the points differ.
+        folder: The folder for the results.
+        about: Facts about the results, written into their files.
+        again: What to do after an interruption.
+        wrong: Whether wrong sums are expected.
+        fails: The beginning of an error with which points are expected to fail, or None.
     """
 
     name: str
@@ -40,16 +47,16 @@ class Work:
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
-    """A scenario, whose figure can be drawn; with a warning, where its timers do not suit its links.
+    """Return a scenario whose figure can be drawn. Print a warning if its timers do not suit its links.
 
     Raises:
-        typer.Exit: 2, it cannot be.
+        typer.Exit: With status 2 if the scenario or its figure is wrong.
     """
     with failing(verb, ScenarioError, status=2):
         scenario = load_scenario(scenario_file(file), changes)
     enter_if_live(verb, scenario.points)
 
-    # Not above: these take a second to import, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.models.timers import mistimed
     from fanin.experiments.results.drawing.rehearsal import rehearse
     from fanin.experiments.results.drawing.series import PlotError
@@ -66,10 +73,10 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
 
 
 def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
-    """The sandbox, without which a live point cannot run.
+    """Enter the sandbox if one of the points is live.
 
     Raises:
-        typer.Exit: there is none here.
+        typer.Exit: If this machine does not allow it.
     """
     if any(point.world == "live" for point in points):
         with failing(verb, SandboxError):
@@ -77,16 +84,30 @@ def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
 
 
 def measure(
-    verb: str, work: Work, *, afresh: bool, jobs: int | None = None, scheduler: str | None = None
+    verb: str, work: Work, *, afresh: bool, processes: int | None = None, scheduler: str | None = None
 ) -> list[Row]:
-    """Run all points, those of earlier results left out unless `afresh`; show and write what came out.
+    """Run points, print their table, and write their results.
+
+    Args:
+        verb: The name of the verb.
+        work: The points, and how to report them.
+        afresh: Run points again that have earlier results in the folder.
+        processes: The number of points to run at once in virtual time; None is one per core.
+        scheduler: The address of a Dask scheduler that runs the points in virtual time, or None.
+
+    Returns:
+        A row for each point.
 
     Raises:
-        typer.Exit: 1 if there is no program to run or no cluster to run it, 130 after Ctrl-C, 2 if jobs are meant for
-            a cluster.
+        typer.Exit: With status 1 if there is no program or no cluster, with 2 if both processes and a scheduler are
+            given, with 130 after Ctrl-C.
     """
-    if jobs and scheduler:
-        raise failure(verb, f"--jobs is of this machine, and {scheduler} says itself how many points run", 2)
+    if processes and scheduler:
+        raise failure(
+            verb,
+            f"--processes counts points on this machine, but {scheduler} runs them: leave one of the two options out",
+            2,
+        )
     from fanin.console import wide
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
@@ -105,7 +126,7 @@ def measure(
             failing(verb, PythonFileError, ToolError, CompileError, ControllerError, SchedulerError),
             PointsProgress(work.name, len(work.points)) as progress,
         ):
-            rows = run_points(work.points, journal, work.folder / "logs", progress, jobs, scheduler)
+            rows = run_points(work.points, journal, work.folder / "logs", progress, processes, scheduler)
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     write_results(rows, work.about, work.folder)
@@ -116,16 +137,16 @@ def measure(
 
 
 def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
-    """Say where the results are, and what is wrong with them.
+    """Print where the results are, and which points failed.
 
     Raises:
-        typer.Exit: 1, a point failed or a sum lies outside its bound.
+        typer.Exit: With status 1 if a point failed or a sum lies outside its bound.
     """
     from fanin.console import console
 
     console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
-    complaints: dict[str, list[str]] = {}  # what is wrong, and with which points
-    meant: dict[str, list[str]] = {}  # what was to fail
+    complaints: dict[str, list[str]] = {}  # points by error
+    meant: dict[str, list[str]] = {}  # points by expected error
     for row in rows:
         if row["error"] is not None and work.fails and row["error"].startswith(work.fails):
             meant.setdefault(row["error"], []).append(point_name(work.varied, row))
@@ -142,7 +163,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
 
 
 def _grouped(points: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """A line for each thing that happened, with the first point."""
+    """Yield a line for each message, with the first point."""
     for what, (first, *more) in points.items():
         yield f"{first}{f' (and {len(more)} more points)' if more else ''}: {what}"
 
@@ -155,13 +176,23 @@ def run_scenario(
     results: Path | None,
     *,
     afresh: bool,
-    jobs: int | None = None,
+    processes: int | None = None,
     scheduler: str | None = None,
 ) -> None:
-    """Run a scenario, show and write what came out, and draw its figure.
+    """Run a scenario, print and write its results, and draw its figure.
+
+    Args:
+        verb: The name of the verb.
+        file: The scenario as it was given on the command line.
+        scenario: The scenario.
+        changes: The settings that were given on the command line.
+        results: The folder for the results; None is results/NAME.
+        afresh: Run points again that have earlier results in the folder.
+        processes: The number of points to run at once in virtual time; None is one per core.
+        scheduler: The address of a Dask scheduler that runs the points in virtual time, or None.
 
     Raises:
-        typer.Exit: 1 if a point failed or a sum is wrong, 130 after Ctrl-C.
+        typer.Exit: With status 1 if a point failed or a sum is wrong, with 130 after Ctrl-C.
     """
     import shlex
 
@@ -183,11 +214,11 @@ def run_scenario(
             "set": list(changes),
             "compute_seconds": scenario.frame.compute,
         },
-        again=f"what is finished is kept. Go on with: {shlex.join(resume)}",
+        again=f"finished points are kept. To continue: {shlex.join(resume)}",
         wrong=lesson is not None and lesson.wrong,
         fails=lesson.fails if lesson else None,
     )
-    rows = measure(verb, work, afresh=afresh, jobs=jobs, scheduler=scheduler)
+    rows = measure(verb, work, afresh=afresh, processes=processes, scheduler=scheduler)
     _show_prices(work.varied, rows, scenario.frame.compute)
     figure = scenario.frame.plot
     if figure and any(row["error"] is None for row in rows):
@@ -199,12 +230,12 @@ def run_scenario(
         console.print(f"Figure: {path}")
     if lesson:
         page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
-        say(f"\n{lesson.see.strip()}\nWhy, and what to change: {page}\n")
+        say(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")
     conclude(verb, work, rows)
 
 
 def point_name(varied: Sequence[str], row: Row) -> str:
-    """By the settings in which points differ."""
+    """Return a name for a point, made of the settings in which points differ."""
     settings = [f"{name}={value_text(name, row[name])}" for name in varied if row.get(name) is not None]
     return ", ".join(settings) or "the run"
 
@@ -214,8 +245,8 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     limits = ("link", "cores", "limited by") if live else ()
     steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
-    beside = any(row.get("traffic_flows") for row in rows)
-    flows = ("flows beside", "their p50 ms", "p99 ms", "p99.9 ms") if beside else ()
+    with_flows = any(row.get("traffic_flows") for row in rows)
+    flows = ("other flows", "their p50 ms", "p99 ms", "p99.9 ms") if with_flows else ()
     table = points_table(
         varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *other, *flows, *limits
     )
@@ -232,26 +263,26 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),
-            *(_flow_texts(row) if beside else ()),
+            *(_flow_texts(row) if with_flows else ()),
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
 
 
 def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:
-    """What became of each, a line for each."""
+    """Print a line for each fault."""
     columns = ("faults", "fault_seconds", "fault_found_seconds", "fault_next_end_seconds")
     for row in rows:
         for what, *times in zip(*(row.get(column) or () for column in columns), strict=True):
             at, found, ended = (None if time is None else value_text("seconds", time) for time in times)
             said = f"at {at} {what}"
-            said += f"; found at {found}" if found else ""
+            said += f"; detected at {found}" if found else ""
             said += f", the next all-reduce ended at {ended}" if ended else ""
             say(f"{point_name(varied, row)}: {said}")
 
 
 def _flow_texts(row: Row) -> Iterator[str]:
-    """How many flows went beside the job, and their completion times."""
+    """Yield the number of other flows and their completion times."""
     yield f"{row.get('traffic_flows') or 0:,}"
     yield from _milliseconds(row, *(f"traffic_{share}_seconds" for share in ("p50", "p99", "p999")))
 
@@ -263,9 +294,10 @@ def _milliseconds(row: Row, *columns: str) -> Iterator[str]:
 
 
 def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
-    """What GPUs that wait as long as these all-reduces took would cost, if it is known how long they compute.
+    """Print what idle GPUs cost while these all-reduces run.
 
-    Of steps that compute it was measured (`gpu_idle_share`).
+    Steps that compute measure the idle share (`gpu_idle_share`). Other scenarios need the compute time between two
+    all-reduces.
     """
     from fanin.console import wide
     from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
@@ -275,7 +307,9 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
     measured = any(row.get("gpu_idle_share") is not None for row in rows)
     if compute is None and not measured:
         if "algorithm" in varied:  # a comparison
-            say('What GPUs that wait cost: say how long one computes between two, as --set "compute=50 ms"')
+            say(
+                'To see what waiting GPUs cost, give the compute time between two all-reduces: --set "compute=50 ms"'
+            )
         return
     table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in rows:
@@ -298,7 +332,7 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
 
 
 def points_table(varied: Sequence[str], *numbers: str) -> Table:
-    """A column for each setting in which points differ, and for each number."""
+    """Return a table with a column for each setting in which points differ, and one for each number."""
     from rich import box
     from rich.table import Table
 
@@ -311,5 +345,5 @@ def points_table(varied: Sequence[str], *numbers: str) -> Table:
 
 
 def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:
-    """The cells of `points_table` for the settings, as scenarios have them."""
+    """Return the cells of `points_table` for the settings, as written in scenarios."""
     return (value_text(name, row.get(name)) for name in varied)

@@ -1,4 +1,4 @@
-"""The virtual environment of p4runtime-shell, which needs an older protobuf than fanin; in the user's cache."""
+"""The virtual environment of p4runtime-shell in the user's cache. It needs an older protobuf than fanin."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ _NAME = "p4runtime-shell-"
 
 
 class SetUpError(RuntimeError):
-    """p4runtime-shell cannot be installed; the message holds what was said."""
+    """A failed installation of p4runtime-shell, with the output of pip."""
 
 
 def folder() -> Path:
-    """Where it is, or will be: another Python, or other packages, have another."""
+    """Return the environment's folder, which depends on this Python and on the packages."""
     made_of = repr((sys.version, sys.base_prefix, PACKAGES))
     return cache_directory() / f"{_NAME}{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
 
 
 def python() -> Path:
-    """Its interpreter."""
+    """Return the environment's interpreter."""
     return folder() / "bin" / "python"
 
 
 def ready() -> bool:
-    """Whether it is there, and whole."""
+    """Return whether the environment is complete."""
     return _finished().exists()
 
 
 def _finished() -> Path:
-    """What is put into it last: an environment without it was interrupted."""
+    """Return the file that is written last; an environment without it was interrupted."""
     return folder() / "finished"
 
 
 def set_up() -> None:
-    """Makes the environment, unless it is there; needs the package index.
+    """Create the environment unless it exists. This needs the package index.
 
     Raises:
-        SetUpError: it cannot be installed, with what pip says; or there is no room for it in the user's cache.
+        SetUpError: If pip fails, or the user's cache cannot be written.
     """
     try:
         if not ready():
             with locked(folder()):
-                if not ready():  # nobody else has made it in the meantime
+                if not ready():  # another process may have created it in the meantime
                     _make()
     except (CacheError, OSError) as error:
         raise SetUpError(f"p4runtime-shell cannot be installed: {error}") from error
@@ -69,7 +69,7 @@ def _make() -> None:
 
 
 def remove_all() -> Iterator[Path]:
-    """Removes this one and those of other Pythons; gives the folder of each."""
+    """Remove the environments of this and other Pythons, and yield the folder of each."""
     for found in cache_directory().glob(f"{_NAME}*/"):
         with locked(found):
             shutil.rmtree(found)

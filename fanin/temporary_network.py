@@ -1,4 +1,4 @@
-"""A network for as long as something of ours needs one: a `fanin up` of its own."""
+"""A network for one command: a `fanin up` that ends with it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fanin.testbed.running import JOB_SERVICE, RunningNetwork, running_networks
 from fanin.testbed.sandbox import END_SECONDS
 from fanin.topologies.errors import NetworkError
 
-# What starts fanin as a process of its own.
+# The command that starts fanin as a separate process.
 FANIN = (
     sys.executable,
     "-P",
@@ -25,16 +25,22 @@ _LOOK_SECONDS = 0.1
 
 @contextmanager
 def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
-    """With these options of fanin up. It ends when we do, however that is.
+    """Run a network for as long as the context lasts. It also ends if this process is killed.
+
+    Args:
+        options: Options of fanin up.
+
+    Yields:
+        The network, once jobs can begin on it.
 
     Raises:
-        NetworkError: it does not come up.
+        NetworkError: If the network does not start.
     """
     process = subprocess.Popen(
         ["setpriv", "--pdeathsig", "INT", "--", *FANIN, "up", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        start_new_session=True,  # so that a terminal's Ctrl-C reaches it from us, after the programs
+        start_new_session=True,  # a terminal's Ctrl-C must reach it through this process, after the programs
     )
     try:
         while (network := _network_of(process.pid)) is None:
@@ -42,19 +48,19 @@ def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
                 status = process.wait(_LOOK_SECONDS)
             except subprocess.TimeoutExpired:
                 continue
-            raise NetworkError(f"there is no network to run on: fanin up ended with exit status {status}")
+            raise NetworkError(f"the network did not start: fanin up ended with exit status {status}")
         yield network
     finally:
         process.send_signal(signal.SIGINT)
         try:
             process.wait(2 * END_SECONDS * setting())
-        except subprocess.TimeoutExpired:  # not even the limit of its own: it was stopped
+        except subprocess.TimeoutExpired:  # past its own limit: it was stopped
             process.kill()
             process.wait()
 
 
 def _network_of(supervisor: int) -> RunningNetwork | None:
-    """The network of this process, once jobs can begin on it."""
+    """Return the network of this process, or None while jobs cannot begin on it."""
     for network in running_networks():
         if network.run.supervisor == supervisor and (network.run.folder / JOB_SERVICE).exists():
             return network

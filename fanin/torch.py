@@ -1,9 +1,9 @@
-"""fanin as a backend of torch.distributed, `init_process_group("fanin")`, and a hook for DistributedDataParallel.
+"""fanin as a backend of torch.distributed, `init_process_group("fanin")`, and hooks for DistributedDataParallel.
 
-To import this registers the backend. Where fanin is installed, PyTorch does so itself when it is imported.
+Importing this module registers the backend. Where fanin is installed, PyTorch imports it by itself.
 """
 
-# Annotations stay objects: DistributedDataParallel compares those of a hook.
+# No `from __future__ import annotations`: DistributedDataParallel compares the annotations of a hook.
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -23,14 +23,20 @@ __all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
 def allreduce_hook(
     communicator: "Communicator | None", bucket: dist.GradBucket
 ) -> torch.futures.Future[torch.Tensor]:
-    """For `model.register_comm_hook(None, allreduce_hook)`: means of gradients by fanin, whatever the group's backend.
+    """Average the gradients of a bucket with fanin, whatever the backend of the group.
 
-    A bucket is on its way as soon as its gradients are there, while the backward pass goes on to the next.
+    Register it with `model.register_comm_hook(None, allreduce_hook)`. A bucket is sent as soon as its gradients are
+    computed, while the backward pass continues.
 
-    communicator: None is fanin.init()'s.
+    Args:
+        communicator: The communicator to use; None is that of fanin.init().
+        bucket: The gradients.
+
+    Returns:
+        A future of the means.
 
     Raises:
-        workers.JoinError: this process was not started by `fanin launch`.
+        JoinError: If this process was not started by `fanin launch`.
     """
     from fanin.workers.process_group import allreduce
 
@@ -39,18 +45,19 @@ def allreduce_hook(
 
 
 class CompressionState:
-    """The state of compression_hook(), of one model: what compresses its gradients, and what that has left out of them.
-
-    communicator: None is fanin.init()'s.
-    """
+    """The state of compression_hook() for one model: the compressor and the error feedback of each bucket."""
 
     def __init__(self, compressor: "Compressor", communicator: "Communicator | None" = None) -> None:
+        """Compress with `compressor`, and send with `communicator` or, if None, with that of fanin.init()."""
         self.communicator = communicator
         self._compressor = compressor
         self._feedback: dict[tuple[int, int], ErrorFeedback] = {}
 
     def feedback(self, bucket: dist.GradBucket) -> "ErrorFeedback":
-        """The bucket's own. After the first step there are other buckets, with nothing left out of them yet."""
+        """Return the error feedback of a bucket.
+
+        DistributedDataParallel builds other buckets after the first step; their feedback begins empty.
+        """
         from fanin.workers.values.compression import ErrorFeedback
 
         key = bucket.index(), bucket.buffer().numel()
@@ -58,11 +65,20 @@ class CompressionState:
 
 
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """For `model.register_comm_hook(CompressionState(TopK(0.01)), compression_hook)`: means of gradients that hosts
-    compress, send to each other and add up, with error feedback, whatever the group's backend.
+    """Average compressed gradients of a bucket, with error feedback, whatever the backend of the group.
+
+    Register it with `model.register_comm_hook(CompressionState(TopK(0.01)), compression_hook)`. Hosts compress the
+    gradients, send them to each other and add them up.
+
+    Args:
+        state: The compressor and the error feedback of the model.
+        bucket: The gradients.
+
+    Returns:
+        A future of the means.
 
     Raises:
-        workers.JoinError: this process was not started by `fanin launch`.
+        JoinError: If this process was not started by `fanin launch`.
     """
     from fanin.workers.process_group import allreduce
 
@@ -72,14 +88,14 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
 
 
 def _create(_store: dist.Store, rank: int, size: int, timeout: timedelta) -> "ProcessGroup":
-    # Not above: whoever imports PyTorch where fanin is installed comes by here.
+    # Imported here because PyTorch imports this module wherever fanin is installed.
     from fanin.workers.process_group import ProcessGroup
 
     communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
     if (rank, size) != (communicator.rank, communicator.size):
         raise ValueError(
-            f'a group of "fanin" has all {communicator.size} processes of the launch, ranked as RANK says: this one '
-            f"is {communicator.rank}, not {rank} of {size}. For other groups, name another backend: "
+            f'a group of "fanin" has all {communicator.size} processes of the launch, with the ranks of RANK: this one '
+            f"is {communicator.rank}, not {rank} of {size}. For other groups, use another backend: "
             'new_group(…, backend="gloo")'
         )
     return ProcessGroup(communicator)

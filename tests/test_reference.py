@@ -32,7 +32,7 @@ PYTHON = {
     ("docs/how-to/torch.md", "```python"): "tests/fanin/test_torch.py",
     (
         "docs/how-to/torch.md",
-        "from fanin.torch import CompressionState, compression_hook",
+        "from fanin import TopK",
     ): "tests/fanin/test_torch.py",
     ("docs/how-to/torch.md", "from fanin.torch import allreduce_hook"): "tests/fanin/test_torch.py",
     (

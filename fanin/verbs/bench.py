@@ -1,4 +1,4 @@
-"""`fanin bench`: how fast things are on this machine."""
+"""`fanin bench`: measurements of speed on this machine."""
 
 from __future__ import annotations
 
@@ -23,33 +23,42 @@ if TYPE_CHECKING:
 
 _LARGEST_SIZE = 10**9  # bytes
 
-Sizes = Annotated[
-    list[str], typer.Option(help="sizes of the vectors; may be given several times", metavar="SIZE,…")
-]
+Sizes = Annotated[list[str], typer.Option(help="Sizes of the vectors; may be repeated", metavar="SIZE,…")]
 
 bench = typer.Typer(
-    help="Measure how fast things are on this machine.", no_args_is_help=True, add_completion=False
+    help="""Measure the speed of switches, all-reduces and simulation.
+
+    Each benchmark takes minutes. Close other programs before you start one.
+
+    Examples:
+        fanin bench switch
+        fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"
+    """,
+    no_args_is_help=True,
+    add_completion=False,
 )
-
-
-@bench.callback()
-def benchmarks() -> None:
-    """Measure how fast things are on this machine."""
 
 
 @bench.command("virtual")
 def virtual(
-    most: Annotated[int, typer.Option(help="leave out points with more workers")] = 1024,
+    most: Annotated[int, typer.Option(help="Largest number of workers")] = 1024,
     ns3_python: Annotated[
         Path | None,
-        typer.Option(help="a Python with ns-3, to run it beside (else $FANIN_NS3_PYTHON, else this one)"),
+        typer.Option(help="Python that has ns-3; $FANIN_NS3_PYTHON or this one by default"),
     ] = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
 ) -> None:
-    """All-reduce 4 MiB in virtual time with 8 to 1,024 workers in racks of 32; and flows, beside ns-3."""
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3.
+
+    The workers all-reduce 4 MiB in racks of 32. The comparison with ns-3 uses flows between hosts.
+
+    Examples:
+        fanin bench virtual
+        fanin bench virtual --most 64
+    """
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.bench.ns3.beside import Ns3Error, Run
     from fanin.assurance.bench.ns3.beside import bench as bench_ns3
     from fanin.assurance.bench.pythons import NS3, PythonError, find_python
@@ -61,7 +70,7 @@ def virtual(
         console.print(
             f"{point.workers:5} workers: {point.packet_hops:9,} packet-hops in {point.seconds:6.1f} s, "
             f"{point.packet_hops_per_second:9,.0f}/s ({point.packet_hops_per_processor_second:,.0f} per second "
-            f"of processor, ×{point.ratio:.1f} numpy's loop); {quantity_text(point.peak_bytes, BYTES)}; "
+            f"of processor time, ×{point.ratio:.1f} a loop of numpy); {quantity_text(point.peak_bytes, BYTES)}; "
             f"{quantity_text(point.virtual_seconds, TIMES)} of virtual time"
             + ("" if point.exact else "; SUMS ARE WRONG")
         )
@@ -69,7 +78,7 @@ def virtual(
     def show_run(name: str, run: Run) -> None:
         console.print(
             f"{name:12} {run.packet_hops:9,} packet-hops and {run.events:9,} events in {run.processor_seconds:6.2f} s "
-            f"of processor: {run.events_per_processor_second:9,.0f} events a second; flows took "
+            f"of processor time: {run.events_per_processor_second:9,.0f} events per second; flows took "
             f"{quantity_text(run.median_seconds, TIMES)}, the longest {quantity_text(run.longest_seconds, TIMES)}",
             highlight=False,
             soft_wrap=True,
@@ -82,7 +91,7 @@ def virtual(
     console.print(f"{results}/virtual.json")
     if python is None:
         console.print(
-            "ns-3 is not installed here: pip install ns3, or name a Python that has it with --ns3-python"
+            "ns-3 is not installed: pip install ns3, or give a Python that has it with --ns3-python"
         )
     else:
         with failing("bench virtual", Ns3Error):
@@ -93,11 +102,18 @@ def virtual(
 
 @bench.command("switch")
 def switch(
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
 ) -> None:
-    """The switch beside a bare loop in C, beside BMv2 where that is installed, and against its goals: two minutes."""
+    """Measure the switch, and compare it with a bare loop in C, with BMv2 and with its goals.
+
+    This takes two minutes. BMv2 is left out if it is not installed.
+
+    Examples:
+        fanin bench switch
+        fanin bench switch --results results/today
+    """
     with failing("bench switch", SandboxError):
         enter()
 
@@ -118,7 +134,9 @@ def switch(
             soft_wrap=True,
         )
 
-    console.print("packets a second, beside a rival's, the ratio and its goal, processor time", style="bold")
+    console.print(
+        "packets per second, those of a baseline, the ratio and its goal, processor time", style="bold"
+    )
     load = os.getloadavg()
     with failing("bench switch", BenchError, KeyboardInterrupt):
         outcomes, skipped = bench_switch(Effort(), show)
@@ -128,13 +146,13 @@ def switch(
 
 
 def _workers(texts: Sequence[str]) -> list[int]:
-    """`4,8`: even numbers, so that they spread over two leaves."""
+    """Return numbers of workers such as `4,8`, which are even because there are two leaves."""
     counts = []
     for text in several(texts):
         try:
             counts.append(int(text))
         except ValueError:
-            raise typer.BadParameter(f"{text!r} is not a number, as 8", param_hint="--workers") from None
+            raise typer.BadParameter(f"{text!r} is not a number such as 8", param_hint="--workers") from None
         if not 2 <= counts[-1] <= 64 or counts[-1] % 2:
             raise typer.BadParameter(
                 f"{text}: numbers of workers are even, from 2 to 64", param_hint="--workers"
@@ -143,18 +161,18 @@ def _workers(texts: Sequence[str]) -> list[int]:
 
 
 def _sizes(texts: Sequence[str]) -> list[int]:
-    """In bytes, the smallest first."""
+    """Return sizes in bytes, the smallest first."""
     sizes = sorted(vector_sizes(texts))
     if sizes[-1] > _LARGEST_SIZE:
         raise typer.BadParameter(
-            f"{quantity_text(sizes[-1], BYTES)}: sizes are up to {quantity_text(_LARGEST_SIZE, BYTES)}",
+            f"{quantity_text(sizes[-1], BYTES)}: the largest size is {quantity_text(_LARGEST_SIZE, BYTES)}",
             param_hint="--sizes",
         )
     return sizes
 
 
 def _beside(texts: Sequence[str]) -> list[str]:
-    """Kinds of other work, each once."""
+    """Return the kinds of other work, each once."""
     from fanin.assurance.bench.neighbour import KINDS
 
     kinds = list(dict.fromkeys(several(texts)))
@@ -166,32 +184,41 @@ def _beside(texts: Sequence[str]) -> list[str]:
 @bench.command("allreduce")
 def allreduce(
     workers: Annotated[
-        list[str], typer.Option(help="numbers of workers; may be given several times", metavar="N,…")
+        list[str], typer.Option(help="Even numbers of workers; may be repeated", metavar="N,…")
     ] = ["4", "8"],  # noqa: B006 - typer's way
     sizes: Sizes = ["1 KiB", "16 KiB", "64 KiB", "256 KiB", "1 MB", "10 MB", "100 MB"],  # noqa: B006
     gloo_python: Annotated[
         Path | None,
         typer.Option(
-            help="a Python with torch and numpy, for Gloo (else $FANIN_TORCH_PYTHON, else this one)"
+            help="Python that has torch and numpy, for Gloo; $FANIN_TORCH_PYTHON or this one by default"
         ),
     ] = None,
     plain_frames: Annotated[
         bool,
-        typer.Option("--plain-frames", help="each network with plain frames in place of superframes, too"),
+        typer.Option(
+            "--plain-frames", help="Also measure each network with plain frames instead of superframes"
+        ),
     ] = False,
     beside: Annotated[
         list[str],
         typer.Option(
-            help="what else keeps a core busy, in turns: nothing, loop, bound-loop (held to a core), cache-walk "
-            "(over half of the largest cache); may be given several times",
+            help="Other load on the machine: nothing, loop, bound-loop (bound to a core), cache-walk (over half of "
+            "the largest cache); may be repeated",
             metavar="KIND,…",
         ),
     ] = ["nothing"],  # noqa: B006
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
 ) -> None:
-    """All-reduce in the network, by ring over TCP and by Gloo, on the same hosts and links, round by round."""
+    """Measure all-reduces in the network, with a ring over TCP and with Gloo.
+
+    All of them take turns on the same hosts and links.
+
+    Examples:
+        fanin bench allreduce
+        fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"
+    """
     counts, lengths, kinds = _workers(workers), _sizes(sizes), _beside(beside)
     with failing("bench allreduce", SandboxError):
         enter()
@@ -212,9 +239,9 @@ def allreduce(
         network = f"{case.network}, {'superframes' if case.superframes else 'plain frames'}"
         if network != heading:
             heading = network
-            console.print(f"{network}: ms, × in-network's, Gb/s in-network", style="bold")
+            console.print(f"{network}: ms, multiple of in-network, Gb/s of in-network", style="bold")
         console.print(
-            _row(case) + (f", beside {KINDS[case.beside]}" if kinds != [NOTHING] else ""), highlight=False
+            _row(case) + (f", with {KINDS[case.beside]}" if kinds != [NOTHING] else ""), highlight=False
         )
         console.print(_where(case), highlight=False, style="dim")
 
@@ -224,7 +251,7 @@ def allreduce(
         "bench allreduce", BenchError, NeighbourError, NetworkError, ControllerError, KeyboardInterrupt
     ):
         if python is None:
-            console.print("Gloo is not installed here: name a Python that has torch with --gloo-python")
+            console.print("Gloo is not installed: give a Python that has torch with --gloo-python")
         console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
         cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames, beside=kinds)
     write(cases, python is not None, machine, results)
@@ -234,14 +261,14 @@ def allreduce(
 
 
 def _row(case: Case) -> str:
-    """The size, every algorithm's median, what the others take in multiples of ours, and our goodput."""
+    """Return the size, the median of every algorithm, its multiple of in-network, and the goodput of in-network."""
     size = _size(case.bytes)
     times = ""
     for name, one in case.measured.items():
         ratio = f" ×{case.ratios[name]:<5.2f}" if name in case.ratios else ""
         times += f"  {name} {one.seconds * 1e3:8.2f}{ratio}"
     ours = case.measured["in-network"]
-    resent = f", {ours.retransmissions} sent again" if ours.retransmissions else ""
+    resent = f", {ours.retransmissions} retransmissions" if ours.retransmissions else ""
     return f"{size:>8}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
 
 
@@ -250,7 +277,7 @@ def _size(size: int) -> str:
 
 
 def _where(case: Case) -> str:
-    """Shares of a worker's time, processor time of everybody, and the next limit."""
+    """Return the shares of a worker's time, the processor time of all processes, and the limit."""
     split, ours = case.split, case.measured["in-network"]
     total = sum(split.worker.values())
     parts = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in split.worker.items())
@@ -262,19 +289,22 @@ def _where(case: Case) -> str:
 
 @bench.command("calls")
 def calls(
-    workers: Annotated[int, typer.Option(min=2, help="number of workers, below one switch")] = 4,
+    workers: Annotated[int, typer.Option(min=2, help="Number of workers, attached to one switch")] = 4,
     sizes: Sizes = ["1 KiB", "64 KiB", "10 MB"],  # noqa: B006
     torch_python: Annotated[
         Path | None,
-        typer.Option(
-            help="a Python with torch and numpy, for PyTorch's call (else $FANIN_TORCH_PYTHON, else this one)"
-        ),
+        typer.Option(help="Python that has torch and numpy; $FANIN_TORCH_PYTHON or this one by default"),
     ] = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
 ) -> None:
-    """What the calls of fanin.init() and of PyTorch add to a bare all-reduce in the network, in turn with it."""
+    """Measure what the calls of fanin.init() and of PyTorch add to a bare all-reduce.
+
+    Examples:
+        fanin bench calls
+        fanin bench calls --workers 2 --sizes "64 KiB"
+    """
     lengths = _sizes(sizes)
 
     from fanin.assurance.bench import calls as of
@@ -290,7 +320,7 @@ def calls(
         python = find_python(torch_python, TORCH)
     console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
     if python is None:
-        console.print("PyTorch is not installed here: name a Python that has it with --torch-python")
+        console.print("PyTorch is not installed: give a Python that has it with --torch-python")
     orders = [Order(size // 4, of.repetitions(size)) for size in lengths]
     with (
         failing("bench calls", NetworkError, OSError, KeyboardInterrupt),
@@ -302,7 +332,7 @@ def calls(
             cases = run_until_interrupted(of.measure(network, python or Path(sys.executable), orders))
     for case in cases:
         heading = (
-            f"{_size(case.bytes)}, {case.repetitions} times: µs in all; a worker's own; its processor time"
+            f"{_size(case.bytes)}, {case.repetitions} times: µs in total; in one worker; its processor time"
         )
         console.print(heading, style="bold")
         for way, one in case.measured.items():
@@ -313,7 +343,7 @@ def calls(
 
 
 def _call(way: str, one: bench_calls.WayToCall, bare: bench_calls.WayToCall) -> str:
-    """Each time, and what it is more than bare's."""
+    """Return each time, and by how much it exceeds that of the bare all-reduce."""
 
     def part(time: bench_calls.Time) -> str:
         added = time.added and f"{time.added.seconds * 1e6:+7.1f} ± {time.added.margin * 1e6:.1f}"

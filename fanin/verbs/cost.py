@@ -1,4 +1,4 @@
-"""`fanin cost`: what GPUs that wait for gradients cost, by closed forms."""
+"""`fanin cost`: the price of GPUs that wait for gradients, from analytical models."""
 
 from __future__ import annotations
 
@@ -23,64 +23,67 @@ if TYPE_CHECKING:
 
 
 def cost(
-    parameters: Annotated[str, typer.Option(metavar="COUNT", help="of the model, as 7G")],
+    parameters: Annotated[str, typer.Option(metavar="COUNT", help="Parameters of the model, such as 7G")],
     dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="of gradients on the network: fp32, bf16, fp16, fp8")
+        str, typer.Option(metavar="TYPE", help="Type of gradients on the network: fp32, bf16, fp16, fp8")
     ] = "fp32",
     compute: Annotated[
-        str | None, typer.Option(metavar="TIME", help="of a step, between two all-reduces, as '2 s'")
+        str | None, typer.Option(metavar="TIME", help="Compute time of a step, such as '2 s'")
     ] = None,
     tokens: Annotated[
         str | None,
         typer.Option(
             metavar="COUNT",
-            help="of a step, all GPUs' together, as 4M, in the place of --compute: 6 FLOP each for every parameter",
+            help="Tokens of a step on all GPUs, such as 4M, instead of --compute (6 FLOP per token and parameter)",
         ),
     ] = None,
     flops: Annotated[
         str | None,
         typer.Option(
-            metavar="RATE", help="of a GPU, with --tokens", show_default="989 TFLOP/s, H100 in bf16"
+            metavar="RATE", help="FLOP/s of a GPU, with --tokens; 989 TFLOP/s by default (H100, bf16)"
         ),
     ] = None,
     utilization: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="what the step comes to of that", show_default="40%"),
+        typer.Option(metavar="SHARE", help="Share of --flops that a step reaches; 40% by default"),
     ] = None,
     gpus: Annotated[
-        list[str], typer.Option(metavar="COUNT,…", help="of the cluster; may be given several times")
+        list[str], typer.Option(metavar="COUNT,…", help="GPUs of the cluster; may be repeated")
     ] = ["256", "1024", "4096"],  # noqa: B006 - typer's way
-    gpus_per_server: Annotated[int, typer.Option(help="which add up among themselves first")] = 8,
-    nics: Annotated[
-        int | None, typer.Option(help="of a server", show_default="one for each of its GPUs")
-    ] = None,
-    rate: Annotated[str, typer.Option(metavar="RATE", help="of a NIC, each way")] = "400 Gb/s",
+    gpus_per_server: Annotated[
+        int, typer.Option(help="GPUs of a server, which sum their gradients first")
+    ] = 8,
+    nics: Annotated[int | None, typer.Option(help="NICs of a server; one per GPU by default")] = None,
+    rate: Annotated[str, typer.Option(metavar="RATE", help="Rate of a NIC in each direction")] = "400 Gb/s",
     latency: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="from a server to another, or to the root of the tree of switches and back"
+            metavar="TIME", help="Latency between servers, or to the root of the aggregation tree and back"
         ),
     ] = "10 us",
     overlap: Annotated[
-        str, typer.Option(metavar="SHARE", help="of the compute time, in which gradients are sent already")
+        str,
+        typer.Option(metavar="SHARE", help="Share of the compute time in which gradients are already sent"),
     ] = "0%",
     algorithm: Annotated[
         list[str],
         typer.Option(
             metavar="NAME,…",
-            help="in-network, ring, halving-doubling, double-binary-tree, parameter-server; may be given several times",
+            help="in-network, ring, halving-doubling, double-binary-tree, parameter-server; may be repeated",
         ),
     ] = ["in-network", "ring"],  # noqa: B006
-    price: Annotated[float | None, typer.Option(help="of a GPU for an hour, in $", show_default="30")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each row")] = False,
+    price: Annotated[float | None, typer.Option(help="Price of a GPU in $ per hour; 30 by default")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row")] = False,
 ) -> None:
-    """Say by closed forms which share of their time GPUs wait for gradients, and what that costs.
+    """Estimate how long GPUs wait for gradients, and the price.
 
-    A model of 175 billion parameters, gradients in bf16, a step every 2 s, servers with one NIC:
+    The estimate uses analytical models (docs/reference/cost.md). Give either the compute time of a step or its tokens.
 
-    fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1
+    Examples:
+        fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1
+        fanin cost --parameters 7G --tokens 4M --gpus 64,512
     """
-    # Not above: it takes a second, for which --help should not wait.
+    # Imported here to keep --help fast.
     from pydantic import ValidationError
 
     from fanin.experiments.models.cost import Job, costs
@@ -118,7 +121,7 @@ def cost(
 
 
 def _explained(error: ValidationError) -> Iterator[str]:
-    """Each option that does not do, and the fix."""
+    """Yield each wrong option and how to correct it."""
     for one in error.errors():
         text = str(one.get("ctx", {}).get("error", one["msg"]))
         if one["loc"]:
@@ -154,7 +157,7 @@ def _table(found: list[Cost]) -> Table:
 
 
 def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
-    """Those of the first cluster, with the numbers put in."""
+    """Yield the formulas of the first cluster with its numbers."""
     from fanin.experiments.models.closed_forms import PIECE, formula
 
     def seconds(number: float) -> str:
@@ -188,19 +191,19 @@ def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
 def _assumptions(job: Job) -> Iterator[str]:
     from fanin.controller.tree import SLOTS
 
-    yield "\nTaken for granted:"
+    yield "\nAssumptions:"
     if job.tokens is not None:
         yield "- A step computes 6 · parameters · tokens / (GPUs · FLOP/s · utilization)."
-    yield "- Each server has all gradients. Of a model that is split, give the parameters and GPUs of one part."
-    yield "- GPUs of a server add up among themselves in no time."
-    yield "- Links carry nothing else and lose nothing; uplinks are no narrower than all hosts' links together."
-    yield "- Headers and the processors' time are not counted."
+    yield "- Each server has all gradients. For a model that is split, give the parameters and GPUs of one part."
+    yield "- Summing among the GPUs of a server takes no time."
+    yield "- Links carry no other traffic and lose nothing. Uplinks are as fast as all links of their hosts together."
+    yield "- Headers and processor time are not counted."
     if "in-network" in job.algorithm:
         flying = quantity_text(job.bandwidth * job.latency, BYTES)
         held = quantity_text(SLOTS * 1024, BYTES)
         yield (
-            f"- In-network: switches hold all that is on its way, here {flying} of each server's "
-            f"(one tree of fanin's: {held})."
+            f"- In-network: switches hold all data in flight, here {flying} per server "
+            f"(an aggregation tree of fanin: {held})."
         )
         if job.dtype != "fp32":
-            yield f"- In-network: switches add {job.dtype} as it is, where fanin's add integers of 32 bits."
+            yield f"- In-network: switches add {job.dtype} directly; those of fanin add 32-bit integers."

@@ -1,4 +1,4 @@
-"""`fanin demo`: the main job, from nothing to a table and figures."""
+"""`fanin demo`: training with in-network aggregation and with a ring, in a table and figures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fanin.options import (
     Workers,
     hosts_per_leaf,
     probability,
-    refuse_beside_topology,
+    refuse_with_topology,
 )
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
@@ -47,7 +47,7 @@ def demo(
         typer.Option(
             parser=probability,
             metavar="PROBABILITY",
-            help="of loss in the lossy run, per packet and link, such as 1% or 0.01",
+            help="Loss per packet and link in the lossy run, such as 1% or 0.01",
         ),
     ] = 0.01,
     switch: Switch = "embedded",
@@ -57,19 +57,27 @@ def demo(
     worker: WorkerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/demo"
     ),
 ) -> None:
-    """Train a model with its gradients added up in emulated switches, and compare it with ring all-reduce."""
+    """Train with in-network aggregation and compare with ring.
+
+    The demo builds a leaf-spine network, trains a small model with gradients that are summed inside the switches, and
+    repeats it with a ring all-reduce on the same links. Every sum is checked. It needs no options.
+
+    Examples:
+        fanin demo
+        fanin demo --workers 4 --rate "50 Mb/s" --loss 5%
+    """
     if loss > _MAX_LOSS:
         raise typer.BadParameter(f"{loss}: at most {_MAX_LOSS}", param_hint="--loss")
-    refuse_beside_topology(topology, context)
+    refuse_with_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
     with failing("demo", SandboxError):
         enter()
 
-    # Not above: these take a second to import, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.console import console
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
@@ -95,14 +103,14 @@ def demo(
             network = load_network(topology)
         else:
             shape = LeafSpine(spines=spines, leaves=leaves, hosts_per_leaf=in_each, rate=link_rate)
-            shape.build(offload)  # names what cannot be as the options are called
+            shape.build(offload)  # to report errors with the names of the options
             network = TopologySettings(leaf_spine=shape, offload=offload)
         points = demo_points(
             network, loss, switch, compiler, program=program, controller=controller, worker=worker
         )
         with ProgressObserver() as observer:
             observer.stage(f"compiling {(program or PROGRAM).name}")
-            compiled, *_ = map(program_of, points)  # one program, and what each point needs is in it
+            compiled, *_ = map(program_of, points)  # one program that has what each point needs
             show_warnings(compiled.warnings)
             measured = run_demo(points, compiled, results / "logs", observer, pcap)
     measured.write(results)
@@ -114,7 +122,7 @@ def demo(
 
 
 def show(measured: Demo) -> None:
-    """The table, and what the large all-reduce says beside the theory."""
+    """Print the table, and compare the large all-reduce with the theory."""
     from fanin.console import console
     from fanin.experiments.results.demo_table import table
 

@@ -1,27 +1,45 @@
-"""`fanin doctor`: what this machine has, what it lacks, what that costs, and how to fix it."""
+"""`fanin doctor`: checks of this machine, and how to fix what is missing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from fanin.console import console
 from fanin.experiments.scenario.tools import BMV2, P4C, packages
+from fanin.output import say
 
 if TYPE_CHECKING:
     from fanin.checks import Finding, State
 
 _MARKS: dict[State, str] = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
 
-_COSTS = {BMV2.name: "--switch bmv2 cannot run", P4C.name: "--compiler p4c cannot run"}
+_COSTS = {BMV2.name: "--switch bmv2 does not work", P4C.name: "--compiler p4c does not work"}
 
 
-def doctor() -> None:
-    """Check the machine. The exit status is 1 if something is missing without which fanin does not run."""
-    from fanin.checks import examine  # which imports of all that it looks at
+def doctor(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each check")] = False,
+) -> None:
+    """Check whether this machine can run fanin.
 
+    Each line is something that fanin uses. For what is missing, you see the consequences and how to fix it. The exit
+    status is 1 if fanin cannot run.
+
+    Examples:
+        fanin doctor
+        fanin doctor --json
+    """
+    from fanin.checks import examine  # imports everything that it checks
+
+    if as_json:
+        findings = list(examine())
+        for finding in findings:
+            say(json.dumps(asdict(finding)))
+        raise typer.Exit(any(finding.state == "missing" for finding in findings))
     missing = 0
     without: list[str] = []
     for finding in examine():
@@ -30,7 +48,8 @@ def doctor() -> None:
             without.append(finding.name)
         _show(finding)
     if missing:
-        console.print(f"\n[red]fanin cannot run here: {missing} of what it needs is missing.[/]")
+        things = "1 thing that it needs is" if missing == 1 else f"{missing} things that it needs are"
+        console.print(f"\n[red]fanin cannot run here: {things} missing.[/]")
         raise typer.Exit(1)
     if not without:
         console.print("\nfanin runs here.")

@@ -1,29 +1,49 @@
-"""`fanin lesson`: questions about all-reduce that scenarios answer, listed and run."""
+"""`fanin lesson`: experiments that explain all-reduce."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
 
 from fanin.cli_errors import failing
-from fanin.options import Changes, Jobs, Results
+from fanin.options import Changes, Processes, Results
+from fanin.output import say
 
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="List the lessons that come with fanin, or run one: its table, its figure, what to see.",
+    help="""List the lessons, or run one.
+
+    A lesson is a short experiment about all-reduce, with a page of docs/tutorials/lessons that explains it.
+
+    Examples:
+        fanin lesson list
+        fanin lesson run loss --small
+    """,
 )
 
 
 @app.command("list")
-def list_lessons() -> None:
-    """List all lessons: name, question, and about how long they take on two cores."""
+def list_lessons(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lesson")] = False,
+) -> None:
+    """List all lessons: name, subject, and rough duration on two cores.
+
+    Examples:
+        fanin lesson list
+        fanin lesson list --json
+    """
     from fanin.console import console
     from fanin.experiments.scenario.shipped import lessons
     from fanin.run_points import points_table
 
-    table = points_table(["lesson", "what it is about"], "about s")
+    if as_json:
+        for name, lesson in lessons().items():
+            say(json.dumps({"lesson": name, "title": lesson.title, "seconds": lesson.seconds}))
+        return
+    table = points_table(["lesson", "subject"], "about s")
     for name, lesson in lessons().items():
         table.add_row(name, lesson.title, str(lesson.seconds))
     console.print(table, highlight=False)
@@ -31,17 +51,21 @@ def list_lessons() -> None:
 
 @app.command("run")
 def run_lesson(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="of the lesson, as 'fanin lesson list' has it")],
-    small: Annotated[bool, typer.Option("--small", help="little of it, within seconds")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the lesson (see fanin lesson list)")],
+    small: Annotated[bool, typer.Option("--small", help="Run a smaller version that takes seconds")] = False,
     changes: Changes = [],  # noqa: B006 - typer's way
     results: Results = None,
-    jobs: Jobs = None,
+    processes: Processes = None,
 ) -> None:
-    """Run a lesson: print its table and what GPUs that wait would cost, draw its figure, say what to see.
+    """Run a lesson: print its table and the cost of waiting GPUs, draw its figure, and explain what to look for.
 
-    It is the scenario lesson:NAME, which fanin run and fanin sweep take as well.
+    A lesson is the scenario lesson:NAME, which fanin run and fanin sweep accept as well.
+
+    Examples:
+        fanin lesson run loss
+        fanin lesson run loss --small --set loss=0,0.01
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.shipped import scenario_file
     from fanin.run_points import load, run_scenario
@@ -51,4 +75,4 @@ def run_lesson(
         lesson = load_scenario(scenario_file(file)).frame.lesson
     assert lesson is not None
     said = [*(lesson.small if small else ()), *changes]
-    run_scenario("lesson", file, load("lesson", file, said), said, results, afresh=True, jobs=jobs)
+    run_scenario("lesson", file, load("lesson", file, said), said, results, afresh=True, processes=processes)

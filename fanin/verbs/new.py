@@ -1,4 +1,4 @@
-"""`fanin new`: a folder to begin with."""
+"""`fanin new`: a folder with a program of your own."""
 
 from __future__ import annotations
 
@@ -13,33 +13,38 @@ from fanin.cli_errors import failure
 from fanin.output import say
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-_NAME = "NAME"  # in the templates, what the new folder's takes the place of
+_NAME = "NAME"  # replaced in the templates by the name of the folder
 
 
 def new(
-    folder: Annotated[Path, typer.Argument(metavar=_NAME, help="a folder that does not exist yet")],
+    folder: Annotated[Path, typer.Argument(metavar=_NAME, help="Folder to create")],
 ) -> None:
-    """Make a folder with a P4 program, a controller, a worker, a topology, a STF test and a scenario that run.
+    """Create a folder with a P4 program and a scenario to edit.
 
-    Its README.md says how to run them, docs/how-to/own.md what to change.
+    The folder also has a controller, a worker, a topology and an STF test. All of them run. Its README.md shows how to
+    run them, docs/how-to/own.md how to change them.
+
+    Examples:
+        fanin new mine
+        fanin new labs/first
     """
-    # Not above: it takes a second, for which --help should not wait.
+    # Imported here to keep --help fast.
     from fanin.controller.requirements import PROGRAM
 
     name = folder.resolve().name
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):  # as names of scenarios
-        raise failure("new", f"{name}: begin with a small letter or a digit; after it - may come too", 2)
+        raise failure("new", f"{name}: use small letters, digits and -, and begin with a letter or digit", 2)
     try:
         folder.mkdir(parents=True)
     except FileExistsError:
-        raise failure("new", f"{folder} is there already; choose another name", 2) from None
+        raise failure("new", f"{folder} exists already; choose another name", 2) from None
     except OSError as error:
-        raise failure("new", f"{folder} cannot be made: {error.strerror}") from None
+        raise failure("new", f"{folder} cannot be created: {error.strerror}") from None
     for template in sorted(TEMPLATES.iterdir()):
         if template.is_file():
             (folder / template.name).write_text(template.read_text().replace(_NAME, name))
     (folder / PROGRAM.parent.name).mkdir()
     for part in sorted(PROGRAM.parent.glob("*.p4")):
-        if part != PROGRAM:  # which program.p4 is in the place of
+        if part != PROGRAM:  # program.p4 replaces it
             shutil.copyfile(part, folder / PROGRAM.parent.name / part.name)
-    say(f"{folder}: README.md says how to go on, beginning with:\n  cd {folder} && fanin run scenario.toml")
+    say(f"{folder}: README.md explains the next steps. Begin with:\n  cd {folder} && fanin run scenario.toml")

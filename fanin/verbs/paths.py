@@ -1,4 +1,4 @@
-"""`fanin paths`: which way each flow of a scenario takes, and where flows meet."""
+"""`fanin paths`: the path of each flow of a scenario, and where flows share links."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 def paths(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each flow")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each flow")] = False,
 ) -> None:
-    """Show which way each flow of a scenario takes through the switches, and how many flows meet.
+    """Show the path of each flow through the switches.
 
-    Nothing is run: the five-tuple's CRC-32 decides, by the tables that switches are told.
+    You also see how many flows share each link. Nothing is run: paths follow from the tables of the switches and the
+    CRC-32 of each flow's five-tuple.
+
+    Examples:
+        fanin paths lesson:ecmp --set algorithm=ring --set seed=1
+        fanin paths lesson:ecmp --set algorithm=ring --set seed=1 --json
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.models.flows import NoFlowError, ways
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.settings import setting_columns
@@ -51,7 +56,7 @@ def paths(
         else:
             _show(name, point, found)
     if not shown:
-        raise failure("paths", f"{scenario}: no point has flows of one path each")
+        raise failure("paths", f"{scenario}: no point has flows with a single path each")
 
 
 def _flow(flow: Flow) -> dict[str, str | int]:
@@ -77,13 +82,13 @@ def _hop(hop: Hop) -> dict[str, str | int | None]:
 
 
 def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]]) -> None:
-    """A point's flows, its links between switches, and how evenly switches spread flows."""
+    """Print a point's flows, its links between switches, and how evenly switches spread flows."""
     from fanin.console import wide
     from fanin.experiments.models.flows import loads, spreads
     from fanin.run_points import points_table
 
     say(f"{name}: {len(found)} flows")
-    table = points_table(["flow", "five-tuple"], "hash", "way")
+    table = points_table(["flow", "five-tuple"], "hash", "path")
     table.columns[-1].justify = "left"
     for flow, hops in found:
         told = _flow(flow)

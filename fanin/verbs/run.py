@@ -1,4 +1,4 @@
-"""`fanin run`: an experiment as its scenario describes it."""
+"""`fanin run`: the experiment that a scenario describes."""
 
 from __future__ import annotations
 
@@ -23,22 +23,30 @@ def _print_schema(wanted: bool) -> None:
 def run(
     scenario: ScenarioFile,
     changes: Changes = [],  # noqa: B006 - typer's way
-    switch: Annotated[
-        SwitchKind | None, typer.Option(help="what runs as a switch, as --set switch=…")
-    ] = None,
+    switch: Annotated[SwitchKind | None, typer.Option(help="Switch software, as with --set switch=…")] = None,
     program: Program = None,
-    compiler: Annotated[Compiler | None, typer.Option(help="what compiles, as --set compiler=…")] = None,
+    compiler: Annotated[Compiler | None, typer.Option(help="P4 compiler, as with --set compiler=…")] = None,
     controller: ControllerFile = None,
     worker: WorkerFile = None,
     results: Results = None,
     _schema: Annotated[
         bool,
         typer.Option(
-            "--schema", callback=_print_schema, is_eager=True, help="print the JSON Schema of scenarios"
+            "--schema",
+            callback=_print_schema,
+            is_eager=True,
+            help="Print the JSON Schema of scenarios and exit",
         ),
     ] = False,
 ) -> None:
-    """Run a scenario, live or in virtual time: all its points, its table, its figure."""
+    """Run a scenario, print its table and draw its figure.
+
+    Each point of the scenario runs live or in virtual time, as the scenario specifies (docs/reference/scenarios.md).
+
+    Examples:
+        fanin run lesson:loss
+        fanin run scenario:small-virtual --set loss=0,0.01
+    """
     from fanin.run_points import load, run_scenario
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]

@@ -1,4 +1,4 @@
-"""`fanin soak`: random scenarios with faults in virtual time, each checked."""
+"""`fanin soak`: random scenarios with faults, each checked."""
 
 from __future__ import annotations
 
@@ -18,37 +18,46 @@ if TYPE_CHECKING:
     from fanin.assurance.soak.campaign import Soak
     from fanin.assurance.soak.live import LiveSoak, Outcome
 
-SCENARIOS_A_WRITE = 100  # what an interrupted run has found so far is kept
+SCENARIOS_A_WRITE = 100  # so that an interrupted run keeps its findings
 
 
 def soak(
-    seeds: Annotated[int, typer.Option(min=1, help="how many scenarios")] = 200,
-    first_seed: Annotated[int, typer.Option(min=0, help="the seed of the first; the others follow")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of scenarios")] = 200,
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first scenario; the next ones count up")
+    ] = 0,
     live: Annotated[
         bool,
         typer.Option(
             "--live",
-            help="run demo, up and launch on live networks, kill or pause one of their processes at random, and check "
-            "that nothing hangs or is left",
+            help="Run demo, up and launch on live networks, and kill or pause a random process of theirs",
         ),
     ] = False,
     program: Program = None,
     controller: ControllerFile = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/soak"
     ),
 ) -> None:
-    """Run random scenarios of the protocol under faults, in virtual time, and check all invariants.
+    """Check the protocol on random scenarios with faults.
 
-    With --live, run demo, up and launch instead, and kill, end or pause one of their processes at a random moment.
-    A seed repeats the scenario, or the moment, the process and the signal.
+    The scenarios run in virtual time, and all invariants are checked. With --live, the commands demo, up and launch
+    run instead; one of their processes is killed, ended or paused at a random moment, and nothing may hang or be left
+    behind. A seed repeats its scenario, or its moment, process and signal.
+
+    Examples:
+        fanin soak --seeds 1000
+        fanin soak --live --seeds 200
     """
     if live:
         if program is not None or controller is not None:
-            raise typer.BadParameter("tests the commands with our program only", param_hint="--live")
+            raise typer.BadParameter(
+                "tests the commands with p4src/fanin.p4 only: leave --program and --controller out",
+                param_hint="--live",
+            )
         _soak_live(first_seed, seeds, results)
         return
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.soak.campaign import soak as run_soak
     from fanin.console import console
     from fanin.controller.errors import ControllerError
@@ -60,7 +69,7 @@ def soak(
     from fanin.topologies.shapes import leaf_spine
 
     with failing("soak", PythonFileError, ToolError, CompileError, ControllerError):
-        # On the smallest network that has whatever theirs have.
+        # The smallest network that has every feature of the random ones.
         program_of_network(program, "embedded", leaf_spine(2, 2, 2), controller, counted=True)
     with Progress(
         TextColumn("scenarios"),
@@ -92,7 +101,7 @@ def soak(
 
 
 def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
-    """Print each fault and what became of the command."""
+    """Print each fault and how the command ended."""
     from fanin.assurance.soak.live import soak_live
 
     def show(so_far: LiveSoak, outcome: Outcome) -> None:
@@ -100,8 +109,8 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
         for violation in outcome.violations:
             say(f"  {violation}", err=True)
         if outcome.violations:
-            say(f"  it said:\n{outcome.said}", err=True)
-            say(f"  again: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
+            say(f"  its output:\n{outcome.said}", err=True)
+            say(f"  repeat: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
         so_far.write(results)
 
     with failing("soak", KeyboardInterrupt):
@@ -112,7 +121,7 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
 
 
 def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:
-    """What failed, and the first failure shrunken, with a trace of it."""
+    """Print the failures, shrink the first one, and write a trace of it."""
     from fanin.assurance.soak.generate import draw_scenario
     from fanin.assurance.soak.run import run_scenario
     from fanin.assurance.soak.shrink import shrink
@@ -132,9 +141,9 @@ def explain(done: Soak, results: Path, program: Path | None = None, controller: 
     path = results / f"trace-{seed}.txt"
     with path.open("w") as file:
         outcome = run_scenario(smallest, switch, observer=Trace(file, smallest), planner=planner)
-    say(f"\nseed {seed}, shrunken: {smallest}", err=True)
+    say(f"\nseed {seed}, shrunk to: {smallest}", err=True)
     for violation in outcome.violations:
         say(f"  {violation}", err=True)
     files = (("--program", program), ("--controller", controller))
     brought = "".join(f" {option} {shlex.quote(str(path))}" for option, path in files if path)
-    say(f"its packets: {path}\nagain: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)
+    say(f"its packets: {path}\nrepeat: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)

@@ -1,4 +1,4 @@
-"""`fanin sweep`: a scenario with more settings varied; goes on where it was interrupted."""
+"""`fanin sweep`: a scenario with more settings varied, which continues where it was interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from fanin.options import (
     Changes,
     ControllerFile,
-    Jobs,
+    Processes,
     Program,
     Results,
     ScenarioFile,
@@ -32,32 +32,45 @@ def sweep(
     worker: WorkerFile = None,
     results: Results = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="measure again the points that are already there")
+        bool, typer.Option("--restart", help="Run points again that have earlier results")
     ] = False,
-    jobs: Jobs = None,
+    processes: Processes = None,
     scheduler: Scheduler = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="say what would run, how long, and in how much memory")
+        bool,
+        typer.Option("--dry-run", help="Print which points would run, for how long, and in how much memory"),
     ] = False,
 ) -> None:
-    """Run the product of settings on all cores, as in: fanin sweep FILE --set loss=0,0.01 --set workers=2,4,8.
+    """Run a scenario for every combination of settings.
 
-    What earlier sweeps into the same results have finished is not run again.
+    Points in virtual time run on all cores. Points that earlier sweeps have finished in the same folder are not run
+    again.
+
+    Examples:
+        fanin sweep scenario:small-virtual --set loss=0,0.01 --set workers=2,4
+        fanin sweep lesson:scaling --dry-run
     """
     from fanin.run_points import load, run_scenario
 
     changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
-        _estimate(found, results or Path("results", found.frame.name), restart, jobs)
+        _estimate(found, results or Path("results", found.frame.name), restart, processes)
     else:
         run_scenario(
-            "sweep", scenario, found, changes, results, afresh=restart, jobs=jobs, scheduler=scheduler
+            "sweep",
+            scenario,
+            found,
+            changes,
+            results,
+            afresh=restart,
+            processes=processes,
+            scheduler=scheduler,
         )
 
 
-def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None) -> None:
-    """Print the points that would run, and what they would take together."""
+def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | None) -> None:
+    """Print the points that would run, and how much time and memory they would take together."""
     from math import isnan
 
     from fanin.cli_errors import failing
@@ -74,7 +87,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     rows = Journal(folder).rows()
     with failing("sweep", PythonFileError, ToolError, CompileError):
         there = set() if restart else set(finished(rows, scenario.points))
-    speed, at_a_time = hops_per_second(rows.values()), jobs or cores()
+    speed, at_a_time = hops_per_second(rows.values()), processes or cores()
     table = points_table(scenario.varied, "about s", "memory")
     live, virtual, memory, unknown = 0.0, [], [], 0
     for point in scenario.points:
@@ -98,9 +111,9 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, jobs: int | None)
     count = len(scenario.points)
     largest = sum(sorted(memory)[-at_a_time:])
     console.print(
-        f"{count} points, {len(there)} of them already there. "
+        f"{count} points, {len(there)} of them already done. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
-        + (f", and {unknown} of which nothing is known" if unknown else "")
+        + (f", not counting {unknown} of unknown duration" if unknown else "")
         + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")
         + ". Nothing has been run.",
         soft_wrap=True,

@@ -1,4 +1,4 @@
-"""`fanin validate`: virtual time beside a live network, closed forms, another simulator, or papers."""
+"""`fanin validate`: virtual time compared with a live network, analytical models, a simulator, or papers."""
 
 from __future__ import annotations
 
@@ -18,27 +18,32 @@ if TYPE_CHECKING:
 def validate(
     tier: Annotated[
         Literal["live", "closed-form", "simulators", "papers"],
-        typer.Option(
-            help="beside what: a live network, closed forms fitted at other sizes, htsim, or papers"
-        ),
+        typer.Option(help="Reference: a live network, models fitted at other sizes, htsim, or papers"),
     ] = "live",
     workers: Annotated[
-        list[int], typer.Option(metavar="N", help="only with so many workers; may be given several times")
+        list[int], typer.Option(metavar="N", help="Only points with this many workers; may be repeated")
     ] = [],  # noqa: B006 - typer's way
-    results: Annotated[Path, typer.Option(file_okay=False, help="where the results go")] = Path(
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/validation"
     ),
 ) -> None:
-    """Compare virtual time with a live network, closed forms, another simulator, or papers."""
+    """Check virtual time against live runs, models and papers.
+
+    The exit status is 1 if the times differ by more than they may (docs/explanation/validation.md).
+
+    Examples:
+        fanin validate
+        fanin validate --tier closed-form
+    """
     if tier != "live":
         if workers:
-            raise failure("validate", "--workers: only with --tier live; leave it out", 2)
+            raise failure("validate", "--workers: works only with --tier live; leave it out", 2)
         {"closed-form": _closed_form, "simulators": _simulators, "papers": _papers}[tier](results)
         return
     with failing("validate", SandboxError):
         enter()
 
-    # Not above: these take a second to import, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from rich.table import Table
 
     from fanin.assurance.validation.worlds import POINTS, compare, write
@@ -53,7 +58,7 @@ def validate(
     counts = {len(point.live.members) for point in POINTS}
     if unknown := set(workers) - counts:
         there = ", ".join(map(str, sorted(counts)))
-        raise failure("validate", f"--workers {min(unknown)}: no such points; there are {there}", 2)
+        raise failure("validate", f"--workers {min(unknown)}: no such points; choose from {there}", 2)
     chosen = [point for point in POINTS if not workers or len(point.live.members) in workers]
 
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
@@ -83,15 +88,15 @@ def validate(
     write(found, results)
     console.print(table)
     console.print(
-        "[dim]Network: spines x leaves x hosts on each. Milliseconds of one all-reduce; the formula assumes no loss. "
-        "Packets and bytes of a worker, sent and received; where they differ, virtual from live.[/]"
+        "[dim]Network: spines x leaves x hosts per leaf. Milliseconds of one all-reduce; the formula assumes no loss. "
+        "Packets and bytes sent and received by a worker; if they differ, the deviation of virtual from live.[/]"
     )
     if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
 
 
 def _closed_form(results: Path) -> None:
-    """Every algorithm: alpha and beta fitted at some sizes, other sizes predicted."""
+    """Fit alpha and beta of every algorithm at some sizes, and predict the other sizes."""
     from rich.table import Table
 
     from fanin.assurance.validation.calibration import TOLERANCE, calibrate, write
@@ -109,14 +114,14 @@ def _closed_form(results: Path) -> None:
         table.add_row(*one.cells)
     console.print(table)
     console.print(
-        "[dim]Microseconds of one all-reduce, eight workers below one switch, links of 100 Gb/s.[/]"
+        "[dim]Microseconds of one all-reduce with eight workers on one switch and links of 100 Gb/s.[/]"
     )
     if not all(one.agrees for one in found if one.held_out):
-        raise failure("validate", f"sizes held out are not predicted within {TOLERANCE:.0%}")
+        raise failure("validate", f"held-out sizes are not predicted within {TOLERANCE:.0%}")
 
 
 def _simulators(results: Path) -> None:
-    """Flows between hosts, in virtual time and as htsim has them."""
+    """Compare flows between hosts in virtual time with htsim."""
     from rich.table import Table
 
     from fanin.assurance.validation import lossless_incast
@@ -151,17 +156,17 @@ def _simulators(results: Path) -> None:
         table.add_row(*victim.cells)
     console.print(table)
     console.print(
-        "[dim]Milliseconds in which the link of the receiver's neighbour, which another flow would fill, carries less "
-        "than half, and less than 95 %, of what it can; share: flows of the incast on the other flow's way.[/]"
+        "[dim]Another flow could fill the link of the receiver's neighbour. Milliseconds in which that link carries "
+        "less than half, and less than 95 %, of its capacity; share: flows of the incast on the other flow's path.[/]"
     )
     apart = [one.case.name for one in found if not one.agrees]
     apart += [f"incast, {victim.incast.name}" for victim in victims if not victim.agrees]
     if apart:
-        raise failure("validate", f"virtual time is further from htsim than it may be: {', '.join(apart)}")
+        raise failure("validate", f"virtual time deviates too much from htsim: {', '.join(apart)}")
 
 
 def _papers(results: Path) -> None:
-    """Figures of papers, and the same in virtual time."""
+    """Compare figures of papers with virtual time."""
     from rich.table import Table
 
     from fanin.assurance.validation.papers.figures import figures
@@ -184,7 +189,7 @@ def _papers(results: Path) -> None:
         table.add_row(*one.cells)
     console.print(table)
     if apart := [one.published.what for one in found if not one.agrees]:
-        raise failure("validate", f"not as in the papers: {'; '.join(apart)}")
+        raise failure("validate", f"differs from the papers: {'; '.join(apart)}")
 
 
 def _compared(live: float, virtual: float) -> str:

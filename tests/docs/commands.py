@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from textwrap import indent
 
+from fanin.cli import VERBS, load
 from tests.sizes import sized
 
 ROOT = Path(__file__).parents[2]
@@ -12,6 +15,8 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
+HELP = "fanin COMMAND --help"
+TEXTS = [*(str(path.relative_to(ROOT)) for path in DOCUMENTS), HELP]
 
 PROGRAMS = (
     r"fanin(?! \w+:)|make|python3?|git|gcc|sudo|vagrant|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
@@ -155,6 +160,54 @@ ELSEWHERE = {
     "fanin diff PROGRAM.p4": (
         "tests/fanin/verbs/programs/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
     ),
+    **dict.fromkeys(
+        ["fanin demo", 'fanin demo --workers 4 --rate "50 Mb/s" --loss 5%'],
+        "tests/experiments/live/test_run.py::test_the_results_are_written",
+    ),
+    **dict.fromkeys(
+        ["fanin clean", "fanin clean --cache"],
+        "tests/fanin/verbs/test_clean.py::test_the_cache_is_told_of_and_emptied_when_asked",
+    ),
+    "fanin jobs --revoke second": (
+        "tests/fanin/verbs/running/test_launch.py::"
+        "test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it"
+    ),
+    **dict.fromkeys(
+        ["fanin doctor", "fanin doctor --json"],
+        "tests/fanin/verbs/test_doctor.py::test_a_machine_that_runs_the_live_tests_has_all_that_is_needed",
+    ),
+    **dict.fromkeys(
+        ["fanin shell leaf1", "fanin shell leaf1 --read-only"],
+        "tests/p4switch/p4runtime/test_shell.py::test_a_session",
+    ),
+    "fanin diff PROGRAM.p4 --random 5000 --seed 7": (
+        "tests/fanin/verbs/programs/test_diff.py::test_the_four_pairs_agree_on_the_aggregation_program"
+    ),
+    "fanin trace PROGRAM.p4 --read CAPTURE.pcap": (
+        "tests/fanin/verbs/programs/test_trace.py::test_a_capture_a_filter_and_a_count"
+    ),
+    **dict.fromkeys(
+        ["fanin bench switch", "fanin bench switch --results results/today"],
+        "tests/assurance/bench/test_switch.py::test_every_case_runs_and_is_written_down",
+    ),
+    **dict.fromkeys(
+        ["fanin bench allreduce", 'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"'],
+        "tests/assurance/bench/test_allreduce.py::test_every_algorithm_sums_rightly_on_every_network",
+    ),
+    **dict.fromkeys(
+        ["fanin bench virtual", "fanin bench virtual --most 64"],
+        "tests/simulator/test_fabric.py::test_the_benchmark_measures_an_exact_all_reduce",
+    ),
+    **dict.fromkeys(
+        ["fanin bench calls", 'fanin bench calls --workers 2 --sizes "64 KiB"'],
+        "tests/assurance/bench/test_calls.py::test_every_sum_of_every_way_is_checked",
+    ),
+    "fanin fuzz --minutes 1": (
+        "tests/assurance/fuzz/test_fuzz.py::test_random_programs_and_hostile_packets_find_nothing"
+    ),
+    "fanin fuzz --repeat CASE.json": (
+        "tests/assurance/fuzz/test_fuzz.py::test_a_case_that_fails_is_written_with_the_command_that_repeats_it"
+    ),
     "fanin demo --switch bmv2": "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2",
     "fanin demo --switch bmv2 --compiler p4c": (
         "tests/experiments/live/test_bmv2.py::test_the_demo_on_bmv2_with_p4c"
@@ -223,17 +276,40 @@ SMALLER = {
     "fanin lesson run": "fanin lesson run --small",
     'size=16 MiB" --set workers=8,64': 'size=64 KiB" --set workers=2,4',
     "results/before results/small-live": "results/small-virtual results/small-virtual",
+    "results/before results/after --fail-if-slower 10%": "results/small-virtual results/small-virtual",
+    "results/before results/after": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--leases 2000": "--leases 300",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",
 }
 
 
-def commands(document: Path) -> list[tuple[str, list[str]]]:
+def examples(verb: str) -> list[str]:
+    """The examples in the help of a verb and of the commands below it, each once."""
+    return list(dict.fromkeys(example for _, each in helps(verb) for example in each))
+
+
+def helps(verb: str) -> Iterator[tuple[str, list[str]]]:
+    """A verb and the commands below it, each with the examples in its help."""
+    command = load(verb)
+    for name, each in (("", command), *getattr(command, "commands", {}).items()):
+        # The lines have markup, and \\[ is a bracket in it.
+        lines = re.findall(r"^\[cyan\] +(.*)\[/\]$", each.help.partition("\n\nExamples:\n")[2], re.M)
+        yield f"{verb} {name}".rstrip(), lines
+
+
+def text_of(document: str) -> str:
+    """The text of a document: a file, or the examples in the help of all verbs."""
+    if document == HELP:
+        return "\n\n".join(indent("\n".join(examples(verb)), "    ") for verb in VERBS)
+    return (ROOT / document).read_text()
+
+
+def commands(document: str) -> list[tuple[str, list[str]]]:
     """The commands of a document, in order, each with the lines that it is shown to print."""
     found: list[tuple[str, list[str]]] = []
     printed: list[str] = []
-    for line in FENCE.sub("", document.read_text()).splitlines():
+    for line in FENCE.sub("", text_of(document)).splitlines():
         if command := COMMAND.fullmatch(line):
             printed = []
             found.append((command[1], printed))
@@ -251,7 +327,7 @@ def smaller(command: str) -> str:
     return sized(_CHANGED_LESSON.sub(r"fanin sweep lesson:\1 \2 --dry-run", command), command)
 
 
-def to_run(document: Path, *, live: bool) -> list[tuple[str, list[str]]]:
+def to_run(document: str, *, live: bool) -> list[tuple[str, list[str]]]:
     """Those that no other test runs, on a network that is up or without one; and what they are shown to print."""
     return [
         (command, printed)
@@ -262,4 +338,4 @@ def to_run(document: Path, *, live: bool) -> list[tuple[str, list[str]]]:
 
 def documents_to_run(*, live: bool) -> list[str]:
     """Names of the documents that have such commands."""
-    return [str(path.relative_to(ROOT)) for path in DOCUMENTS if to_run(path, live=live)]
+    return [document for document in TEXTS if to_run(document, live=live)]

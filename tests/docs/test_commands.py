@@ -23,13 +23,14 @@ from tests.docs.commands import (
     FENCE,
     ROOT,
     SMALLER,
+    TEXTS,
     commands,
     documents_to_run,
     smaller,
     to_run,
 )
 
-SHOWN = {command for document in DOCUMENTS for command, _ in commands(document)}
+SHOWN = {command for document in TEXTS for command, _ in commands(document)}
 ADVICE = "what cannot run in a test belongs into EXEMPT, what another test runs into ELSEWHERE"
 
 
@@ -72,7 +73,7 @@ def leave(child: int, run: runs.Run, _: int) -> NoReturn:
 def test_what_needs_no_network_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sandbox, "_supervise", leave)
-    for command, _ in to_run(ROOT / document, live=False):
+    for command, _ in to_run(document, live=False):
         program, *words = shlex.split(smaller(command))
         if "KEY" in words:
             words[words.index("KEY")] = read_rows(Path(words[1]))[0]["key"]

@@ -68,7 +68,7 @@ def run(command: str, network: Up, folder: Path) -> str:
     running = start(command, network, folder)
     if "trace --on" in command:  # it waits for packets of others
         assert running.stderr is not None
-        assert "is traced from now on" in running.stderr.readline()
+        assert "tracing leaf1" in running.stderr.readline()
         allreduce = "fanin allreduce --sizes '64 kB' --repetitions 1"
         finish(allreduce, start(allreduce, network, folder))
     return finish(command, running)
@@ -89,7 +89,7 @@ def to_hold(command: str, printed: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("document", documents_to_run(live=True))
 def test_what_needs_a_network_runs_and_prints_what_is_shown(network: Up, folder: Path, document: str) -> None:
-    found = to_run(ROOT / document, live=True)
+    found = to_run(document, live=True)
     for command, printed in found:
         said = run(command, network, folder)
         missing = fixed(to_hold(command, printed)) - fixed(said.splitlines())

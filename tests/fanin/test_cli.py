@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 
 from fanin.cli import VERBS, app, load
 from fanin.verbs.new import TEMPLATES
+from tests.docs.commands import examples, helps
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +37,48 @@ def test_the_list_says_what_the_verb_says_of_itself(name: str) -> None:
     shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     assert VERBS[name].summary in shown.stdout
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_summary_is_short(name: str) -> None:
+    assert len(VERBS[name].summary) <= 60
+
+
+def test_the_list_has_a_panel_for_each_kind_of_verb_and_a_line_for_each_verb_in_80_columns() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).stdout
+    panels = dict.fromkeys(verb.panel for verb in VERBS.values())
+    assert re.findall(r"^╭─ (\w+) ─", shown, re.M) == ["Options", *panels]
+    lines = [re.sub(r"^│ +| +│$", "", line) for line in shown.splitlines() if line.startswith("│")]
+    options = [line for line in lines if line.startswith("--")]
+    verbs = [line.split(maxsplit=1) for line in lines if line not in options]
+    assert [(name, summary) for name, summary in verbs] == [
+        (name, verb.summary) for name, verb in VERBS.items()
+    ]
+    assert max(map(len, shown.splitlines())) == 80
+
+
+def test_without_a_verb_the_next_steps_are_printed() -> None:
+    done = CliRunner().invoke(app, [])
+    assert done.exit_code == 2
+    for words in commands(done.stdout):
+        parse(words)
+    assert [words[0] for words in commands(done.stdout)] == ["doctor", "demo", "lesson"]
+    assert "fanin --help" in done.stdout
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_help_ends_with_two_examples_in_lines_of_their_own(name: str) -> None:
+    for words, shown in helps(name):
+        assert len(shown) == 2, words
+        assert all(example.startswith(("fanin ", f"fanin {words} ")) for example in shown)
+        help = CliRunner().invoke(app, [*words.split(), "--help"], env={"COLUMNS": "80"}).stdout
+        block = ["Examples:", *(f"  {example}" for example in shown)]
+        assert "\n".join(f" {line:78} " for line in block) in help
+
+
+def test_a_default_is_shown_by_the_tool_or_in_the_phrase() -> None:
+    for name in VERBS:
+        assert "[default: (" not in CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).stdout
 
 
 def test_help_imports_no_verb() -> None:
@@ -142,8 +185,8 @@ def documents() -> Iterator[tuple[str, list[str]]]:
         for words in commands(path.read_text()):
             yield path.name, words
     for name in VERBS:
-        for words in commands(inspect.getdoc(resolve_name(f"fanin.verbs.{VERBS[name].place}")) or ""):
-            yield f"help of {name}", words
+        for example in examples(name):
+            yield f"help of {name}", shlex.split(example)[1:]
 
 
 def test_commands_in_the_documentation_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,4 +253,4 @@ def test_where_there_is_no_room_for_what_is_printed_a_line_says_so(
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == "fanin: cannot write what is to be printed: No space left on device\n"
+    assert done.stderr == "fanin: cannot write the output: No space left on device\n"

@@ -31,7 +31,7 @@ def test_a_verb_that_lacks_memory_says_so_in_a_line(
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert done.stderr.endswith(
-        f"fanin: out of memory: a process may use {mebibytes} MiB of addresses here; "
+        f"fanin: out of memory: processes are limited to {mebibytes} MiB of addresses; "
         "to raise it: ulimit -v unlimited\n"
     )
 
@@ -40,7 +40,11 @@ def test_a_verb_that_lacks_memory_says_so_in_a_line(
     ("error", "limit", "says"),
     [
         (MemoryError(), resource.RLIM_INFINITY, "out of memory: end other programs"),
-        (RuntimeError("can't start new thread"), 300 << 20, "out of memory: a process may use 300 MiB"),
+        (
+            RuntimeError("can't start new thread"),
+            300 << 20,
+            "out of memory: processes are limited to 300 MiB",
+        ),
         (RuntimeError("can't start new thread"), resource.RLIM_INFINITY, None),
         (ImportError("x.so: failed to map segment from shared object"), 300 << 20, "out of memory"),
         (ImportError("no module x"), 300 << 20, None),

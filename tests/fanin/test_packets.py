@@ -36,7 +36,7 @@ def test_layers_are_those_of_scapy() -> None:
         ("Ether()*2", "write layers"),
         ("Ether(*[1])", "write layers"),
         ("IP(**{'ttl': 3})", "IP has no field {'ttl': 3}"),
-        ("IP(tl=3)", "IP has no field tl; there are version"),
+        ("IP(tl=3)", "IP has no field tl; its fields are version"),
         ("Path()", "Path is not a layer"),
         ("IP(ttl=300)", "IP\\(ttl=300\\): a value does not fit"),
         ("", "write layers"),

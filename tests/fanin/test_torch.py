@@ -102,9 +102,7 @@ def test_the_example_of_the_manual(up, script):
 def test_the_hook_that_compresses_sends_one_of_eleven_values(up, script):
     manual = (DOCS / "how-to" / "torch.md").read_text()
     [example] = re.findall(r"^```python\n(.*?)^```$", manual, re.M | re.S)
-    hook = textwrap.dedent(
-        re.findall(r"(^ {4}from fanin.torch import CompressionState.*?)\n\n[^ ]", manual, re.M | re.S)[0]
-    )
+    hook = textwrap.dedent(re.findall(r"(^ {4}from fanin import TopK.*?)\n\n[^ ]", manual, re.M | re.S)[0])
     text = example.replace("model(torch.ones", f"{hook}\nmodel(torch.ones")
     looks = "print(sorted(float(g) for p in model.parameters() for g in p.grad.reshape(-1)))"
     done = launch(up, script(text + looks))

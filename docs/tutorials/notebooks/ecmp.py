@@ -9,8 +9,8 @@ app = marimo.App()
 def _():
     import marimo as mo
 
+    from fanin import run
     from fanin.experiments.models.flows import spreads, ways
-    from fanin.experiments.notebook import run
 
     return mo, run, spreads, ways
 

@@ -9,7 +9,7 @@ app = marimo.App()
 def _():
     import marimo as mo
 
-    from fanin.experiments.notebook import run
+    from fanin import run
 
     return mo, run
 

@@ -1,1 +1,1 @@
-"""Verbs about P4 programs, which need no network."""
+"""Verbs about P4 programs that need no network."""

@@ -1,4 +1,4 @@
-"""`fanin compile`: a P4_16 program in, BMv2 JSON and P4Info out."""
+"""`fanin compile`: P4_16 to BMv2 JSON and P4Info."""
 
 from __future__ import annotations
 
@@ -21,31 +21,39 @@ def compile_program(
         typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="BMv2 JSON", show_default="PROGRAM.json")
+        Path | None, typer.Option("-o", "--output", help="File for the BMv2 JSON; PROGRAM.json by default")
     ] = None,
     p4info: Annotated[
         Path | None,
         typer.Option(
-            help="P4Info in protobuf text format",
-            show_default="beside the JSON, with the suffix .p4info.txtpb",
+            help="File for the P4Info in protobuf text format; PROGRAM.p4info.txtpb by default",
         ),
     ] = None,
     c: Annotated[
         Path | None,
         typer.Option(
-            "--c", help="also the C that fanin's switch generates from it (docs/explanation/generated-c.md)"
+            "--c", help="File for the C code that our switch generates (docs/explanation/generated-c.md)"
         ),
     ] = None,
     include: Include = None,
     define: Define = None,
-    werror: Annotated[bool, typer.Option("--werror", help="warnings are errors: nothing is written")] = False,
+    werror: Annotated[
+        bool, typer.Option("--werror", help="Treat warnings as errors and write nothing")
+    ] = False,
     dump: Annotated[
         Phase | None,
-        typer.Option("--dump-after", help="only show the program after a phase of the compiler"),
+        typer.Option("--dump-after", help="Only print the program after this phase of the compiler"),
     ] = None,
 ) -> None:
-    """Compile a P4_16 program to BMv2 JSON and P4Info, as p4c-bm2-ss would."""
-    # Not above: they take a second, for which --help and a wrong option should not wait.
+    """Compile a P4_16 program to BMv2 JSON and P4Info.
+
+    The output has the format of p4c-bm2-ss, and BMv2 runs it as well. Errors name the file, the line and the fix.
+
+    Examples:
+        fanin compile program.p4
+        fanin compile p4src/fanin.p4 --c fanin.c
+    """
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.p4compiler import CompileError, compile_file, dump_after
     from fanin.p4switch.bmv2json.program import ProgramError
     from fanin.p4switch.bmv2json.reader import read_program

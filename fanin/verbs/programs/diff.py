@@ -1,4 +1,4 @@
-"""`fanin diff`: one program by two compilers on two switches."""
+"""`fanin diff`: one program, two compilers, two switches."""
 
 from __future__ import annotations
 
@@ -25,31 +25,36 @@ def diff(
     ],
     packets: Annotated[
         Path | None,
-        typer.Option(
-            exists=True, dir_okay=False, help="a capture whose packets are sent, instead of random ones"
-        ),
+        typer.Option(exists=True, dir_okay=False, help="Packet capture to send instead of random packets"),
     ] = None,
-    port: Annotated[int, typer.Option(help="where the packets of a capture come in")] = 1,
-    random_packets: Annotated[int, typer.Option("--random", help="how many random packets", min=1)] = 500,
+    port: Annotated[int, typer.Option(help="Port on which the packets of a capture arrive")] = 1,
+    random_packets: Annotated[int, typer.Option("--random", help="Number of random packets", min=1)] = 500,
     entries: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="table entries and multicast groups (JSON), not random ones"
+            exists=True,
+            dir_okay=False,
+            help="Table entries and multicast groups (JSON) instead of random ones",
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="of the random packets and entries")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random packets and entries")] = 1,
     shown: Annotated[
-        int, typer.Option("--show", min=0, help="how many differences of a pair are printed")
+        int, typer.Option("--show", min=0, help="Number of differences to print for each pair")
     ] = 10,
 ) -> None:
-    """Compile with p4c and with fanin, run on BMv2 and on fanin's switch, and print where they differ.
+    """Compare compilers and switches on one program.
 
-    Accepted entries, packets out, their ports, and counters are compared; the first packet that differs is traced.
-    The exit status is 1 if a pair differs or fails, 2 if there are not two to compare, else 0. Tools that are not
-    installed are listed; FANIN_BMV2 and FANIN_P4C name them elsewhere.
+    The program is compiled with p4c and with our compiler, and runs on BMv2 and on our switch. The four pairs are
+    compared by accepted entries, packets out, their ports, and counters; the first packet that differs is traced. The
+    exit status is 1 if a pair differs or fails, and 2 if fewer than two pairs can run. Missing tools are listed; set
+    FANIN_BMV2 and FANIN_P4C if they are not on PATH.
+
+    Examples:
+        fanin diff PROGRAM.p4
+        fanin diff PROGRAM.p4 --random 5000 --seed 7
     """
     with failing("diff", SandboxError, status=2):
-        enter()  # BMv2's ports on loopback are then nobody else's
+        enter()  # no other process uses BMv2's loopback ports there
 
     from fanin.assurance.differential.compare import compare, compile_both
     from fanin.assurance.differential.packets import PacketSource, read_packets
@@ -88,7 +93,7 @@ def diff(
 
 
 def show(verdict: Verdict, most: int) -> None:
-    """Print one pair's line, and below it at most `most` of its differences in full."""
+    """Print a line for a pair, followed by at most `most` of its differences."""
     if verdict.outcome is None:
         say(f"{verdict.pair}: cannot run: {verdict.cannot}")
         return
@@ -109,11 +114,11 @@ def show(verdict: Verdict, most: int) -> None:
         for name, text in ((f"the reference{varies}", found.reference), (str(verdict.pair), found.other)):
             say(indent(f"{name}: {text}", "    "))
     if (hidden := len(verdict.differences) - most) > 0:
-        say(f"  and {hidden} more: --show {len(verdict.differences)} prints all")
+        say(f"  and {hidden} more; --show {len(verdict.differences)} prints all")
     if undefined := sum(found.undefined for found in verdict.differences):
         say(
-            f"  In {undefined} of these the reference varies between runs: the program reads the clock, a random"
-            "\n  number or fields of an invalid header, in which BMv2 leaves what earlier packets had, or it has a"
+            f"  In {undefined} of these the reference varies between runs. The program reads the clock, a random"
+            "\n  number, or fields of an invalid header, where BMv2 keeps values of earlier packets; or it uses a"
             "\n  register in ingress and egress, which BMv2 runs at the same time."
         )
     for trace in verdict.traces:

@@ -1,4 +1,4 @@
-"""`fanin fuzz`: random programs and hostile packets through the switch, under sanitizers."""
+"""`fanin fuzz`: random programs and hostile packets in the switch, under sanitizers."""
 
 from __future__ import annotations
 
@@ -17,17 +17,27 @@ if TYPE_CHECKING:
 
 
 def fuzz(
-    minutes: Annotated[float, typer.Option(min=0, help="for how long")] = 10,
-    first_seed: Annotated[int, typer.Option(min=0, help="of the first program; the others follow")] = 0,
-    results: Annotated[
-        Path, typer.Option(file_okay=False, help="where a program that fails is written")
-    ] = Path("results/fuzz"),
+    minutes: Annotated[float, typer.Option(min=0, help="Minutes to run")] = 10,
+    first_seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the first program; the next ones count up")
+    ] = 0,
+    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for a program that fails")] = Path(
+        "results/fuzz"
+    ),
     repeat: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="run one that was written")
+        Path | None, typer.Option(exists=True, dir_okay=False, help="File of a failed program to run again")
     ] = None,
 ) -> None:
-    """Run random P4 programs on hostile packets under AddressSanitizer; stop at the first finding and shrink it."""
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    """Run random P4 programs and packets under AddressSanitizer.
+
+    The packets are hostile: too short, too long, or wrong in their fields. The first failure ends the run and is shrunk
+    to a small program, which is written to the results.
+
+    Examples:
+        fanin fuzz --minutes 1
+        fanin fuzz --repeat CASE.json
+    """
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.fuzz import campaign
     from fanin.assurance.fuzz.campaign import NoSanitizersError
     from fanin.assurance.fuzz.case import CaseError
@@ -46,11 +56,11 @@ def fuzz(
             raise typer.Exit(said is not None)
         with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as progress:
             task = progress.add_task("0 programs")
-            jobs = os.cpu_count() or 1
-            done = campaign.fuzz(first_seed, None, 60 * minutes, jobs, results, show)
-    console.print(f"{done.cases} programs, of which the switch took {done.taken}")
+            processes = os.cpu_count() or 1
+            done = campaign.fuzz(first_seed, None, 60 * minutes, processes, results, show)
+    console.print(f"{done.cases} programs, of which the switch accepted {done.taken}")
     if done.failed is not None:
         seed, said = done.failed
-        say(f"seed {seed} fails:\n{said}\nagain: fanin fuzz --repeat {done.path}", err=True)
+        say(f"seed {seed} fails:\n{said}\nrepeat: fanin fuzz --repeat {done.path}", err=True)
         raise typer.Exit(1)
     console.print("Nothing wrong.")

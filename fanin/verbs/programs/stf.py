@@ -1,4 +1,4 @@
-"""`fanin stf`: a STF test (p4c's simple test format) on our switch."""
+"""`fanin stf`: an STF test (p4c's simple test framework) on our switch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from fanin.programs import Define, Include, device_config
 
 def stf(
     program: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="BMv2 JSON, or P4_16 source to be compiled")
+        Path, typer.Argument(exists=True, dir_okay=False, help="BMv2 JSON, or P4_16 source to compile")
     ],
     test: Annotated[
         Path,
-        typer.Argument(exists=True, dir_okay=False, help="the test: packets in, table entries, packets out"),
+        typer.Argument(exists=True, dir_okay=False, help="STF test: packets in, table entries, packets out"),
     ],
     include: Include = None,
     define: Define = None,
 ) -> None:
-    """Run a STF test; the exit status is 0 if every packet came out as expected, 1 if not, 2 if it cannot be run."""
-    # Not above: they take a second, for which --help should not wait.
+    """Run an STF test on a program.
+
+    The exit status is 0 if every packet came out as expected, 1 if not, and 2 if the test cannot run.
+
+    Examples:
+        fanin stf program.p4 program.stf
+        fanin stf p4src/fanin.p4 docs/tutorials/tutorial/ttl.stf
+    """
+    # Imported here to keep --help fast.
     from fanin.native.toolchain import ToolchainError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.bmv2json.program import ProgramError

@@ -1,4 +1,4 @@
-"""`fanin trace`: what happens to each packet inside the switch."""
+"""`fanin trace`: the path of each packet inside a switch."""
 
 from __future__ import annotations
 
@@ -28,55 +28,64 @@ if TYPE_CHECKING:
 def trace(
     program: Annotated[
         Path | None,
-        typer.Argument(exists=True, dir_okay=False, help="BMv2 JSON, or P4_16 source to be compiled"),
+        typer.Argument(exists=True, dir_okay=False, help="BMv2 JSON, or P4_16 source to compile"),
     ] = None,
-    packet: Annotated[
-        list[str] | None, typer.Option(help="a packet in hexadecimal; again for the next one")
-    ] = None,
+    packet: Annotated[list[str] | None, typer.Option(help="Packet in hexadecimal; may be repeated")] = None,
     capture: Annotated[
         Path | None,
-        typer.Option(
-            "--read", "-r", exists=True, dir_okay=False, help="a capture whose packets are sent (pcap)"
-        ),
+        typer.Option("--read", "-r", exists=True, dir_okay=False, help="Packet capture to send (pcap)"),
     ] = None,
-    port: Annotated[int, typer.Option(min=0, max=511, help="where the packets come in")] = 1,
+    port: Annotated[int, typer.Option(min=0, max=511, help="Port on which the packets arrive")] = 1,
     entries: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help="table entries and multicast groups, as fanin diff reads them"
+            exists=True, dir_okay=False, help="Table entries and multicast groups (docs/reference/entries.md)"
         ),
     ] = None,
     include: Include = None,
     define: Define = None,
     on: Annotated[
-        str | None, typer.Option(help="a switch of a network that is up, such as leaf1, and its packets")
+        str | None, typer.Option(help="Switch of a running network to trace, such as leaf1")
     ] = None,
     supervisor: Network = None,
     conditions: Annotated[
         str,
-        typer.Option("--filter", help="only packets that match all: port=1,ipv4.source=10.1.0.0/16"),
+        typer.Option(
+            "--filter", help="Only packets that match all of these, such as port=1,ipv4.source=10.1.0.0/16"
+        ),
     ] = "",
-    count: Annotated[int | None, typer.Option(min=1, help="stop after this many packets")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each packet")] = False,
+    count: Annotated[int | None, typer.Option(min=1, help="Stop after this many packets")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each packet")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="also assignments, and the headers that leave")
+        bool,
+        typer.Option("--verbose", "-v", help="Also print assignments and the headers of outgoing packets"),
     ] = False,
 ) -> None:
-    """Print for each packet the parser's path, look-ups, branches, registers, and where it went or why it was dropped.
+    """Trace packets through the parser, tables and actions.
 
-    Of a program and packets of yours, between which the switch keeps its state; of the packets of a running switch
-    (--on), until Ctrl-C; or, with --on and packets of yours, of what its program and entries would do with them: these
-    are not sent, and begin with empty registers and counters (fanin packet sends one).
+    For each packet you see the parser's path, table lookups, branches, register accesses, and where it went or why it
+    was dropped. There are three ways to use it:
+
+    - With a program and packets, the packets go through one switch in turn.
+
+    - With --on, you see the packets of a running switch until Ctrl-C.
+
+    - With --on and packets, the packets go through a copy of the running switch with its program and entries, but with
+    empty registers and counters. Nothing is sent; to send a packet, use fanin packet.
+
+    Examples:
+        fanin trace PROGRAM.p4 --read CAPTURE.pcap
+        fanin trace --on leaf1 --count 3
     """
     if (program is None) == (on is None):
-        raise _refused("give a program, or --on a running switch")
+        raise _refused("give either a program or --on with a running switch")
     packets = packet or []
     if on is not None and entries is not None:
-        raise _refused("with --on the entries are the running switch's own")
+        raise _refused("--on uses the entries of the running switch: leave --entries out")
     if on is not None and not packets and capture is None:
         lines = _of_switch(on, supervisor, conditions, as_json=as_json, verbose=verbose)
     elif not packets and capture is None:
-        raise _refused("give packets: --packet HEX, or --read CAPTURE")
+        raise _refused("give packets with --packet HEX or --read CAPTURE")
     else:
         source = (
             _File(program, include, define, entries) if program is not None else _Switch(on or "", supervisor)
@@ -92,7 +101,7 @@ _refused = partial(failure, "trace", status=2)
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A program in a file, and what its tables are to hold."""
+    """A program in a file, and the entries of its tables."""
 
     program: Path
     include: Include
@@ -108,7 +117,7 @@ class _File:
 
 @dataclass(frozen=True, slots=True)
 class _Switch:
-    """The program of a running switch, and what its tables hold."""
+    """The program of a running switch, and the entries of its tables."""
 
     name: str
     supervisor: int | None
@@ -141,7 +150,7 @@ def _of_packets(
 
     with (
         failing("trace", NetworkError, CompileError, ProgramError, ToolchainError),
-        failing("trace", ValueError, status=2),  # of packets, entries and conditions
+        failing("trace", ValueError, status=2),  # wrong packets, entries or conditions
     ):
         sent = [(port, packet_from_hex(text)) for text in packets]
         if capture is not None:
@@ -163,9 +172,9 @@ def _of_switch(
             for line in client.stdout:
                 message = json.loads(line)
                 if "ready" in message:
-                    complain("trace", f"{switch} is traced from now on; Ctrl-C ends it")
+                    complain("trace", f"tracing {switch}; press Ctrl-C to stop")
                 elif "lost" in message:
-                    complain("trace", f"{message['lost']} more packets were not traced: the buffer was full")
+                    complain("trace", f"{message['lost']} packets were not traced: the buffer was full")
                 else:
                     yield message["trace"]
             if said := client.stderr.read().strip():

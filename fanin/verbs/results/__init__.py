@@ -1,1 +1,1 @@
-"""Verbs about results of runs that have ended."""
+"""Verbs about the results of finished runs."""

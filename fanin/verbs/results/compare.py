@@ -1,4 +1,4 @@
-"""`fanin compare`: two sets of results, point by point."""
+"""`fanin compare`: two sets of results, compared point by point."""
 
 from __future__ import annotations
 
@@ -20,27 +20,32 @@ if TYPE_CHECKING:
 _MEASURES = {
     "median_seconds": ("time, ms", 1e-3),
     "wire_bytes_per_worker": ("on the wire, kB each", 1e3),
-    "retransmissions": ("sent again", 1),
+    "retransmissions": ("retransmissions", 1),
 }
 
 
 def compare(
-    before: Annotated[Path, typer.Argument(metavar="A", help="a folder of results, or a file in it")],
-    after: Annotated[Path, typer.Argument(metavar="B", help="another, that is compared with it")],
+    before: Annotated[Path, typer.Argument(metavar="A", help="Folder of results, or a file in it")],
+    after: Annotated[Path, typer.Argument(metavar="B", help="Results to compare with A")],
     fail_if_slower: Annotated[
         float | None,
         typer.Option(
             parser=probability,
             metavar="SHARE",
-            help="the status is 1 if the time of a point has grown by more than this and beyond noise, as 10%",
+            help="Exit with status 1 if a point became slower by more than this share and beyond noise",
         ),
     ] = None,
 ) -> None:
-    """Compare results point by point: ratios of medians, and which of them are beyond noise.
+    """Compare two sets of results point by point.
 
-    Points are matched by their settings but for the seed, whose values count as repetitions.
+    The table has the ratios of medians and whether they are beyond noise. Points with the same settings are compared;
+    their seeds count as repetitions.
+
+    Examples:
+        fanin compare results/before results/after
+        fanin compare results/before results/after --fail-if-slower 10%
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.results.comparison import compare
     from fanin.experiments.results.drawing.series import PlotError
     from fanin.experiments.results.files import ResultsError, read_rows
@@ -53,7 +58,7 @@ def compare(
         return
     if unknown := [one for one in found.points if one.time.beyond_noise is None]:
         names = [point_name(found.varied, one.row) for one in unknown]
-        text = "these points have fewer than 3 values, so that nothing can be said; raise repetitions, or add seeds"
+        text = "these points have fewer than 3 values, too few to judge; raise repetitions, or add seeds"
         raise failure("compare", "\n".join([f"--fail-if-slower: {text}", *names]), 2)
     complaints = [
         *(
@@ -64,7 +69,7 @@ def compare(
     ]
     if complaints:
         limit = percent_text(fail_if_slower)
-        count = f"{len(complaints)} points are slower than --fail-if-slower {limit} allows, or not there"
+        count = f"{len(complaints)} points are slower than --fail-if-slower {limit} allows, or missing"
         raise failure("compare", "\n".join([count, *complaints]))
 
 
@@ -76,11 +81,9 @@ def _show(found: Comparison, before: Path, after: Path) -> None:
     judged = [one.beyond_noise for point in found.points for one in point.differences]
     unknown = judged.count(None)
     why = (
-        f" Of {unknown} that cannot be said: an interval needs 3 values above 0 on either side."
-        if unknown
-        else ""
+        f" {unknown} cannot be judged: an interval needs 3 values above 0 on either side." if unknown else ""
     )
-    say(f"A: {before}\nB: {after}\nOf {len(judged)} medians {judged.count(True)} differ beyond noise.{why}")
+    say(f"A: {before}\nB: {after}\n{judged.count(True)} of {len(judged)} medians differ beyond noise.{why}")
     for rows, here, there in ((found.only_before, "A", "B"), (found.only_after, "B", "A")):
         for row in rows:
             say(f"Only in {here}, or failed in {there}: {point_name(found.varied, row)}")
@@ -105,7 +108,7 @@ def _table(found: Comparison) -> Table:
 
 def _verdict(one: Difference) -> str:
     if one.beyond_noise is None:
-        return "cannot be said"
+        return "too few values"
     if one.interval is None:
         return "exact" if one.beyond_noise else "the same"
     return "beyond noise" if one.beyond_noise else "within noise"

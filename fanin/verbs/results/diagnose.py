@@ -1,4 +1,4 @@
-"""`fanin diagnose`: what made runs slow, from their results alone."""
+"""`fanin diagnose`: the likely cause of slow runs, from their results."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ if TYPE_CHECKING:
 
 
 def diagnose(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each point")] = False,
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each point")] = False,
 ) -> None:
-    """Name the likely cause of a slow run, from what its links and workers did, with the evidence.
+    """Find the likely cause of a slow run.
 
-    Oversubscription, collision, straggler, loss, pause storm, deadlock, priority inversion, noisy neighbour, slow
-    link, window, or this machine.
+    The evidence is what its links and workers did. Known causes: oversubscription, collision, straggler, loss, pause
+    storm, deadlock, priority inversion, noisy neighbour, slow link, window, and this machine.
+
+    Examples:
+        fanin diagnose results/small-virtual
+        fanin diagnose results/small-virtual --json
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.diagnosis.diagnose import DiagnosisError
     from fanin.experiments.diagnosis.diagnose import diagnose as find_causes
     from fanin.experiments.results.drawing.series import varied
@@ -56,7 +60,7 @@ def diagnose(
 
 
 def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
-    """All of one point, or a line for each of several."""
+    """Print all findings of one point, or a line for each of several points."""
     for name, diagnosis in found.items():
         if not alone:
             first = (
@@ -71,7 +75,7 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
 
 def _show_all(findings: Sequence[Finding]) -> None:
     for number, finding in enumerate(findings, start=1):
-        say(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
+        say(f"{number}. {_render(finding)}.\n   To improve it: {finding.change}.")
 
 
 def _render(finding: Finding) -> str:

@@ -1,4 +1,4 @@
-"""`fanin plot`: any column of results against any other."""
+"""`fanin plot`: a figure of one column of results against another."""
 
 from __future__ import annotations
 
@@ -19,65 +19,73 @@ if TYPE_CHECKING:
     from fanin.experiments.results.drawing.series import Series
     from fanin.experiments.scenario.tables.figure import Plot
 
-_MOST_QUEUES: Final = 8  # that a figure shows
+_MOST_QUEUES: Final = 8  # in a figure
 
 
 def plot(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
-    x: Annotated[str | None, typer.Option(help="the column across")] = None,
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
+    x: Annotated[str | None, typer.Option(help="Column on the x axis")] = None,
     y: Annotated[
-        str | None, typer.Option(help="the column up; cdf has none", show_default="median_seconds")
+        str | None, typer.Option(help="Column on the y axis, except for cdf; median_seconds by default")
     ] = None,
     kind: Annotated[
-        Kind, typer.Option(help="lines, or bars where x is words; boxes; cumulative distributions of x")
+        Kind, typer.Option(help="lines (bars if x is text), boxes, or cumulative distributions of x")
     ] = "lines",
     by: Annotated[
         list[str],
-        typer.Option(metavar="COLUMN,…", help="a line for each of their values; may be given several times"),
+        typer.Option(metavar="COLUMN,…", help="Columns with a line for each value; may be repeated"),
     ] = [],  # noqa: B006 - typer's way
     where: Annotated[
-        list[str], typer.Option(metavar="COLUMN=VALUE,…", help="only these rows; may be given several times")
+        list[str], typer.Option(metavar="COLUMN=VALUE,…", help="Only rows with these values; may be repeated")
     ] = [],  # noqa: B006
     log: Annotated[
         list[str],
-        typer.Option(metavar="x,y", help="axes with a logarithmic scale; may be given several times"),
+        typer.Option(metavar="x,y", help="Axes with a logarithmic scale; may be repeated"),
     ] = [],  # noqa: B006
     spread: Annotated[
         Spread | None,
         typer.Option(
-            help="what shades and error bars show: all, the middle half, or of the median",
-            show_default="minmax",
+            help="Spread shown by shades and error bars; minmax by default",
         ),
     ] = None,
     closed_form: Annotated[
-        bool, typer.Option("--closed-form", help="what closed_form_seconds says, beside")
+        bool, typer.Option("--closed-form", help="Also draw closed_form_seconds, the analytical model")
     ] = False,
     order: Annotated[
-        list[str], typer.Option(metavar="LINE", help="lines that come first; may be given several times")
+        list[str], typer.Option(metavar="LINE", help="Line to draw first; may be repeated")
     ] = [],  # noqa: B006
     labels: Annotated[
-        list[str], typer.Option(metavar="LINE=NAME", help="another name; may be given several times")
+        list[str], typer.Option(metavar="LINE=NAME", help="New name of a line; may be repeated")
     ] = [],  # noqa: B006
-    title: Annotated[str | None, typer.Option(help="above the figure")] = None,
-    style: Annotated[Style, typer.Option(help="for a page, one of its two columns, or a slide")] = "page",
+    title: Annotated[str | None, typer.Option(help="Title of the figure")] = None,
+    style: Annotated[Style, typer.Option(help="Style for a page, one of two columns, or a slide")] = "page",
     size: Annotated[
         str | None,
-        typer.Option(metavar="WIDTHxHEIGHT", help="inches, as 3.4x2.4", show_default="the style's"),
+        typer.Option(
+            metavar="WIDTHxHEIGHT", help="Size in inches, such as 3.4x2.4; set by --style otherwise"
+        ),
     ] = None,
     queues: Annotated[
         bool,
-        typer.Option("--queues", help="instead of columns: the queues sampled by queue_samples, over time"),
+        typer.Option("--queues", help="Draw sampled queues over time instead of columns"),
     ] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help=".png, .svg or .pdf", show_default="Y-X.png in RESULTS"),
+        typer.Option(
+            "-o", "--output", help="File to write (.png, .svg, .pdf); Y-X.png in RESULTS by default"
+        ),
     ] = None,
 ) -> None:
-    """Draw a column of results over another: medians, and how far repetitions are from one another.
+    """Plot one column of results against another.
 
-    With --queues: how many bytes each link's queue holds, over time.
+    The figure shows medians and the spread of repetitions. With --queues, it shows the bytes in the queue of each link
+    over time; the scenario must sample queues (queue_samples).
+
+    Examples:
+        fanin plot results/small-virtual --x loss --by algorithm
+        fanin plot results/small-virtual --kind cdf --x median_seconds -o cdf.svg
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from pydantic import ValidationError
 
     from fanin.experiments.results.drawing.plot import draw
@@ -88,10 +96,10 @@ def plot(
     if queues:
         columns = {"--x": x, "--y": y, "--kind": kind != "lines", "--by": by, "--spread": spread}
         if wrong := [option for option, given in (columns | {"--closed-form": closed_form}).items() if given]:
-            raise failure("plot", f"--queues: has a line for each queue over time; leave {wrong[0]} out", 2)
+            raise failure("plot", f"--queues: draws a line for each queue over time; leave {wrong[0]} out", 2)
         x, y = "sampled_seconds", "sampled_bytes"
     elif x is None:
-        raise failure("plot", "--x: missing; name a column of the results, or draw their --queues", 2)
+        raise failure("plot", "--x: missing; give a column of the results, or --queues", 2)
     said: dict[str, Any] = {
         "kind": kind,
         "x": x,
@@ -127,7 +135,9 @@ def plot(
     except ResultsError as error:
         raise failure("plot", error, 2) from None
     if names:
-        complain("plot", f"points mix rows that differ in {', '.join(names)}: --by or --where")
+        complain(
+            "plot", f"points mix rows that differ in {', '.join(names)}; separate them with --by or --where"
+        )
     say(path)
 
 
@@ -159,9 +169,9 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 
 def _explained(error: ValidationError, log: str) -> str:
-    """Each option that does not do, and the fix."""
+    """Return the first wrong option and how to correct it."""
     first = error.errors()[0]
     if first["loc"][:1] == ("log",):
-        return f"--log {log}: is x, y or x,y"
+        return f"--log {log}: write x, y or x,y"
     text = str(first.get("ctx", {}).get("error", first["msg"]))
     return f"--{first['loc'][0]} {first['input']}: {text}" if first["loc"] else f"--{text}"

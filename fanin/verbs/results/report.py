@@ -1,4 +1,4 @@
-"""`fanin report`: results as a page to read, to send, and to print."""
+"""`fanin report`: results as a page of HTML."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from fanin.output import say
 
 
 def report(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="the page", show_default="report.html in RESULTS")
+        Path | None, typer.Option("-o", "--output", help="File to write; report.html in RESULTS by default")
     ] = None,
 ) -> None:
-    """Make one page of HTML of results, which needs no other file and no network.
+    """Write results as one self-contained HTML page.
 
-    Tables and figures, predictions beside what was measured, settings, program and machine, and how to run it again.
+    The page has tables and figures, predictions and measurements, settings, program and machine, and the command that
+    repeats the run.
+
+    Examples:
+        fanin report results/small-virtual
+        fanin report results/small-virtual -o report.html
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.results.files import ResultsError, read_results
     from fanin.experiments.results.html_report import page
 

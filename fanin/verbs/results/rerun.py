@@ -1,4 +1,4 @@
-"""`fanin rerun`: points of earlier results once more, beside what they gave."""
+"""`fanin rerun`: points of earlier results, repeated and compared."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import complain, failure
-from fanin.options import Jobs, Scheduler
+from fanin.options import Processes, Scheduler
 
 if TYPE_CHECKING:
     from fanin.experiments.results.measured import Row
@@ -17,21 +17,27 @@ if TYPE_CHECKING:
 
 
 def rerun(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="a folder of results, or a file in it")],
+    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
     point: Annotated[
-        list[str], typer.Option(metavar="KEY", help="only the row with this key; may be given several times")
+        list[str], typer.Option(metavar="KEY", help="Key of the only row to repeat; may be repeated")
     ] = [],  # noqa: B006 - typer's way
     into: Annotated[
-        Path | None, typer.Option("--results", help="where the new ones go", show_default="rerun in RESULTS")
+        Path | None,
+        typer.Option("--results", help="Folder for the new results; RESULTS/rerun by default"),
     ] = None,
-    jobs: Jobs = None,
+    processes: Processes = None,
     scheduler: Scheduler = None,
 ) -> None:
-    """Run points of earlier results again, from what their rows say alone, and compare.
+    """Repeat points of earlier results and compare.
 
-    In virtual time a point gives the same, to the last bit, with the same fanin; if it does not, the status is 1.
+    The rows of the results contain all settings; the scenario is not needed. A point in virtual time gives the same
+    result to the last bit with the same version of fanin. If it does not, the exit status is 1.
+
+    Examples:
+        fanin rerun results/small-virtual
+        fanin rerun results/small-virtual/results.json --point KEY
     """
-    # Not above: it takes a second, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.results.files import ResultsError, read_rows
     from fanin.experiments.scenario.file import varied_in
     from fanin.run_points import Work, conclude, enter_if_live, measure
@@ -42,7 +48,7 @@ def rerun(
         raise failure("rerun", error, 2) from None
     old = {row["key"]: row for row in rows if {"key", "settings"} <= row.keys()}
     if not old:
-        raise failure("rerun", f"{results}: has no rows of fanin run or fanin sweep", 2)
+        raise failure("rerun", f"{results}: has no rows from fanin run or fanin sweep", 2)
     old = _chosen(old, point)
     points = [_settings(row) for row in old.values()]
     enter_if_live("rerun", points)
@@ -54,9 +60,9 @@ def rerun(
         varied=varied_in(points),
         folder=folder,
         about={"name": "rerun", "of": str(results)},
-        again="nothing is compared; run it again",
+        again="nothing was compared; run it again",
     )
-    rows = measure("rerun", work, afresh=True, jobs=jobs, scheduler=scheduler)
+    rows = measure("rerun", work, afresh=True, processes=processes, scheduler=scheduler)
     differ = _compare(work.varied, old, rows)
     conclude("rerun", work, rows)
     if differ:
@@ -64,11 +70,11 @@ def rerun(
 
 
 def _chosen(found: dict[str, Row], keys: Sequence[str]) -> dict[str, Row]:
-    """The rows with these keys, or all, by key."""
+    """Return the rows with these keys, or all rows, by key."""
     for key in keys:
         if key not in found:
             there = ", ".join(found)
-            raise failure("rerun", f"--point {key}: no row has this key; there are {there}", 2)
+            raise failure("rerun", f"--point {key}: no row has this key; the keys are {there}", 2)
     return {key: found[key] for key in keys or found}
 
 
@@ -84,20 +90,20 @@ def _settings(row: Row) -> Settings:
         place = ".".join(map(str, wrong["loc"]))
         writer = f"fanin {row.get('fanin')} (commit {row.get('commit')})"
         message = (
-            f"row {row['key']}: this fanin does not take the settings of {writer}: {place}: {wrong['msg']}"
+            f"row {row['key']}: this fanin does not accept the settings of {writer}: {place}: {wrong['msg']}"
         )
         raise failure("rerun", message, 2) from None
 
 
 def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
-    """Print both times of each point; whether one in virtual time, where nothing is left to chance, differs."""
+    """Print both times of each point, and return whether a point in virtual time differs."""
     from fanin.console import console
     from fanin.experiments.scenario.settings import FILES
     from fanin.run_points import point_name, points_table, setting_texts
 
     table = points_table(varied, "before ms", "now ms", "")
     different = []
-    for before, row in zip(old.values(), rows, strict=True):  # keys change where settings get new names
+    for before, row in zip(old.values(), rows, strict=True):  # keys change when settings are renamed
         if row["error"] is not None or before["error"] is not None:
             continue
         same = list(row["seconds"]) == list(before["seconds"])

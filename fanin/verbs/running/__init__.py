@@ -1,1 +1,1 @@
-"""The verbs that keep a network up, and those that look into one and change it."""
+"""Verbs that start a network, and verbs that inspect or change a running one."""

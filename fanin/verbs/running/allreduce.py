@@ -1,4 +1,4 @@
-"""`fanin allreduce`: all-reduces on a network that is up, timed and checked."""
+"""`fanin allreduce`: all-reduces on a running network, timed and checked."""
 
 from __future__ import annotations
 
@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 def allreduce(
     sizes: Annotated[
         list[str],
-        typer.Option(
-            help="sizes of the vectors, as in scenarios; may be given several times", metavar="SIZE,…"
-        ),
+        typer.Option(help="Sizes of the vectors; may be repeated", metavar="SIZE,…"),
     ] = ["64 kB", "1 MB", "4 MB"],  # noqa: B006 - typer's way
-    repetitions: Annotated[int, typer.Option(min=1, help="how often each, after once to warm up")] = 10,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each size")] = False,
+    repetitions: Annotated[
+        int, typer.Option(min=1, help="Number of all-reduces of each size, after one to warm up")
+    ] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each size")] = False,
     supervisor: Network = None,
 ) -> None:
-    """All-reduce vectors through a network that is up, with a worker on each host, and check every sum.
+    """All-reduce vectors on a running network; check every sum.
 
-    The workers get a lease from the network's controller. The exit status is 1 if an element of a sum is not within
-    its bound.
+    Each host runs a worker, and the job gets a lease from the controller. The exit status is 1 if an element of a sum
+    is outside its bound.
+
+    Examples:
+        fanin allreduce
+        fanin allreduce --sizes "64 kB,1 MB" --repetitions 3
     """
     from fanin.assurance.bench.allreduce_worker import Order
     from fanin.assurance.bench.joined import all_reduce
@@ -46,13 +50,13 @@ def allreduce(
     with failing("allreduce", NetworkError):
         network = find_network(supervisor=supervisor)
         if not as_json:
-            say(_HEADING.format("size", "least", "median", "most", "rate", "sent again", "sums"))
+            say(_HEADING.format("size", "minimum", "median", "maximum", "rate", "resent", "sums"))
         outcomes = all_reduce(network, orders, show)
     if wrong := sum(outcome.wrong for outcome in outcomes):
         raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
-_HEADING = "{:>12}  {:>10}  {:>10}  {:>10}  {:>12}  {:>10}  {}"
+_HEADING = "{:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>6}  {}"
 
 
 def _row(outcome: Outcome) -> str:
@@ -65,5 +69,5 @@ def _row(outcome: Outcome) -> str:
         *(quantity_text(seconds, TIMES) for seconds in times),
         quantity_text(8 * outcome.bytes / median, RATES),
         outcome.retransmissions,
-        f"{outcome.wrong} elements outside their bound" if outcome.wrong else "within their bounds",
+        f"{outcome.wrong} elements out of bounds" if outcome.wrong else "within bounds",
     )

@@ -1,4 +1,4 @@
-"""`fanin counters`: what a running switch has counted."""
+"""`fanin counters`: the counters of a running switch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,16 @@ from fanin.topologies.errors import NetworkError
 
 def counters(
     switch: SwitchName,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each cell")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each cell")] = False,
     supervisor: Network = None,
 ) -> None:
-    """Show what the counters of a running switch's program have counted: all cells that are not 0.
+    """Show the counters of a running switch.
 
-    Reads over P4Runtime beside the controller, which stays in charge.
+    Cells that are 0 are left out. The counters are read over P4Runtime; the controller keeps control of the switch.
+
+    Examples:
+        fanin counters leaf1
+        fanin counters leaf1 --json
     """
     with failing("counters", NetworkError):
         network = find_network(switch, supervisor)
@@ -37,14 +41,14 @@ def counters(
 
 
 def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
-    """What stands for the cell's index in fanin's own program: a reason, an event, what is at the port."""
+    """Return the name of a cell in our program: a reason, an event or a neighbour; None if it has none."""
     from fanin.controller.telemetry import CELLS, PORT_COUNTERS
 
     index: int = cell["index"]
     if cell["counter"] in PORT_COUNTERS:
         return switch.neighbours.get(index)
     names = CELLS.get(cell["counter"], ())
-    # A program of others may have a counter with the same name.
+    # Other programs may have a counter with the same name.
     return names(index).name if isinstance(names, type) and len(names) == cell["size"] else None
 
 

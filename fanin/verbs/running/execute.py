@@ -1,4 +1,4 @@
-"""`fanin exec`: a command on a host of a network that is up."""
+"""`fanin exec`: a command on a host of a running network."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ from fanin.workers.job.environment import HOST, SERVICE
 
 
 def execute(
-    node: Annotated[str, typer.Argument(help="a host, or a switch: all switches are in one namespace")],
+    node: Annotated[str, typer.Argument(help="Host, or a switch; all switches share one namespace")],
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="such as: ping 10.2.0.1; left out, a shell whose prompt names the host"),
+        typer.Argument(help="Command and its arguments; without it, a shell"),
     ] = None,
     supervisor: Network = None,
 ) -> None:
-    """Run a command on a host of a network that is up, or a shell.
+    """Run a command or a shell on a host of a running network.
 
-    A Python program there takes part in all-reduces by `workers.join()`.
+    A Python program on a host joins all-reduces with fanin.workers.join(). Write -- before a command that has options
+    which fanin exec has as well.
+
+    Examples:
+        fanin exec h1 ping -c 1 10.1.0.2
+        fanin exec leaf1 -- ip link show
     """
     with failing("exec", NetworkError):
         network = find_network(node, supervisor)
@@ -34,7 +39,7 @@ def execute(
 
 
 def _shell(node: str) -> list[str]:
-    """The user's bash, but for the prompt."""
+    """Return a command that starts the user's bash with the node in its prompt."""
     reader, writer = os.pipe()
     os.write(writer, f"[ ! -r ~/.bashrc ] || . ~/.bashrc\nPS1='{node}:\\w\\$ '\n".encode())
     os.close(writer)

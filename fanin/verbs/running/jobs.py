@@ -1,4 +1,4 @@
-"""`fanin jobs`: the jobs of a network that is up; or one of them loses its lease."""
+"""`fanin jobs`: the jobs on a running network, and their leases."""
 
 from __future__ import annotations
 
@@ -19,21 +19,26 @@ from fanin.topologies.errors import NetworkError
 def jobs(
     revoke: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="take this job's lease, or its place in the queue, away"),
+        typer.Option(metavar="NAME", help="Job whose lease, or place in the queue, to revoke"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each job")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each job")] = False,
     supervisor: Network = None,
 ) -> None:
-    """List the jobs of a network that is up: hosts, slots, switches, and those that wait; or revoke a lease.
+    """List the jobs on a running network, or revoke a lease.
 
-    A job whose lease is revoked goes on by ring between its hosts, unless it has said that it insists on one.
+    For each job you see its hosts, slots and switches, or what it waits for. A job whose lease is revoked falls back to
+    a ring between its hosts, unless it requires a lease.
+
+    Examples:
+        fanin jobs
+        fanin jobs --revoke second
     """
     with failing("jobs", NetworkError):
         network = find_network(supervisor=supervisor)
 
         from fanin.testbed.job_service_client import (
             JobServiceClient,
-        )  # gRPC, for which an error above need not wait
+        )  # gRPC takes long to import, and an error above needs none
 
         service = JobServiceClient(network.run)
         if revoke is not None:
@@ -46,7 +51,7 @@ def jobs(
     elif found:
         _show(found)
     else:
-        say("No job is on the network; start one with: fanin launch train.py")
+        say("No job is running on the network; start one with: fanin launch train.py")
 
 
 def _show(found: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`fanin launch`: a program on the hosts of a network, a process for each rank."""
+"""`fanin launch`: a program on the hosts of a network, one process per rank."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from fanin.temporary_network import own_network
 from fanin.testbed.running import RunningNetwork, find_network, running_networks
 from fanin.topologies.errors import NetworkError
 
-_SUMMARY = "Run a program on the hosts of a network, a process on each, as mpirun and torchrun do."
-app = typer.Typer(help=_SUMMARY, add_completion=False)
+app = typer.Typer(help="Run a program on each host, as mpirun and torchrun do.", add_completion=False)
 
 
-# What follows the program's name is the program's, options too.
+# All words after the name of the program belong to the program, options too.
 @app.command(context_settings={"allow_interspersed_args": False})
 def launch(
     program: Annotated[
         list[str],
-        typer.Argument(help="a Python script (its name ends in .py) or any command, and its arguments"),
+        typer.Argument(help="Python script (.py) or any command, and its arguments"),
     ],
-    processes: Annotated[
+    ranks: Annotated[
         int | None,
         typer.Option(
-            "--workers", "-n", min=1, help="processes, on the first hosts", show_default="all hosts"
+            "--workers", "-n", min=1, help="Number of processes, on the first hosts; all hosts by default"
         ),
     ] = None,
     output: Annotated[
@@ -40,7 +39,7 @@ def launch(
         typer.Option(
             "-o",
             "--output",
-            help="a folder for rank-0.out, rank-0.err, …; left out, each line is printed behind its rank",
+            help="Folder for rank-0.out, rank-0.err, …; without it, lines are printed after their rank",
         ),
     ] = None,
     options: Annotated[
@@ -48,78 +47,81 @@ def launch(
         typer.Option(
             "--up",
             metavar="OPTIONS",
-            help="make a network for it, with these options of fanin up, such as '--leaves 1 --spines 0'",
+            help="Start a network with these options of fanin up, such as '--leaves 1 --spines 0'",
         ),
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(help="the job's name on the network", show_default="the program's, and a number"),
+        typer.Option(help="Name of the job; the program's name and a number by default"),
     ] = None,
     slots: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="slots of each of its switches that the job asks for",
-            show_default="what suits the links",
+            help="Slots to request on each switch; by default, as many as the links need",
         ),
     ] = None,
     min_workers: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="go on without processes that have failed, as long as so many are left",
-            show_default="all",
+            help="Continue without failed processes as long as this many remain",
         ),
     ] = None,
     restarts: Annotated[
         int,
         typer.Option(
             min=0,
-            help="with --min-workers: how often a process that has failed is started again, to join the others at "
-            "their next comm.regroup()",
+            help="Restarts of a failed process, which joins again at comm.regroup() (with --min-workers)",
         ),
     ] = 0,
     supervisor: Network = None,
 ) -> None:
-    """Run a program on the hosts of a network, a process on each, as mpirun and torchrun do.
+    """Run a program on each host, as mpirun and torchrun do.
 
-    Each process finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in its environment; in a Python script
-    `fanin.init()` gives all-reduce, broadcast and the others (docs/how-to/launch.md). The network is the one that is
-    up, or one made for it, with --up or if none is up. The first process that fails (or the one after which fewer than
-    --min-workers are left) ends all others, and its exit status is launch's; Ctrl-C ends all. Rank 0 has launch's
+    The environment of each process has RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT. In a Python script,
+    fanin.init() returns a communicator with allreduce, broadcast and more (docs/how-to/launch.md). Rank 0 gets the
     standard input.
+
+    The program runs on the network that is running. With --up, or if no network is running, a new one is started for
+    it. The first process that fails ends all others, and fanin launch exits with its status; with --min-workers, this
+    happens when too few processes remain. Ctrl-C ends all processes.
+
+    Examples:
+        fanin launch train.py
+        fanin launch --job second --slots 64 train.py
     """
     if options is not None and supervisor is not None:
         raise typer.BadParameter(
-            "either --up, which makes a network, or --network, which names one", param_hint="--up"
+            "give either --up to start a network or --network to use a running one", param_hint="--up"
         )
-    if min_workers is not None and processes is not None and min_workers > processes:
-        raise typer.BadParameter(f"{min_workers} are more than {processes}", param_hint="--min-workers")
+    if min_workers is not None and ranks is not None and min_workers > ranks:
+        raise typer.BadParameter(f"{min_workers} is more than --workers {ranks}", param_hint="--min-workers")
     if restarts and min_workers is None:
         raise typer.BadParameter(
-            "only a job that goes on without a process can have it back: give --min-workers, too",
+            "only a job that continues without failed processes can restart them: give --min-workers as well",
             param_hint="--restarts",
         )
     argv = _command(program)
     name = job or _name_after(program[0], os.getpid())
     if not is_name(name):
         raise typer.BadParameter(
-            f"a job's name has at most {MAX_NAME} characters, all printable", param_hint="--job"
+            f"the name of a job has at most {MAX_NAME} characters, all of them printable", param_hint="--job"
         )
-    shape = _usual_network(processes) if options is None else _up_options(options)
+    shape = _usual_network(ranks) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (supervisor is not None or running_networks()):
             network = find_network(supervisor=supervisor)
-            status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
+            status = _run(network, ranks, argv, name, slots, output, min_workers, restarts)
         else:
             with own_network(shape) as network:
-                status = _run(network, processes, argv, name, slots, output, min_workers, restarts)
+                status = _run(network, ranks, argv, name, slots, output, min_workers, restarts)
     raise typer.Exit(status)
 
 
 def _name_after(program: str, number: int) -> str:
-    """A name for a job: its program's, as far as there is room for it, and a number."""
+    """Return a name for a job: the program's name, shortened if it is too long, and a number."""
     ending = f"-{number}"
     return f"{printable(Path(program).name)[: MAX_NAME - len(ending)]}{ending}"
 
@@ -128,13 +130,13 @@ def _command(program: list[str]) -> list[str]:
     if not program[0].endswith(".py"):
         return program
     if not Path(program[0]).is_file():
-        raise typer.BadParameter(f"there is no file {program[0]} in {Path.cwd()}", param_hint="PROGRAM")
+        raise typer.BadParameter(f"{program[0]}: no such file in {Path.cwd()}", param_hint="PROGRAM")
     return [sys.executable, *program]
 
 
 def _run(
     network: RunningNetwork,
-    processes: int | None,
+    ranks: int | None,
     argv: list[str],
     job: str,
     slots: int | None,
@@ -142,16 +144,16 @@ def _run(
     min_workers: int | None,
     restarts: int,
 ) -> int:
-    # Not above: they take longer to import than the verb needs to refuse what it is asked.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.testbed.interrupt import run_until_interrupted
     from fanin.testbed.job_service_client import JobServiceClient
     from fanin.testbed.launch import Launch, run
 
     hosts = list(network.hosts)
-    if processes is not None and processes > len(hosts):
+    if ranks is not None and ranks > len(hosts):
         raise NetworkError(
-            f"the network has {len(hosts)} hosts, too few for {processes} processes; "
-            f"--up '{shlex.join(_usual_network(processes))}' makes another one"
+            f"the network has {len(hosts)} hosts, too few for {ranks} processes; "
+            f"--up '{shlex.join(_usual_network(ranks))}' starts a larger one"
         )
 
     def check() -> None:
@@ -161,19 +163,19 @@ def _run(
     try:
         return run_until_interrupted(
             run(
-                Launch(network, hosts[:processes], argv, job, slots, output, min_workers, restarts),
+                Launch(network, hosts[:ranks], argv, job, slots, output, min_workers, restarts),
                 check,
                 lambda what: complain("launch", what),
                 lambda host: JobServiceClient(network.run).absent(job, host),
             )
         )
-    except BrokenPipeError:  # whoever read the output has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it
         return 128 + signal.SIGPIPE
 
 
-def _usual_network(processes: int | None) -> list[str]:
-    """What fanin up is to be told for so many: an even number of hosts spreads over its two leaves."""
-    return [] if processes is None else ["--workers", str(processes + processes % 2)]
+def _usual_network(ranks: int | None) -> list[str]:
+    """Return options of fanin up for this many processes: its two leaves need an even number of hosts."""
+    return [] if ranks is None else ["--workers", str(ranks + ranks % 2)]
 
 
 def _up_options(text: str) -> list[str]:
@@ -184,5 +186,5 @@ def _up_options(text: str) -> list[str]:
 
 
 def _exit_on_signal(number: int, _frame: object) -> NoReturn:
-    signal.signal(number, signal.SIG_IGN)  # a second one would keep the first from ending all
+    signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the cleanup
     raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""`fanin link`: emulated links of a network that is up, read and changed."""
+"""`fanin link`: the emulated links of a running network."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from fanin.topologies.units import BYTES, RATES, TIMES, percent_text, quantity_t
 
 _refused = partial(failure, "link", status=2)
 
-# Of these a bare number would be taken for seconds and bits/s, which few mean.
+# A bare number would mean seconds or bits/s here, which few users intend.
 _NEED_UNITS = {"delay": "5ms", "jitter": "100us", "displacement": "5ms", "rate": "100Mb/s"}
 _BARE = re.compile(r"\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class _OneWay:
-    """A direction of a link, and where it is emulated."""
+    """One direction of a link, and the switch port that emulates it."""
 
     sender: str
     receiver: str
@@ -37,27 +37,36 @@ class _OneWay:
 
 
 def link(
-    node: Annotated[str, typer.Argument(help="a switch or a host of a network that is up, such as leaf1")],
+    node: Annotated[str, typer.Argument(help="Switch or host of a running network, such as leaf1")],
     other: Annotated[
-        str | None, typer.Argument(help="what is at the far end, such as h1, or a port; left out, all links")
+        str | None, typer.Argument(help="Node at the other end, such as h1, or a port; all links by default")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="NAME=VALUE,…, such as delay=1ms,loss=1%; the other properties stay"),
+        typer.Option("--set", help="Properties to change: NAME=VALUE,…, such as delay=1ms,loss=1%"),
     ] = None,
-    clear: Annotated[bool, typer.Option("--clear", help="forget all other properties")] = False,
-    one_way: Annotated[bool, typer.Option("--one-way", help="only from NODE to OTHER")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each direction")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Remove all properties that --set does not give")
+    ] = False,
+    one_way: Annotated[
+        bool, typer.Option("--one-way", help="Only in the direction from NODE to OTHER")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each direction")] = False,
     supervisor: Network = None,
 ) -> None:
-    """Show what the emulated links of a running switch do and have done, or change it, both ways.
+    """Show or change the emulated links of a running network.
 
-    Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, corruption, duplication, reordering,
-    displacement, burst=BEGIN/END/LOSS, overhead, seed. They take effect at once.
+    You see the properties of the links, and what they have sent and dropped. Changes apply to both directions and take
+    effect immediately. Properties: rate, delay, jitter, queue_bytes, ecn_bytes, loss, corruption, duplication,
+    reordering, displacement, burst=BEGIN/END/LOSS, overhead, seed.
+
+    Examples:
+        fanin link leaf1
+        fanin link leaf1 h1 --set loss=1%
     """
     given = _given(changes or [], clear)
     if given and other is None:
-        raise _refused("name the other end of the link that is to change")
+        raise _refused("give the other end of the link to change")
     with failing("link", NetworkError):
         network = find_network(node, supervisor)
         ways = list(_ways(network, node, other, one_way))
@@ -91,14 +100,14 @@ def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
         if item and not equals:
             raise _refused(f"--set {item}: write NAME=VALUE, for example loss=1%")
         if (example := _NEED_UNITS.get(name.strip())) and _BARE.fullmatch(value.strip()) and float(value):
-            raise _refused(f"--set {item}: write the unit as well, as {name}={example}")
+            raise _refused(f"--set {item}: write the unit as well, such as {name}={example}")
         if item:
             given[name] = value
     return given
 
 
 def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) -> Iterator[_OneWay]:
-    """Both directions of a link of `node`, or of all its links."""
+    """Yield both directions of a link of `node`, or of all its links."""
     ends = {
         (switch, peer): port
         for switch, running in network.switches.items()
@@ -107,16 +116,18 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
     if other is not None and other.isdecimal():
         at = network.switches[node].neighbours if node in network.switches else {}
         if int(other) not in at:
-            raise NetworkError(f"{node} has no port {other}; there are {', '.join(map(str, at)) or 'none'}")
+            raise NetworkError(
+                f"{node} has no port {other}; its ports are {', '.join(map(str, at)) or 'none'}"
+            )
         other = at[int(other)]
     peers = sorted({b for a, b in ends if a == node} | {a for a, b in ends if b == node})
     if other is not None and other not in peers:
-        raise NetworkError(f"{node} has no link to {other}; there are links to {', '.join(peers)}")
+        raise NetworkError(f"{node} has no link to {other}; it has links to {', '.join(peers)}")
     for peer in peers if other is None else [other]:
         for sender, receiver in ((node, peer),) if one_way else ((node, peer), (peer, node)):
             if (sender, receiver) in ends:
                 yield _OneWay(sender, receiver, sender, ends[sender, receiver], "egress")
-            else:  # from a host: its leaf emulates the link before the program sees the packet
+            else:  # from a host: its leaf emulates the link before its program receives the packet
                 yield _OneWay(sender, receiver, receiver, ends[receiver, sender], "ingress")
 
 
@@ -126,13 +137,13 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
     from fanin.console import wide
 
     table = Table(
-        "from", "to", "does", "sent", "dropped", "corrupted", "waiting, most", "late by, most", box=None
+        "from", "to", "properties", "sent", "dropped", "corrupted", "queue, most", "late by, most", box=None
     )
     for way, state in found:
         does = ", ".join(
             f"{name}={_text(name, value)}" for name, value in sorted(state["properties"].items())
         )
-        row = [way.sender, way.receiver, does or "nothing"]
+        row = [way.sender, way.receiver, does or "none"]
         if "sent" in state:
             drops = ", ".join(f"{count:,} {kind}" for kind, count in state["drops"].items() if count)
             waiting = (quantity_text(state[name], BYTES) for name in ("queue_bytes", "highest_queue_bytes"))
@@ -144,7 +155,7 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
 
 
 def _text(name: str, value: Any) -> str:
-    """As --set takes it."""
+    """Return the text of a property as --set accepts it."""
     if isinstance(value, dict):  # a burst
         return "/".join(percent_text(value[part]) for part in ("begin", "end", "loss"))
     match name:

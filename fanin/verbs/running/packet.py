@@ -1,4 +1,4 @@
-"""`fanin packet`: one packet through a running switch, and its trace."""
+"""`fanin packet`: one packet through a running switch, with its trace."""
 
 from __future__ import annotations
 
@@ -17,35 +17,43 @@ _MAC = "02:00:00:00:00:00"
 
 def packet(
     switch: SwitchName,
-    port: Annotated[int, typer.Option(help="where it comes in, as if its neighbour there had sent it")] = 1,
+    port: Annotated[
+        int, typer.Option(help="Port on which the packet arrives, as if the neighbour there had sent it")
+    ] = 1,
     digits: Annotated[
-        str | None, typer.Option("--hex", help="the packet in hexadecimal, from the Ethernet header on")
+        str | None, typer.Option("--hex", help="Packet in hexadecimal, beginning with the Ethernet header")
     ] = None,
     layers: Annotated[
         str | None,
         typer.Option(
-            help="the packet as scapy writes it: Ether()/IP(dst='10.1.0.2')/UDP(dport=5005)/'hello'; the source is "
-            "the host at the port unless given"
+            help="Packet in scapy's notation, such as Ether()/IP(dst='10.1.0.2')/UDP(dport=5005)/'hello'; the host at "
+            "the port is the source by default"
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="also assignments, and the headers that leave")
+        bool,
+        typer.Option("--verbose", "-v", help="Also print assignments and the headers of outgoing packets"),
     ] = False,
     supervisor: Network = None,
 ) -> None:
-    """Send one packet through a running switch, and print its trace as fanin trace does.
+    """Send one packet through a running switch and trace it.
 
-    What comes out of the switch goes on its way. An emulated link at the port neither delays nor loses it.
+    The switch forwards the packet as any other. The emulated link of the port on which it arrives neither delays nor
+    drops it.
+
+    Examples:
+        fanin packet leaf1 --layers "Ether()/IP(dst='10.1.0.2')/UDP(dport=5005)"
+        fanin packet leaf1 --port 2 --layers "Ether()/IP(dst='10.1.0.1')/ICMP()"
     """
     if (digits is None) == (layers is None):
-        raise failure("packet", "give the packet, either by --hex or by --layers", status=2)
+        raise failure("packet", "give the packet, with either --hex or --layers", status=2)
     with failing("packet", NetworkError):
         network = find_network(switch, supervisor)
         neighbours = network.switch(switch).neighbours
         if port not in neighbours:
             ports = ", ".join(map(str, sorted(neighbours)))
-            raise NetworkError(f"{switch} has no port {port}; there are {ports}")
+            raise NetworkError(f"{switch} has no port {port}; its ports are {ports}")
         data = _bytes(digits, layers, network.hosts.get(neighbours[port]))
         request = {"port": port, "packet": data.hex(), "json": as_json, "verbose": verbose}
         say(network.call(switch, "Inject", request)["trace"])
@@ -54,7 +62,7 @@ def packet(
 def _bytes(digits: str | None, layers: str | None, sender: RunningHost | None) -> bytes:
     from fanin.packets import PacketError, packet_from_hex, packet_from_layers
 
-    # Without these scapy looks for addresses in this machine's own routes, and asks for them by ARP.
+    # Without these, scapy looks addresses up in this machine's routes and with ARP.
     address = sender.ip if sender else "0.0.0.0"
     defaults = {
         "Ether": {"src": _MAC, "dst": _MAC},

@@ -1,4 +1,4 @@
-"""`fanin ps`: which networks are up, and what runs on them."""
+"""`fanin ps`: the running networks and their processes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,14 @@ from fanin.testbed.runs import command_line
 
 
 def ps(
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each network")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each network")] = False,
 ) -> None:
-    """List the networks that are up: switches, hosts, and the processes on them."""
+    """List the running networks, their hosts and processes.
+
+    Examples:
+        fanin ps
+        fanin ps --json
+    """
     networks = running_networks()
     for network in networks:
         if as_json:
@@ -26,7 +31,7 @@ def ps(
         else:
             _show(network)
     if not networks and not as_json:
-        say("No network is up; start one in another terminal: fanin up")
+        say("No network is running; start one in another terminal: fanin up")
 
 
 def _document(network: RunningNetwork) -> dict[str, object]:
@@ -68,5 +73,5 @@ def _show(network: RunningNetwork) -> None:
 
 
 def _text(command: tuple[str, ...]) -> str:
-    """A command line in one line."""
+    """Return a command line as one line of text."""
     return shlex.join(command).replace("\n", "; ").strip()

@@ -1,4 +1,4 @@
-"""`fanin shell`: p4runtime-shell on a switch of a network that is up."""
+"""`fanin shell`: p4runtime-shell on a switch of a running network."""
 
 from __future__ import annotations
 
@@ -22,20 +22,30 @@ _ONLY_LOOK = 1  # below the controller's election id
 def shell(
     switch: SwitchName,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="leave the switch to its controller, as while a demo runs")
+        bool, typer.Option("--read-only", help="Only read, and leave control of the switch to its controller")
     ] = False,
     supervisor: Network = None,
 ) -> None:
-    """Open p4runtime-shell on a running switch, with the P4Info of its program."""
+    """Open p4runtime-shell on a running switch.
+
+    The shell has the P4Info of the switch's program. The first call installs p4runtime-shell into the user's cache,
+    which needs the package index.
+
+    Examples:
+        fanin shell leaf1
+        fanin shell leaf1 --read-only
+    """
     with failing("shell", NetworkError, CacheError, shell_environment.SetUpError):
         network = find_network(switch, supervisor)
         if switch not in network.switches:
-            raise NetworkError(f"{switch} is a host; for a command on it: fanin exec {switch} COMMAND")
+            raise NetworkError(
+                f"{switch} is a host, not a switch; to run a command on it: fanin exec {switch} COMMAND"
+            )
         if not shell_environment.ready():
-            say("setting up p4runtime-shell in an environment of its own …", err=True)
+            say("installing p4runtime-shell …", err=True)
         shell_environment.set_up()
         place = network.switches[switch]
-        # Above the controller's, which takes the next higher one when it needs the switch again.
+        # Higher than the controller's, which takes a higher one when it needs the switch again.
         election = _ONLY_LOOK if read_only else int(time.time())
         argv = [
             *(str(shell_environment.python()), "-m", "p4runtime_sh"),

@@ -1,4 +1,4 @@
-"""`fanin tables`: what the tables of a running switch hold."""
+"""`fanin tables`: the table entries of a running switch."""
 
 from __future__ import annotations
 
@@ -20,16 +20,21 @@ def tables(
     switch: SwitchName,
     table: Annotated[
         str | None,
-        typer.Argument(help="a table, such as ingress.forwarding.ipv4_lpm or ipv4_lpm; left out, all"),
+        typer.Argument(help="Table, such as ingress.forwarding.ipv4_lpm or ipv4_lpm; all by default"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="a line of JSON for each entry and multicast group")
+        bool, typer.Option("--json", help="Print a line of JSON for each entry and multicast group")
     ] = False,
     supervisor: Network = None,
 ) -> None:
-    """Show the table entries and multicast groups of a running switch, in the names of its program.
+    """Show the table entries of a running switch.
 
-    Reads over P4Runtime beside the controller, which stays in charge.
+    Entries and multicast groups are shown with the names of the program. They are read over P4Runtime; the controller
+    keeps control of the switch.
+
+    Examples:
+        fanin tables leaf1
+        fanin tables leaf1 ipv4_lpm
     """
     with failing("tables", NetworkError):
         found = find_network(switch, supervisor).observe(switch, "tables")
@@ -46,7 +51,9 @@ def _of_table(found: list[dict[str, Any]], switch: str, name: str) -> list[dict[
     names = sorted({each["table"] for each in found if "table" in each})
     meant = [full for full in names if full == name or full.endswith(f".{name}")]
     if not meant:
-        raise NetworkError(f"{switch} has no table {name} with entries; there are {', '.join(names)}")
+        raise NetworkError(
+            f"{switch} has no table {name} with entries; tables with entries are {', '.join(names)}"
+        )
     return [each for each in found if each.get("table") in meant]
 
 

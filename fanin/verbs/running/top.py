@@ -1,4 +1,4 @@
-"""`fanin top`: what goes on in a network that is up: jobs, switches, links."""
+"""`fanin top`: the activity of a running network."""
 
 from __future__ import annotations
 
@@ -25,16 +25,21 @@ if TYPE_CHECKING:
 
 
 def top(
-    seconds: Annotated[float, typer.Option("--interval", min=0.1, help="seconds between two looks")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="show one interval, and end")] = False,
+    seconds: Annotated[float, typer.Option("--interval", min=0.1, help="Seconds between two updates")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Show one interval and exit")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="a line of JSON for each look, with totals; with --once, just one")
+        bool, typer.Option("--json", help="Print a line of JSON with totals for each update")
     ] = False,
     supervisor: Network = None,
 ) -> None:
-    """Show what goes on in a network that is up, until Ctrl-C: jobs and who is waited for, switches, links.
+    """Watch the jobs, switches and links of a running network.
 
-    Rates are those of the last interval. Workers report about once a second, while they all-reduce.
+    The display updates until Ctrl-C. Rates are those of the last interval. Workers report about once per second during
+    all-reduces. For each job, you see which workers it is waiting for.
+
+    Examples:
+        fanin top --once
+        fanin top --once --json
     """
     from fanin.testbed.job_service_client import JobServiceClient
     from fanin.testbed.monitoring.snapshot import Snapshot
@@ -42,37 +47,37 @@ def top(
     with failing("top", NetworkError), ending():
         service = JobServiceClient(find_network(supervisor=supervisor).run)
 
-        def look() -> Snapshot:
+        def snapshot() -> Snapshot:
             return Snapshot.model_validate(service.look())
 
         if as_json:
-            say(look().model_dump_json())
+            say(snapshot().model_dump_json())
             while not once:
                 time.sleep(seconds)
-                say(look().model_dump_json())
+                say(snapshot().model_dump_json())
         else:
-            _show(look, seconds, once)
+            _show(snapshot, seconds, once)
 
 
-def _show(look: Callable[[], Snapshot], seconds: float, once: bool) -> None:
+def _show(snapshot: Callable[[], Snapshot], seconds: float, once: bool) -> None:
     from rich.live import Live
 
     from fanin.console import console, wide
 
-    before = look()
+    before = snapshot()
     time.sleep(seconds)
-    now = look()
+    now = snapshot()
     if once or not console.is_terminal:
         wide.print(_tables(now, before), highlight=False)
         while not once:
             time.sleep(seconds)
-            before, now = now, look()
+            before, now = now, snapshot()
             wide.print(_tables(now, before), highlight=False)
         return
     with Live(_tables(now, before), console=console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(seconds)
-            before, now = now, look()
+            before, now = now, snapshot()
             live.update(_tables(now, before), refresh=True)
 
 
@@ -86,8 +91,8 @@ def _jobs(now: Snapshot, before: Snapshot) -> Table:
     from rich.markup import escape
 
     table = _table(
-        *("job", "state", "for", "workers", "slots", "window", "each, received", "sent again", "RTT"),
-        "waits for",
+        *("job", "state", "for", "workers", "slots", "window", "each, received", "retransmitted", "RTT"),
+        "waiting for",
     )
     earlier = {(job.name, job.since): job for job in before.jobs}
     for job in now.jobs:
@@ -118,14 +123,14 @@ def _jobs(now: Snapshot, before: Snapshot) -> Table:
 
 
 def _congestion_window(job: JobView, reports: Sequence[Report]) -> str:
-    """The smallest of its workers', in chunks; between hosts there is none for the whole job."""
+    """Return the smallest congestion window of a job's workers in chunks, or "" for a job without slots."""
     if job.slots is None or not reports:
         return ""
     return str(int(min(report.congestion_window for report in reports)))
 
 
 def _rate(job: JobView, before: JobView, now: float) -> float | None:
-    """Bytes a second that a worker has received between its last report before and its last one, on average."""
+    """Return the bytes per second that workers received between their last two reports, on average."""
     from fanin.testbed.monitoring.snapshot import per_second
     from fanin.testbed.monitoring.waiting import silent
 
@@ -147,15 +152,15 @@ def _waits_for(job: JobView, now: float) -> str:
     since = waiting_since(job, now)
     if since is None:
         return job.why
-    who = " ".join(worker.host for worker in waited_for(job, now)) or "packets (fanin why)"
-    return f"{who}, {since:.0f} s"
+    awaited = " ".join(worker.host for worker in waited_for(job, now)) or "packets (fanin why)"
+    return f"{awaited}, {since:.0f} s"
 
 
 def _switches(now: Snapshot, before: Snapshot) -> Table:
     from fanin.controller.tree import SLOTS
     from fanin.testbed.monitoring.snapshot import SwitchView, per_second
 
-    table = _table("switch", "packets/s", "slots in use", "drops so far, by reason (a second)")
+    table = _table("switch", "packets/s", "slots in use", "drops by reason (per second)")
     seconds = now.at - before.at
     for name, switch in now.switches.items():
         then = before.switches.get(name, SwitchView(slots=0))

@@ -1,4 +1,4 @@
-"""`fanin up`: a network with its program and routes, and leases for who runs on it, for as long as one likes."""
+"""`fanin up`: a network with its program, routes and controller, which runs until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fanin.options import (
     TopologyFile,
     Workers,
     hosts_per_leaf,
-    refuse_beside_topology,
+    refuse_with_topology,
 )
 from fanin.output import say
 from fanin.testbed.running import JOB_SERVICE, JOB_SERVICE_GRPC
@@ -44,14 +44,14 @@ if TYPE_CHECKING:
     from fanin.topologies.model import Topology
 
 _logger = logging.getLogger(__name__)
-_logger.addHandler(logging.NullHandler())  # not to the terminal, which is told anyway
+_logger.addHandler(logging.NullHandler())  # not to the terminal, which gets the same messages
 
 
 def _address(text: str) -> tuple[str, int]:
     address, _, port = text.rpartition(":")
     if not port.isdecimal() or int(port) >= 1 << 16:
         raise typer.BadParameter(
-            f"{text}: write a TCP port, as 9464, or an address and a port, as 0.0.0.0:9464"
+            f"{text}: write a TCP port, such as 9464, or an address and a port, such as 0.0.0.0:9464"
         )
     return address or "127.0.0.1", int(port)
 
@@ -69,7 +69,7 @@ def up(
     controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    logs: Annotated[Path, typer.Option(file_okay=False, help="where the switches' output goes")] = Path(
+    logs: Annotated[Path, typer.Option(file_okay=False, help="Folder for the output of the switches")] = Path(
         "results/up"
     ),
     metrics: Annotated[
@@ -77,7 +77,7 @@ def up(
         typer.Option(
             parser=_address,
             metavar="[ADDRESS:]PORT",
-            help="serve metrics to Prometheus there, on the loopback interface if no address is given",
+            help="Serve metrics for Prometheus; on the loopback interface by default",
         ),
     ] = None,
     jobs_listen: Annotated[
@@ -85,46 +85,47 @@ def up(
         typer.Option(
             parser=_address,
             metavar="[ADDRESS:]PORT",
-            help="serve the job service there, too, to clients that have a certificate; needs --jobs-tls",
+            help="Also serve the job service there, to clients with a certificate (with --jobs-tls)",
         ),
     ] = None,
     jobs_tls: Annotated[
         Path | None,
         typer.Option(
             file_okay=False,
-            help="a folder with ca.crt, whose clients may reach the job service, server.crt and server.key",
+            help="Folder with ca.crt, server.crt and server.key for --jobs-listen",
         ),
     ] = None,
     standby: Annotated[
         bool,
-        typer.Option(
-            "--standby", help="have a second controller wait, which takes over at once if the first ends"
-        ),
+        typer.Option("--standby", help="Start a second controller that takes over if the first one ends"),
     ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False,
             resolve_path=True,
-            help="append what controller, jobs and waiting workers do to this file, in lines of JSON",
+            help="File to which events are appended as lines of JSON",
         ),
     ] = None,
 ) -> None:
-    """Build a network, program it, and keep it up until Ctrl-C.
+    """Build and program a network, and keep it up until Ctrl-C.
 
-    Meanwhile, in another terminal, `fanin ps`, `fanin tables leaf1`, `fanin counters leaf1` and
-    `fanin trace --on leaf1` look into it; `fanin allreduce` has the hosts all-reduce; `fanin packet leaf1` sends one
-    packet; `fanin shell leaf1` is p4runtime-shell, and `fanin exec h1 ping 10.2.0.1` a command on a host. Python
-    programs on the hosts that call `workers.join()` form a job and get a lease.
+    Use the network from another terminal: fanin ps lists its hosts, fanin exec runs a command on one of them, fanin
+    launch runs a program on all of them, fanin tables, fanin counters and fanin trace show what a switch does. Python
+    programs on the hosts that call fanin.init() or fanin.workers.join() form a job and get a lease.
+
+    Examples:
+        fanin up --workers 2 --leaves 1 --spines 0
+        fanin up --metrics 9464
     """
-    refuse_beside_topology(topology, context)
+    refuse_with_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
-    if log is not None:  # which is to be known before a network is built
+    if log is not None:  # to refuse it before a network is built
         with failing("up", OSError, status=2):
             log.parent.mkdir(parents=True, exist_ok=True)
             log.open("a").close()
     if (jobs_listen is None) != (jobs_tls is None):
-        raise typer.BadParameter("give both, or neither", param_hint="--jobs-listen and --jobs-tls")
+        raise typer.BadParameter("give both or neither", param_hint="--jobs-listen and --jobs-tls")
     tls = None
     if jobs_tls is not None:
         from fanin.controller.errors import ControllerError
@@ -137,7 +138,7 @@ def up(
     with failing("up", SandboxError):
         listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
 
-    # Not above: these take a second to import, for which --help and a wrong option should not wait.
+    # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.console import console
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
@@ -154,7 +155,7 @@ def up(
 
     wrong = (ScenarioError, TopologyError)
     errors = (PythonFileError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", *wrong, status=2), failing("up", *errors), _until_told_to_end():
+    with failing("up", *wrong, status=2), failing("up", *errors), _until_ended():
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         if topology:
@@ -177,8 +178,8 @@ def up(
 
 
 @contextmanager
-def _until_told_to_end() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP are how it ends, and it says so; the exit status is that of the signal."""
+def _until_ended() -> Iterator[None]:
+    """Say that the network is down after Ctrl-C, SIGTERM or SIGHUP, and exit with the status of the signal."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as told:
@@ -252,7 +253,7 @@ async def _keep_up(
 
 
 def _warn(message: str) -> None:
-    """To whoever is at the terminal, and into the log."""
+    """Print a message on the terminal and write it into the log."""
     complain("up", message)
     _logger.warning("%s", message)
 
@@ -279,7 +280,7 @@ def _show(topology: Topology) -> None:
         hosts.add_row(host.name, str(host.rank), str(host.ip), str(host.gateway))
     wide.print(switches, hosts, sep="\n\n")
     console.print(
-        "\nThe network is up until Ctrl-C; in another terminal:\n"
+        "\nThe network is running until Ctrl-C. In another terminal, try:\n"
         "  fanin allreduce\n"
         f"  fanin tables {topology.leaves[0].name}\n"
         f"  fanin shell {topology.leaves[0].name}\n"

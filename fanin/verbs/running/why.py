@@ -1,4 +1,4 @@
-"""`fanin why`: what a job that stands still waits for."""
+"""`fanin why`: the reason why a job makes no progress."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fanin.testbed.monitoring.snapshot import FormingView, JobView, Snapshot
     from fanin.testbed.monitoring.why import Explanation
 
-_SECONDS = 2.0  # in which packets are sent again, and lost again
+_SECONDS = 2.0  # in which packets are retransmitted, and lost again
 
-# By the letter in /proc/PID/stat.
+# Keys are the letters in /proc/PID/stat.
 _STATES = {
     "R": "computes",
     "S": "sleeps",
@@ -34,14 +34,19 @@ _STATES = {
 
 
 def why(
-    name: Annotated[str | None, typer.Argument(metavar="[JOB]", help="one job; left out, all")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="a line of JSON for each job")] = False,
+    name: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Job; all jobs by default")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each job")] = False,
     supervisor: Network = None,
 ) -> None:
-    """Say what a job waits for: each open chunk, the worker or switch it waits for, and the most likely culprit.
+    """Explain what a job is waiting for.
 
-    Chunks are followed through the switches' registers, which BMv2 does not tell; there, reports of workers, links and
-    drops have to do.
+    For each open chunk you see the worker or switch that is missing, and at the end the most likely cause. Chunks are
+    found in the registers of the switches. BMv2 does not give access to them; there, the explanation relies on worker
+    reports, links and drops.
+
+    Examples:
+        fanin why
+        fanin why --json
     """
     from fanin.testbed.job_service_client import JobServiceClient
     from fanin.testbed.monitoring.snapshot import Cells, Snapshot
@@ -58,17 +63,17 @@ def why(
             if job.name not in found:
                 continue
             if job.aborted or job.state != "in network":
-                _tell_without_chunks(job, as_json)
+                _show_without_chunks(job, as_json)
                 continue
             told = service.cells(job.name).items()
             cells = {switch: Cells.model_validate(each) for switch, each in told}
             explanation = explain(job, cells, now, before, _processes(network, job))
-            _tell(job, explanation, as_json)
+            _show(job, explanation, as_json)
         for forming in now.forming:
             if name in (None, forming.name):
-                _tell_of_forming(forming, now.at, as_json)
+                _show_forming(forming, now.at, as_json)
     if not found and not as_json:
-        say("No job is on the network; start one with: fanin launch train.py")
+        say("No job is running on the network; start one with: fanin launch train.py")
 
 
 def _named(look: Snapshot, name: str | None) -> set[str | None]:
@@ -77,12 +82,15 @@ def _named(look: Snapshot, name: str | None) -> set[str | None]:
         return there
     if name not in there:
         names = ", ".join(sorted(filter(None, there))) or "none"
-        raise NetworkError(f"no job is called {name}; there are: {names}")
+        raise NetworkError(f"{name}: no such job; the jobs are: {names}")
     return {name}
 
 
 def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
-    """What the job's processes do, as far as this user may see. Their ids may be those inside of the sandbox."""
+    """Return the states of the job's processes by host, as far as this user may read them.
+
+    Process ids may be those inside the sandbox.
+    """
     there = {(host, each.process) for host, found in network.processes().items() for each in found}
     inner = network.run.process_ids
     does = {}
@@ -102,7 +110,7 @@ def _state(process: int) -> str | None:
     return _STATES.get(stat.rpartition(")")[2].split()[0])
 
 
-def _tell(job: JobView, explanation: Explanation, as_json: bool) -> None:
+def _show(job: JobView, explanation: Explanation, as_json: bool) -> None:
     if as_json:
         told = asdict(explanation)
         told["waiting"] = [worker.model_dump() for worker in explanation.waiting]
@@ -110,7 +118,7 @@ def _tell(job: JobView, explanation: Explanation, as_json: bool) -> None:
         return
     say(f"{job.name}, lease {job.lease}{_who_waits(explanation)}")
     if explanation.unknown:
-        say(f"How far its chunks are is not known: {explanation.unknown}")
+        say(f"The progress of its chunks is unknown: {explanation.unknown}")
     for missing in explanation.missing:
         chunks = ", ".join(_range_text(job, *each) for each in missing.chunks)
         say(f"  chunks {chunks}: {missing.hop} is missing")
@@ -128,7 +136,7 @@ def _who_waits(explanation: Explanation) -> str:
             missing = waiting.total - waiting.accepted
             waits.append(
                 f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of {waiting.total} chunks "
-                f"({what}), nothing new for {waiting.silent:.0f} s"
+                f"({what}), no progress for {waiting.silent:.0f} s"
             )
     return "".join(waits)
 
@@ -144,10 +152,10 @@ def _range_text(job: JobView, first: int, last: int) -> str:
     return f"{first}-{last} (slots {slots})"
 
 
-def _tell_without_chunks(job: JobView, as_json: bool) -> None:
+def _show_without_chunks(job: JobView, as_json: bool) -> None:
     place = f", number {job.place}" if job.place else ""
     culprit = (
-        f"Its workers make no more calls: {job.aborted}"
+        f"Its workers have stopped making calls: {job.aborted}"
         if job.aborted
         else f"It is {job.state}{place}: {job.why}. Without a lease its workers do not report."
     )
@@ -157,10 +165,10 @@ def _tell_without_chunks(job: JobView, as_json: bool) -> None:
         say(f"{job.name}\n{culprit}")
 
 
-def _tell_of_forming(forming: FormingView, now: float, as_json: bool) -> None:
+def _show_forming(forming: FormingView, now: float, as_json: bool) -> None:
     since = now - min(worker.joined for worker in forming.workers)
     here = ", ".join(f"{worker.host} (process {worker.process})" for worker in forming.workers)
-    culprit = f"No worker has joined on {', '.join(forming.missing)}; here for {since:.0f} s: {here}."
+    culprit = f"No worker has joined on {', '.join(forming.missing)}; waiting for {since:.0f} s: {here}."
     if as_json:
         _print_line(forming.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
     else:

@@ -32,7 +32,7 @@ def clean(fanin, folder, *options):
 
 
 def test_a_machine_without_leftovers(fanin, folder):
-    assert clean(fanin, folder) == "Nothing is left of earlier runs.\n"
+    assert clean(fanin, folder) == "Earlier runs left nothing behind.\n"
 
 
 def test_a_killed_run_loses_its_folder_and_its_processes(fanin, folder):

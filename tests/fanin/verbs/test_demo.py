@@ -70,7 +70,7 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--workers", "7"], "7 workers do not spread evenly over 2 leaves"),
+        (["--workers", "7"], "7 workers cannot be spread evenly over 2 leaves"),
         (["--workers", "1", "--leaves", "1"], "--workers"),
         (["--leaves", "0"], "--leaves"),
         (["--loss", "2"], "--loss"),

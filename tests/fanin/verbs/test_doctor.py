@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -35,11 +36,21 @@ def test_a_machine_that_runs_the_live_tests_has_all_that_is_needed(fanin):
     assert "✗" not in done.stdout
     for name in ("Mininet", "namespaces", "veth", "htb", "packet sockets", "C compiler"):
         assert found(done.stdout, name).startswith("✓")
+    as_json = fanin("doctor", "--json")
+    assert as_json.returncode == 0
+    listed = [json.loads(line) for line in as_json.stdout.splitlines()]
+    assert [each["name"] for each in listed] == [line[2:].split("  ")[0] for line in findings(done.stdout)]
+    assert {each["state"] for each in listed} <= {"ok", "optional"}
 
 
 def test_without_a_c_compiler_fanin_does_not_run(fanin, tmp_path):
     done = fanin("doctor", CC="/nowhere/cc", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 1
+    as_json = fanin("doctor", "--json", CC="/nowhere/cc", XDG_CACHE_HOME=str(tmp_path))
+    assert as_json.returncode == 1
+    listed = {each["name"]: each for each in map(json.loads, as_json.stdout.splitlines())}
+    assert listed["C compiler"]["state"] == "missing"
+    assert "apt-get install gcc" in listed["C compiler"]["fix"]
     said = found(done.stdout, "C compiler")
     assert said.startswith("✗")
     assert "apt-get install gcc" in said
@@ -60,8 +71,8 @@ def test_superframes_are_tried_and_not_asked_for(fanin, old_kernel):
 @pytest.mark.parametrize(
     ("name", "variable", "option"),
     [
-        ("BMv2", "FANIN_BMV2", "--switch bmv2 cannot run"),
-        ("p4c", "FANIN_P4C", "--compiler p4c cannot run"),
+        ("BMv2", "FANIN_BMV2", "--switch bmv2 does not work"),
+        ("p4c", "FANIN_P4C", "--compiler p4c does not work"),
     ],
 )
 def test_without_the_reference_tools_it_says_how_to_get_them(fanin, name, variable, option):
@@ -99,9 +110,12 @@ def test_the_options_of_a_reference_tool_belong_to_its_command(fanin, tmp_path):
 def test_one_reference_tool_is_enough_for_diff(fanin, tmp_path):
     here, elsewhere = stand_in(tmp_path, "echo 1.2.3"), "/nowhere/tool"
     without_p4c = fanin("doctor", FANIN_BMV2=here, FANIN_P4C=elsewhere).stdout.splitlines()[-1]
-    assert "fanin runs here, without p4c: --compiler p4c cannot run; " in without_p4c
+    assert "fanin runs here, without p4c: --compiler p4c does not work; " in without_p4c
     neither = fanin("doctor", FANIN_BMV2=elsewhere, FANIN_P4C=elsewhere).stdout.splitlines()[-1]
-    assert "--switch bmv2 cannot run, --compiler p4c cannot run, fanin diff has nothing to compare" in neither
+    assert (
+        "--switch bmv2 does not work, --compiler p4c does not work, fanin diff has nothing to compare"
+        in neither
+    )
 
 
 def test_a_demo_on_a_switch_that_is_not_there_says_how_to_get_it(fanin):

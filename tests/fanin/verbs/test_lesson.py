@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -395,6 +396,11 @@ def test_they_are_listed() -> None:
     done = CliRunner().invoke(app, ["lesson", "list"], terminal_width=200)
     assert done.exit_code == 0
     assert [line.split()[0] for line in done.output.splitlines() if line[:1].islower()][1:] == NAMES
+    listed = CliRunner().invoke(app, ["lesson", "list", "--json"]).output.splitlines()
+    assert [json.loads(line) for line in listed] == [
+        {"lesson": name, "title": lesson.title, "seconds": lesson.seconds}
+        for name, lesson in lessons().items()
+    ]
 
 
 def test_one_that_is_none_is_answered_with_those_there_are() -> None:

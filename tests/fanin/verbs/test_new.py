@@ -95,7 +95,7 @@ def test_each_file_is_in_the_readme(made: Path) -> None:
 def test_nothing_is_written_over(made: Path, fanin: Fanin) -> None:
     done = fanin("new", str(made))
     assert done.returncode == 2
-    assert done.stderr == f"fanin new: {made} is there already; choose another name\n"
+    assert done.stderr == f"fanin new: {made} exists already; choose another name\n"
     done = fanin("new", str(made.parent / "Mine"))
     assert done.returncode == 2
     assert not (made.parent / "Mine").exists()

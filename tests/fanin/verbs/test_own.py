@@ -101,7 +101,7 @@ def test_a_topology_file_leaves_no_room_for_options_that_say_the_same(
 ) -> None:
     status, said = invoke(verb, "--topology", topology_of_the_docs(tmp_path), option)
     assert status == 2
-    assert "says that already" in said
+    assert "sets this already" in said
 
 
 @pytest.mark.parametrize(

@@ -37,4 +37,4 @@ def test_points_whose_flows_have_no_path_of_their_own_are_told() -> None:
     status, output = invoke(*ONE, "--set=paths=spray")
     assert status == 1
     assert "with paths = 'spray' a path is chosen for each packet" in output
-    assert "no point has flows of one path each" in output
+    assert "no point has flows with a single path each" in output

@@ -99,7 +99,7 @@ def test_the_time_of_computing_changes_no_point(scenario: str, tmp_path: Path) -
 
 
 def test_a_number_of_jobs_here_and_a_cluster_are_not_both_taken(scenario: str, tmp_path: Path) -> None:
-    places = ("--jobs", "2", "--scheduler", "tcp://127.0.0.1:1")
+    places = ("--processes", "2", "--scheduler", "tcp://127.0.0.1:1")
     assert invoke("sweep", scenario, "--results", tmp_path, *places)[0] == 2
 
 
@@ -114,7 +114,7 @@ def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> Non
     assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0
     status, output = invoke("sweep", scenario, "--set", "seed=1,2,3", "--results", folder)
     assert status == 0
-    assert "4 of 6 points are already there" in output
+    assert "4 of 6 points are already done" in output
     assert len(read_rows(folder)) == 6
     status, output = invoke("sweep", scenario, "--restart", "--results", folder)
     assert (status, "already" in output) == (0, False)
@@ -228,14 +228,14 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     assert "goodput" not in figure.read_text()
     status, output = invoke("plot", folder / "results.parquet", "--x", "seed", "--where", "algorithm=ring")
     assert status == 0
-    assert "points mix rows that differ in size: --by or --where" in output
+    assert "points mix rows that differ in size; separate them with --by or --where" in output
     repeated = *columns, "--where", "algorithm=ring", "--where", "algorithm=in-network"
     assert invoke("plot", folder, *repeated) == (0, str(figure))
     assert "no such column" in invoke("plot", folder, "--x", "size", "--by", "sed", "--by", "algorithm")[1]
     assert invoke("plot", folder, "--x", "size", "--log", "z", "--log", "x")[0] == 2
     assert invoke("plot", folder, "--x", "sizes")[0] == 2
     assert "did you mean 'size'?" in invoke("plot", folder, "--x", "sizes")[1]
-    assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: is x, y or x,y"
+    assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: write x, y or x,y"
 
 
 def test_queues_are_drawn_over_time(scenario: str, tmp_path: Path) -> None:
@@ -402,9 +402,9 @@ def test_results_come_as_csv_as_well(scenario: str, tmp_path: Path) -> None:
 
 def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"
-    status, output = invoke("sweep", scenario, "--dry-run", "--jobs", "3", "--results", folder)
+    status, output = invoke("sweep", scenario, "--dry-run", "--processes", "3", "--results", folder)
     assert status == 0
-    assert "2 points, 0 of them already there. The rest takes about" in output
+    assert "2 points, 0 of them already done. The rest takes about" in output
     assert re.search(r"about \d+ s; 3 at a time, in up to 419\.6 MB", output)
     assert not folder.exists()
     assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
@@ -443,7 +443,7 @@ def test_what_cannot_be_run_again_is_named(scenario: str, tmp_path: Path) -> Non
     key = read_rows(path)[0]["key"]
     assert invoke("rerun", path, "--point", "none") == (
         2,
-        f"fanin rerun: --point none: no row has this key; there are {key}",
+        f"fanin rerun: --point none: no row has this key; the keys are {key}",
     )
     document = json.loads(path.read_text())
     settings = json.loads(document["rows"][0]["settings"]) | {"hops": 3}
@@ -451,7 +451,7 @@ def test_what_cannot_be_run_again_is_named(scenario: str, tmp_path: Path) -> Non
     path.write_text(json.dumps(document))
     status, output = invoke("rerun", path)
     assert status == 2
-    assert f"row {key}: this fanin does not take the settings of fanin 9.9" in output
+    assert f"row {key}: this fanin does not accept the settings of fanin 9.9" in output
     assert "hops: Extra inputs" in output
 
 
@@ -460,8 +460,8 @@ def test_what_became_of_faults_is_told(scenario: str, tmp_path: Path) -> None:
         file.write('[[faults]]\nat = "8 us"\nswitch = "leaf1"\ndetection = "20 us"\n')
     status, output = invoke("run", scenario, "--results", tmp_path / "results")
     assert status == 0, output
-    said = "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; found at 28 us, the next all-reduce"
-    assert f"{said} ended at" in output
+    said = "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; detected at 28 us, the next"
+    assert f"{said} all-reduce ended at" in output
     with (tmp_path / "results" / "results.csv").open() as file:
         [first, second] = csv.DictReader(file)
     assert json.loads(first["faults"]) == ["leaf1 restarts: the hosts add up by ring"]

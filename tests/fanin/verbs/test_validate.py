@@ -45,6 +45,6 @@ def test_a_number_of_workers_that_is_not_compared_is_refused(fanin: Fanin, tmp_p
     done = fanin("validate", "--workers", "3", "--results", str(tmp_path))
     assert (done.returncode, done.stderr) == (
         2,
-        "fanin validate: --workers 3: no such points; there are 2, 4, 8\n",
+        "fanin validate: --workers 3: no such points; choose from 2, 4, 8\n",
     )
     assert not list(tmp_path.iterdir())

@@ -29,7 +29,7 @@ def test_the_exit_status_says_whether_sizes_held_out_are_predicted(
         with pytest.raises(typer.Exit) as ended:
             validate("closed-form", [], tmp_path)
         assert ended.value.exit_code == 1
-        assert capsys.readouterr().err == "fanin validate: sizes held out are not predicted within 10%\n"
+        assert capsys.readouterr().err == "fanin validate: held-out sizes are not predicted within 10%\n"
     (written,) = json.loads((tmp_path / "closed-form.json").read_text())["predictions"]
     assert written["seconds"] == found.seconds
 
@@ -38,6 +38,6 @@ def test_numbers_of_workers_are_for_the_live_tier(fanin: Fanin, tmp_path: Path) 
     done = fanin("validate", "--tier", "closed-form", "--workers", "2", "--results", str(tmp_path))
     assert (done.returncode, done.stderr) == (
         2,
-        "fanin validate: --workers: only with --tier live; leave it out\n",
+        "fanin validate: --workers: works only with --tier live; leave it out\n",
     )
     assert not list(tmp_path.iterdir())

@@ -26,7 +26,7 @@ def test_the_exit_status_says_whether_figures_are_as_in_papers(
         with pytest.raises(typer.Exit) as ended:
             validate("papers", [], tmp_path)
         assert ended.value.exit_code == 1
-        assert capsys.readouterr().err == "fanin validate: not as in the papers: ratio\n"
+        assert capsys.readouterr().err == "fanin validate: differs from the papers: ratio\n"
     else:
         validate("papers", [], tmp_path)
         assert not capsys.readouterr().err

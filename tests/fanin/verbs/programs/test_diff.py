@@ -183,7 +183,7 @@ def test_all_that_differs_is_counted_and_some_of_it_shown(verdicts, tmp_path, ca
     said = capsys.readouterr().out
     assert said.startswith("ours on ours: DIFFERS (packets: 30, counters: 2)\n")
     assert [number for number in range(1, 31) if f"\n  packet {number}, 21 bytes" in said] == [1, 2, 3, 4]
-    assert "  and 28 more: --show 32 prints all\n" in said
+    assert "  and 28 more; --show 32 prints all\n" in said
     assert "varies between runs" not in said
 
 

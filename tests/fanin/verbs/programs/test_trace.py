@@ -144,13 +144,13 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
 @pytest.mark.parametrize(
     ("status", "arguments", "complaint"),
     [
-        (2, [], "give a program, or --on"),
-        (2, [str(FANIN), "--on", "leaf1"], "give a program, or --on"),
+        (2, [], "give either a program or --on"),
+        (2, [str(FANIN), "--on", "leaf1"], "give either a program or --on"),
         (2, [str(FANIN)], "give packets"),
         (2, [str(FANIN), "--packet", "0g"], "hexadecimal"),
         (2, ["PROGRAM", "--packet", "00", "--filter", "ipv4.x=1"], "ipv4 has version"),
         (2, [str(FANIN), "--packet", "00", "--read", str(FANIN)], "not a capture"),
-        (2, ["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "the running switch's own"),
+        (2, ["--on", "leaf1", "--packet", "00", "--entries", str(FANIN)], "leave --entries out"),
         (1, ["--on", "leaf1", "--packet", "00"], "fanin up"),
         (
             2,
@@ -303,7 +303,7 @@ def watch(up: Up, *arguments: str) -> subprocess.Popen[str]:
 def test_packets_of_a_running_switch(up, fanin):
     def first_after_ready(watching: subprocess.Popen[str]) -> str:
         """The first line that it prints, of a packet that is sent once it says that it looks."""
-        assert watching.stderr.readline() == "fanin trace: leaf1 is traced from now on; Ctrl-C ends it\n"
+        assert watching.stderr.readline() == "fanin trace: tracing leaf1; press Ctrl-C to stop\n"
         assert fanin("exec", "h1", sys.executable, "-c", SEND, **up.environment).returncode == 0
         return watching.stdout.readline()
 

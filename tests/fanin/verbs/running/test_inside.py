@@ -198,4 +198,4 @@ def test_why_blames_the_link_that_loses_all(up: Up, fanin: Any) -> None:
 
 def test_a_job_that_is_not_there_is_refused(up: Up, fanin: Any) -> None:
     refused = fanin("why", "tarin", **up.environment)
-    assert (refused.returncode, refused.stderr) == (1, "fanin why: no job is called tarin; there are: none\n")
+    assert (refused.returncode, refused.stderr) == (1, "fanin why: tarin: no such job; the jobs are: none\n")

@@ -209,7 +209,7 @@ def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script
         said = [line for line in first.stderr if "] fanin: waiting for rank 0 (process" not in line]
         assert said == ["[0] fanin: its lease was revoked; the hosts add up by ring\n"]
     assert first.returncode == 0
-    assert fanin("jobs", **up.environment).stdout.startswith("No job is on the network")
+    assert fanin("jobs", **up.environment).stdout.startswith("No job is running on the network")
 
 
 @live
@@ -371,7 +371,7 @@ def test_more_processes_than_hosts_are_refused(up):
     done = launch(up, "-n", 3, "true")
     assert (done.returncode, done.stdout) == (1, "")
     assert (
-        "the network has 2 hosts, too few for 3 processes; --up '--workers 4' makes another one"
+        "the network has 2 hosts, too few for 3 processes; --up '--workers 4' starts a larger one"
         in done.stderr
     )
 
@@ -412,11 +412,11 @@ def test_an_ordinary_user_launches_as_well():
 @pytest.mark.slow
 def test_what_cannot_be_launched_is_said(fanin, tmp_path):
     for arguments, says in (
-        (("nowhere.py",), "there is no file nowhere.py"),
+        (("nowhere.py",), "nowhere.py: no such file in"),
         (("--up", "--logs '", "true"), "No closing quotation"),
         (("--up", "", "--network", "1", "true"), "either --up"),
-        (("-n", "2", "--min-workers", "3", "true"), "3 are more than 2"),
-        (("--restarts", "1", "true"), "give --min-workers, too"),
+        (("-n", "2", "--min-workers", "3", "true"), "3 is more than --workers 2"),
+        (("--restarts", "1", "true"), "give --min-workers as well"),
         (("-n", "0", "true"), "greater than or equal to 1"),
     ):
         done = fanin("launch", *arguments, TMPDIR=str(tmp_path))

@@ -14,7 +14,10 @@ from fanin.verbs.running.launch import _name_after
 def test_a_name_that_the_job_service_would_refuse_is_refused_at_once(name: str) -> None:
     done = CliRunner().invoke(app, ["launch", "--job", name, __file__], env={"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert "Invalid value for --job: a job's name has at most 64 characters, all printable" in done.output
+    assert (
+        "Invalid value for --job: the name of a job has at most 64 characters, all of them printable"
+        in done.output
+    )
 
 
 @pytest.mark.parametrize("program", ["train.py", "/home/me/" + "long" * 50 + ".py", "\x1b[2J.py"])

@@ -59,14 +59,18 @@ def test_links_are_changed_both_ways_and_read(up: Up, fanin: Any) -> None:
 @pytest.mark.parametrize(
     ("status", "arguments", "complaint"),
     [
-        (2, ("leaf1", "h1", "--set", "delay=5"), "--set delay=5: write the unit as well, as delay=5ms"),
-        (2, ("leaf1", "h1", "--set", "rate=1e6"), "--set rate=1e6: write the unit as well, as rate=100Mb/s"),
+        (2, ("leaf1", "h1", "--set", "delay=5"), "--set delay=5: write the unit as well, such as delay=5ms"),
+        (
+            2,
+            ("leaf1", "h1", "--set", "rate=1e6"),
+            "--set rate=1e6: write the unit as well, such as rate=100Mb/s",
+        ),
         (2, ("leaf1", "h1", "--set", "loss=2"), "leaf1: loss: 2 is not from 0 to 1"),
         (2, ("leaf1", "h1", "--set", "lose=1"), "leaf1: lose: unknown link property; there are rate, delay"),
         (2, ("leaf1", "h1", "--set", "loss"), "write NAME=VALUE"),
-        (1, ("leaf1", "h9"), "leaf1 has no link to h9; there are links to h1, h2"),
+        (1, ("leaf1", "h9"), "leaf1 has no link to h9; it has links to h1, h2"),
         (1, ("leaf1", "9"), "leaf1 has no port 9; there are 1, 2"),
-        (2, ("leaf1", "--set", "loss=1%"), "name the other end"),
+        (2, ("leaf1", "--set", "loss=1%"), "give the other end"),
         (1, ("leaf7",), "no network that is up has leaf7"),
     ],
 )
@@ -96,5 +100,5 @@ def test_each_direction_is_emulated_where_it_is_sent_or_at_the_host_s_leaf(tmp_p
     assert ways("leaf1", "spine1") == ways("leaf1", "2") == up
     assert ways("leaf1", None) == down + up
     assert ways("h1", None) == ways("h1", "leaf1") == down[::-1]
-    with pytest.raises(NetworkError, match="h1 has no port 0; there are none"):
+    with pytest.raises(NetworkError, match="h1 has no port 0; its ports are none"):
         ways("h1", "0")

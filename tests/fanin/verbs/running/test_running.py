@@ -70,7 +70,7 @@ def test_without_a_network_there_is_nothing_to_list(fanin: Any, tmp_path: Any) -
     done = fanin("ps", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stdout) == (
         0,
-        "No network is up; start one in another terminal: fanin up\n",
+        "No network is running; start one in another terminal: fanin up\n",
     )
     assert fanin("ps", "--json", TMPDIR=str(tmp_path)).stdout == ""
 
@@ -90,7 +90,7 @@ def test_tables_are_told_by_name(up: Up, fanin: Any, lines: Any) -> None:
     assert route in [row[1].strip() for row in rows if row and row[0] == "hdr.ipv4.destination=10.1.0.1/32"]
     assert "everything else" in shown
     refused = fanin("tables", "leaf1", "routes", **up.environment)
-    assert "leaf1 has no table routes with entries; there are egress." in refused.stderr
+    assert "leaf1 has no table routes with entries; tables with entries are egress." in refused.stderr
 
 
 def test_counters_are_told_with_the_names_of_reasons_and_neighbours(up: Up, fanin: Any, lines: Any) -> None:
@@ -122,7 +122,7 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
     heading, row = shown.stdout.splitlines()
     assert heading.split() == ["size", "least", "median", "most", "rate", "sent", "again", "sums"]
     assert row.strip().startswith("64 kB ")
-    assert row.endswith("within their bounds")
+    assert row.endswith("within bounds")
 
 
 @pytest.mark.parametrize(
@@ -247,10 +247,10 @@ def test_a_packet_is_sent_and_traced(up: Up, fanin: Any, lines: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
-        (("--hex", "00"), 1, "leaf1 has no port 3; there are 1, 2"),
+        (("--hex", "00"), 1, "leaf1 has no port 3; its ports are 1, 2"),
         (("--hex", "0g", "--port", "1"), 2, "0g is not a packet: write hexadecimal digits"),
         (("--layers", "Ether(", "--port", "1"), 2, "Ether(: write layers with fields, divided by /"),
-        ((), 2, "give the packet, either by --hex or by --layers"),
+        ((), 2, "give the packet, with either --hex or --layers"),
     ],
 )
 def test_what_cannot_be_sent_is_said(

@@ -19,7 +19,7 @@ from tests.fanin.network import SMALL, TIMEOUT
 def test_a_port_for_jobs_and_its_certificates_need_each_other(arguments: list[str]) -> None:
     done = CliRunner().invoke(app, ["up", *arguments], env={"COLUMNS": "200"})
     assert done.exit_code == 2
-    assert "Invalid value for --jobs-listen and --jobs-tls: give both, or neither" in done.output
+    assert "Invalid value for --jobs-listen and --jobs-tls: give both or neither" in done.output
 
 
 def test_a_folder_without_certificates_is_named(tmp_path: Path) -> None:

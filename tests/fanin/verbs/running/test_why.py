@@ -83,7 +83,7 @@ def test_all_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     why.why()
     assert capsys.readouterr().out.splitlines() == [
         "train, lease 7",
-        "  h1 waits in all-reduce 8 for 3 of 3 chunks (sums), nothing new for 5 s",
+        "  h1 waits in all-reduce 8 for 3 of 3 chunks (sums), no progress for 5 s",
         "  chunks 5-7 (slots 1-3): h2's update for leaf1 is missing",
         "    had finished all-reduce 7 at its last report, 20 s ago",
         "Most likely the worker on h2, without which the others cannot continue (h2: had finished all-reduce 7 at its "
@@ -91,7 +91,7 @@ def test_all_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         "ring",
         "It is by ring: its lease was revoked. Without a lease its workers do not report.",
         "late",
-        "No worker has joined on h2; here for 100 s: h1 (process 101).",
+        "No worker has joined on h2; waiting for 100 s: h1 (process 101).",
     ]
 
 
@@ -123,7 +123,7 @@ def test_whose_call_differs_is_told(
     monkeypatch.setattr(client, "JobServiceClient", lambda _: Service(differs))
     process = os.getpid()
     culprit = (
-        "Its workers make no more calls: the workers make different calls. "
+        "Its workers have stopped making calls: the workers make different calls. "
         f"rank 1 (process {process} on h2): allreduce sum of 3 float32; the others: allreduce sum of 2 float32"
     )
     why.why("train")
@@ -136,7 +136,7 @@ def test_whose_call_differs_is_told(
 def test_a_job_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         why.why("tarin")
-    assert capsys.readouterr().err == "fanin why: no job is called tarin; there are: late, ring, train\n"
+    assert capsys.readouterr().err == "fanin why: tarin: no such job; the jobs are: late, ring, train\n"
 
 
 @pytest.mark.parametrize(
