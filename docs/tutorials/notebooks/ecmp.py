@@ -20,16 +20,16 @@ def _(mo):
     mo.md("""
     # Flows that collide
 
-    Sixteen workers in four racks pass parts of a vector round a ring. Each rack has four uplinks, one for
-    each host: enough for all. But a flow's path comes from a hash of its addresses and ports, whatever else
-    goes that way.
+    Sixteen workers in four racks use a ring. Each rack has four uplinks, one for each host, which is enough for
+    all of them. But a flow's path comes from a hash of its addresses and ports, which does not know what else
+    uses that path.
     """)
 
 
 @app.cell
 def _(mo):
-    seed = mo.ui.slider(1, 9, label="seed: who is whose neighbour")
-    flows = mo.ui.dropdown(["1", "2", "4", "8"], value="1", label="flows from a host to the next")
+    seed = mo.ui.slider(1, 9, label="seed: the order of ranks")
+    flows = mo.ui.dropdown(["1", "2", "4", "8"], value="1", label="flows per pair of neighbours")
     mo.hstack([seed, flows], justify="start")
     return flows, seed
 
@@ -52,7 +52,7 @@ def _(found, mo, spreads, ways):
     choices = spreads(ways(hashed))
     mo.vstack(
         [
-            mo.md("How many flows meet on one uplink of each rack, by their hashes:"),
+            mo.md("How many flows their hashes put on one uplink of each rack:"),
             mo.ui.table(
                 [
                     {"switch": one.switch, "flows": one.flows, "uplinks": one.paths, "most on one": one.most}
@@ -70,8 +70,8 @@ def _(found, mo):
     seconds = {row["paths"]: row["median_seconds"] for row in found.rows}
     mo.md(
         f"By hash **{1e3 * seconds['ecmp']:.3f} ms**, sprayed packet by packet {1e3 * seconds['spray']:.3f} ms, "
-        f"by the shortest queue {1e3 * seconds['adaptive']:.3f} ms. A ring is as fast as its slowest flow: two on "
-        "one uplink, and all sixteen workers wait. Do more flows help? The page of this lesson is "
+        f"by the shortest queue {1e3 * seconds['adaptive']:.3f} ms. A ring is as fast as its slowest flow: if two "
+        "share one uplink, all sixteen workers wait. Do more flows help? This lesson's page is "
         "docs/tutorials/lessons/ecmp.md."
     )
     return (seconds,)

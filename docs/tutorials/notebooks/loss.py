@@ -19,10 +19,10 @@ def _(mo):
     mo.md("""
     # What does a lost packet cost?
 
-    Sixteen workers in two racks sum a vector, in the network and in a ring. In the network a lost packet
-    keeps all workers from one chunk, which those that miss its result ask for again. In a ring it keeps one
-    worker from its neighbour's part. With go-back-N, as RoCE has it, the sender repeats everything behind a
-    lost packet; with selective repeat that alone.
+    Sixteen workers in two racks all-reduce a vector, in the network and in a ring. In the network a lost packet
+    delays one chunk, and the workers that miss its result retransmit their part of it. In a ring it delays what
+    one worker receives from its neighbour. With go-back-N, which RoCE uses, the sender retransmits everything
+    behind a lost packet; with selective repeat, only that packet.
     """)
 
 
@@ -78,9 +78,9 @@ def _(found, mo):
 @app.cell
 def _(mo):
     mo.md("""
-    Why do so few losses cost so much? Each worker sends hundreds of packets, so that hardly an all-reduce is
-    without a loss, and everybody waits for the slowest. What does a shorter timeout change, and for whom? The
-    page of this lesson is docs/tutorials/lessons/loss.md.
+    Why do so few losses cost so much? Each worker sends hundreds of packets, so hardly any all-reduce is
+    without a loss, and everybody waits for the slowest worker. What does a shorter timeout change, and for
+    which algorithm? This lesson's page is docs/tutorials/lessons/loss.md.
     """)
 
 

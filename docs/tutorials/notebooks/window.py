@@ -19,11 +19,11 @@ def _(mo):
     mo.md("""
     # How many slots does a job need?
 
-    A switch has few slots, and each packet on its way needs one. A worker with a window of `W` packets sends
-    `W` of them, and must wait for a result before it sends the next: `W` packets for each round trip `R`, and
-    never faster than its link. That is Little's law.
+    A switch has few slots, and every packet in flight needs one. A worker with a window of `W` packets sends
+    `W` packets and then waits for a result before it sends the next one. So it sends `W` packets per round
+    trip `R`, and never faster than its link. This is Little's law.
 
-    Four workers in two racks sum a vector in the network. Choose the links and how much is summed:
+    Four workers in two racks all-reduce a vector in the network. Choose the links and the size of the vector:
     """)
 
 
@@ -52,11 +52,11 @@ def _(delay, mo, rate, run, size):
 @app.cell
 def _(mo):
     mo.md("""
-    Half the window takes twice the time, up to bandwidth times round trip. From there the link is the limit,
-    and more packets on their way only hold slots that another job could have.
+    Half the window takes twice the time, as long as the window is smaller than bandwidth times round trip.
+    Above that the link is the limit, and more packets in flight only hold slots that another job could use.
 
-    How long is a round trip? Four links up and down, and the time until the host looks. From the smallest
-    window, which waits for one round trip after another:
+    How long is a round trip? It crosses four links up and down and waits until the host looks for packets.
+    With the smallest window the all-reduce is one round trip after another, so it shows the answer:
     """)
 
 
@@ -70,10 +70,10 @@ def _(found, mo):
     packet_seconds = 8 * 1104 / row["rate"]
     enough = ceil(round_trip / packet_seconds)
     mo.md(
-        f"- {packets:,} packets in windows of {row['window']}, and one more for exponents: a round trip takes about "
-        f"**{1e6 * round_trip:.1f} µs**.\n"
-        f"- A packet of 1,104 bytes is on such a link for {1e6 * packet_seconds:.3f} µs.\n"
-        f"- So **{enough:,} slots** are enough, and a switch of 1,024 has room for {1024 // enough} such jobs."
+        f"- {packets:,} packets in windows of {row['window']}, and one more window for exponents: "
+        f"a round trip takes about **{1e6 * round_trip:.1f} µs**.\n"
+        f"- A packet of 1,104 bytes occupies such a link for {1e6 * packet_seconds:.3f} µs.\n"
+        f"- So **{enough:,} slots** are enough, and a switch with 1,024 slots has room for {1024 // enough} such jobs."
     )
     return (enough,)
 
@@ -81,7 +81,7 @@ def _(found, mo):
 @app.cell
 def _(mo):
     mo.md("""
-    Predict where the line bends at 400 Gb/s before you choose it. The page of this lesson is
+    Predict where the line bends at 400 Gb/s before you choose it. This lesson's page is
     docs/tutorials/lessons/window.md.
     """)
 

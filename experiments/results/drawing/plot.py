@@ -354,7 +354,11 @@ def _number_x_axis(axes: Axes, values: Sequence[float], logarithmic: bool) -> No
     if apart and len(values) <= _MAX_TICKS:
         axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FuncFormatter(plain))
+        # A linear axis cannot show how far 1 B is from 0 when it reaches to megabytes.
+        smallest = 0.0 if logarithmic else 1e-4 * max(map(abs, values))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda x, place: plain(x if abs(x) >= smallest else 0.0, place))
+        )
 
 
 def _set_log_y(axes: Axes) -> None:

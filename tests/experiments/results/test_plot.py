@@ -240,6 +240,15 @@ def test_the_legend_says_what_a_shade_and_a_dotted_line_are(tmp_path: Path) -> N
     assert "dotted: analytical model" in text
 
 
+@pytest.mark.parametrize("log", [(), ("x",)])
+def test_one_byte_among_megabytes_is_0_on_a_linear_axis_only(tmp_path: Path, log: tuple[Any, ...]) -> None:
+    rows = [row("ring", 8, 0.004, size=size) for size in (1, 500_000, 2_000_000)]
+    text = drawn(tmp_path / "figure.svg", rows, Plot(x="size", y="median_seconds", log=log))
+    assert ">vector (MB)</text>" in text
+    assert ">0.5</text>" in text
+    assert (">1e-06</text>" in text) == bool(log)
+
+
 @pytest.mark.parametrize("x", ["workers", "algorithm"])
 def test_a_failed_point_is_marked(tmp_path: Path, x: str) -> None:
     plot = Plot(x=x, y="median_seconds", by=("algorithm",))
