@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
-import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -39,8 +38,6 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 def folder(tmp_path: Path) -> Path:
     """Where the commands are typed: a clone, with the scripts that the documents show or name."""
     (tmp_path / "docs").symlink_to(ROOT / "docs")
-    [script] = re.findall(r"^    import fanin\n(?:    .*\n|\n)+", (ROOT / "README.md").read_text(), re.M)
-    (tmp_path / "sum.py").write_text(textwrap.dedent(script))
     (tmp_path / "flood.py").write_text(FLOOD)
     return tmp_path
 
