@@ -6,6 +6,8 @@
 # make test-vm: the demo and the live tests in a virtual machine with another kernel (docs/measurements/machines.md).
 # make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
 # make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
+# make lint: style, types, imports between packages, and the prose of documents and docstrings (docs/prose.py).
+# make docs: the documentation as a site, in build/site; `python3 -m http.server -d build/site` serves it, with its search.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -29,7 +31,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
 
-.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint setup clean
+.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -67,6 +69,13 @@ lint: setup
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(VENV)/bin/python docs/prose.py
+	$(VENV)/bin/codespell *.md $(filter-out tests/ build/ results/,$(sort $(wildcard */)))
+
+# -W: a link that leads nowhere, or a document that no menu lists, is an error.
+docs: setup
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(VENV)/bin/sphinx-build -W --keep-going -q docs build/site
 
 setup: $(VENV)/installed
 

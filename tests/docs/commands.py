@@ -49,6 +49,7 @@ EXEMPT = {
     **dict.fromkeys(
         [
             "make demo",
+            "make docs",
             "make lint",
             "make setup",
             "make test",
