@@ -27,7 +27,7 @@ Match = int | str | tuple[int | str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
-class TableEntry:
+class NamedEntry:
     """An entry in the program's names."""
 
     __pydantic_config__ = _STRICT
@@ -45,7 +45,7 @@ class Entries:
 
     __pydantic_config__ = _STRICT
 
-    entries: Sequence[TableEntry] = ()
+    entries: Sequence[NamedEntry] = ()
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
@@ -96,7 +96,7 @@ def _explain(error: ValidationError) -> Iterator[str]:
             case "missing" if "match" not in above:
                 yield f"{place}: missing; add it"
             case "unexpected_keyword_argument":
-                known = fields(TableEntry if above else Entries)
+                known = fields(NamedEntry if above else Entries)
                 yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
             case _ if "match" in above:
                 yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
@@ -120,7 +120,7 @@ def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
                     f"an entry of table {each['table']} uses an action profile, which is not supported"
                 )
             match = {name: _observed_match(value) for name, value in each["match"].items()}
-            entries.append(TableEntry(each["table"], match, each["action"], each["params"], each["priority"]))
+            entries.append(NamedEntry(each["table"], match, each["action"], each["params"], each["priority"]))
     return Entries(entries, groups)
 
 
@@ -141,7 +141,7 @@ def draw(rng: random.Random, width: int) -> int:
 def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
     """Return valid entries for every table that takes some, and a few multicast groups."""
     actions = {action.preamble.id: action for action in p4info.actions}
-    entries: list[TableEntry] = []
+    entries: list[NamedEntry] = []
     for table in p4info.tables:
         takes = table.match_fields and _have_width(table.match_fields)
         if takes and not table.is_const_table and not table.implementation_id:
@@ -155,7 +155,7 @@ def random_entries(p4info: p4i.P4Info, rng: random.Random) -> Entries:
 
 def _of_table(
     table: p4i.Table, actions: Mapping[int, p4i.Action], rng: random.Random
-) -> Iterator[TableEntry]:
+) -> Iterator[NamedEntry]:
     allowed = [actions[ref.id] for ref in table.action_refs if ref.scope != p4i.ActionRef.DEFAULT_ONLY]
     usable = [action for action in allowed if _have_width(action.params)]
     kinds = {match.match_type for match in table.match_fields}
@@ -167,7 +167,7 @@ def _of_table(
             continue
         seen.add(key)
         action = rng.choice(usable)
-        yield TableEntry(
+        yield NamedEntry(
             table.preamble.name,
             {name: value for name, value in match.items() if value is not None},
             action.preamble.name,

@@ -49,7 +49,7 @@ SOURCE = os.environ.get("FANIN_SOURCE_URL", "").rstrip("/")
 # The documents, in the order of the site's menu. In a document GitHub would show this as code.
 MENUS = {
     "README": {
-        "Tutorials": "tutorials/tutorial tutorials/lessons",
+        "Tutorials": "tutorials/tutorial tutorials/*",
         "How-to guides": "how-to/*",
         "Reference": "reference/commands reference/scenarios reference/scenario-keys reference/protocol reference/*",
         "Explanation": "explanation/architecture explanation/* explanation/decisions/README",
@@ -73,12 +73,12 @@ _LANGUAGES = {
 
 def _link_to_source(page: Path, link: re.Match[str]) -> str:
     """Return a link of a page as the site needs it: other documents as they are, the rest to where the source is."""
-    text, target, _ = link.groups()
+    text, target, fragment = link.groups()
     file = (page.parent / target).resolve()
     if not file.exists() or (file.is_relative_to(DOCS) and file.suffix == ".md"):
         return link[0]
     if SOURCE:
-        return f"[{text}]({SOURCE}/{file.relative_to(ROOT)})"
+        return f"[{text}]({SOURCE}/{file.relative_to(ROOT)}{fragment or ''})"
     return link[0] if file.is_file() and file.suffix != ".md" else text
 
 

@@ -74,7 +74,7 @@ class Demo:
         plot_training(self.training, self.reference, folder / "training.png")
 
 
-class Observer(Protocol):
+class DemoObserver(Protocol):
     """A receiver of the demo's progress."""
 
     def stage(self, text: str) -> None:
@@ -134,7 +134,7 @@ def run_demo(
     points: Sequence[Settings],
     program: CompiledProgram,
     logs: Path,
-    observer: Observer,
+    observer: DemoObserver,
     captures: Path | None = None,
 ) -> Demo:
     """Build the network, do every run on it, and take it down; see run_live.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fanin.controller.entry_files import Entries, Match, TableEntry
+from fanin.controller.entry_files import Entries, Match, NamedEntry
 from fanin.p4switch import entries as p4
 from fanin.p4switch.bmv2json.program import Table, TableKey
 from fanin.p4switch.engine.engine import Engine
@@ -54,7 +54,7 @@ def fill(engine: Engine, entries: Entries) -> None:
         raise ValueError(str(error)) from None
 
 
-def _entry(tables: dict[str, Table], entry: TableEntry) -> tuple[str, p4.Entry]:
+def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
     table = tables.get(entry.table)
     if table is None:
         there = ", ".join(table.name for table in tables.values() if table.keys)

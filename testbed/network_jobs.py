@@ -17,7 +17,7 @@ from fanin.workers.recovery import Pace
 _FIRST_TCP_PORT = 28500  # below torchrun's ports, and below those that the kernel gives to connections
 
 
-class Granted(Protocol):
+class GrantedLease(Protocol):
     """A lease."""
 
     @property
@@ -33,7 +33,7 @@ class Leases(Protocol):
 
     planner: Planner
 
-    async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> Granted:
+    async def grant(self, hosts: Sequence[str], udp_port: int, base: int, slots: int) -> GrantedLease:
         """Grant a lease; see controller.Controller."""
 
 
@@ -70,7 +70,7 @@ class NetworkJob:
         self._request = request
         self._number = number
         self._place: SlotAllocation | None = None
-        self.granted: Granted | None = None
+        self.granted: GrantedLease | None = None
 
     async def grant(self) -> None:
         """Get a lease with as many slots as requested, or as suit the network's pace.

@@ -183,7 +183,7 @@ class SwitchProcess:
         if (status := self._process.poll()) is not None:
             how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             raise NetworkError(
-                f"{self.switch.name} has ended with {how}{self._last_words()}{_memory_limit()}"
+                f"{self.switch.name} has ended with {how}{self._last_words()}{memory_limit_hint()}"
             )
 
     def start_again(self) -> str:
@@ -249,7 +249,7 @@ def _reserve(log: IO[bytes]) -> None:
             raise
 
 
-def _memory_limit() -> str:
+def memory_limit_hint() -> str:
     """Return a hint if a limit of its address space may have ended a process without a message."""
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     if limit == resource.RLIM_INFINITY:

@@ -78,7 +78,7 @@ class Pause(_Table):
 
 
 class LinkModel(_Table):
-    """What a link does to packets in either direction, drawn for each packet separately; the topology has the rate.
+    """The behaviour of a link in either direction, drawn for each packet separately; the topology has its rate.
 
     Attributes:
         delay: Seconds from sending the last bit until the far end has it. Left out or 0: none in a live network, 1 us

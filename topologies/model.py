@@ -72,7 +72,7 @@ class Endpoint(_Frozen):
 
     @property
     def interface(self) -> str:
-        """The name of the Linux interface that is this port."""
+        """Return the name of the Linux interface that is this port."""
         return f"{self.node}-eth{self.port}"
 
 

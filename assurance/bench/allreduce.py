@@ -63,7 +63,7 @@ class BenchError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class BenchNetwork:
     """A network to measure on: a single switch, or 2 leaves below 2 spines.
 
     Attributes:
@@ -137,7 +137,7 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AllReduceCase:
     """One size on one network.
 
     Attributes:
@@ -165,11 +165,11 @@ class Case:
     split: Split
 
 
-def networks(workers: Sequence[int], plain: bool) -> list[Network]:
+def networks(workers: Sequence[int], plain: bool) -> list[BenchNetwork]:
     """Return the networks of the benchmark; with `plain`, each also with plain frames only."""
     each = [
-        *(Network(count, leaves) for leaves in (1, 2) for count in workers),
-        *(Network(count, 1, GIGABIT) for count in workers),
+        *(BenchNetwork(count, leaves) for leaves in (1, 2) for count in workers),
+        *(BenchNetwork(count, 1, GIGABIT) for count in workers),
     ]
     return [
         replace(network, offload=offload)
@@ -241,14 +241,14 @@ class Group:
 
 
 def measure_network(
-    on: Network,
+    on: BenchNetwork,
     sizes: Sequence[int],
     program: CompiledProgram,
     gloo_python: Path | None,
     rounds: int,
-    progress: Callable[[Case], None],
+    progress: Callable[[AllReduceCase], None],
     beside: Sequence[str] = (NOTHING,),
-) -> list[Case]:
+) -> list[AllReduceCase]:
     """Measure all sizes on one network, smallest first.
 
     Args:
@@ -270,7 +270,7 @@ def measure_network(
         folder = Path(name)
         with MininetNetwork(topology, EMBEDDED.launcher, folder) as network:
 
-            async def run() -> list[Case]:
+            async def run() -> list[AllReduceCase]:
                 ledger = Ledger(folder / "leases.json")
                 made = (topology, program.p4info, program.device_config, ledger, network.patience)
                 async with Controller(*made) as controller:
@@ -324,14 +324,14 @@ async def _barrier_seconds(group: Group, network: MininetNetwork) -> float:
 
 
 async def _measure_size(
-    on: Network,
+    on: BenchNetwork,
     size: int,
     groups: Mapping[str, Group],
     network: MininetNetwork,
     rounds: int,
     barrier: float,
     busy: Mapping[str, AbstractContextManager[None]],
-) -> list[Case]:
+) -> list[AllReduceCase]:
     """Measure one size, and return a case for each kind of other work in `busy`."""
     order = Order(size // 4, repetitions(size, on.rate))
     rounds = rounds if size < LARGEST else min(rounds, ROUNDS_OF_LARGEST)
@@ -362,17 +362,17 @@ async def _measure_size(
 
 
 def _case(
-    on: Network,
+    on: BenchNetwork,
     superframes: bool,
     size: int,
     beside: str,
     reports: Mapping[str, list[list[Report]]],
     switches: float,
-) -> Case:
+) -> AllReduceCase:
     """Build a case; `switches` is the switches' processor time for one all-reduce in the network."""
     measured = {algorithm: _summary(size, series) for algorithm, series in reports.items()}
     ours = measured["in-network"]
-    return Case(
+    return AllReduceCase(
         network=str(on),
         beside=beside,
         superframes=superframes,
@@ -420,7 +420,7 @@ def _summary(size: int, rounds: Sequence[Sequence[Report]]) -> Timing:
 
 
 def _split(
-    on: Network, ours: Timing, rounds: Sequence[Sequence[Report]], switches: float, beside: str
+    on: BenchNetwork, ours: Timing, rounds: Sequence[Sequence[Report]], switches: float, beside: str
 ) -> Split:
     everybody = [report for reports in rounds for report in reports]
     count = ours.repetitions * on.workers
@@ -456,11 +456,11 @@ def bench(
     workers: Sequence[int],
     sizes: Sequence[int],
     gloo_python: Path | None,
-    progress: Callable[[Case], None],
+    progress: Callable[[AllReduceCase], None],
     rounds: int = ROUNDS,
     plain: bool = False,
     beside: Sequence[str] = (NOTHING,),
-) -> list[Case]:
+) -> list[AllReduceCase]:
     """Measure every size on every network, with each of neighbour.KINDS asked for; see networks and measure_network."""
     program = compile_program(PROGRAM, "embedded")
     cases = []
@@ -469,7 +469,7 @@ def bench(
     return cases
 
 
-def write(cases: Sequence[Case], gloo: bool, machine: Mapping[str, Any], folder: Path) -> None:
+def write(cases: Sequence[AllReduceCase], gloo: bool, machine: Mapping[str, Any], folder: Path) -> None:
     """Write allreduce.json into `folder`; `machine` is the result of host()."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {

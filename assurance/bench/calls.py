@@ -75,7 +75,7 @@ class WayToCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CallsCase:
     """One size, with the results of each way to call."""
 
     bytes: int
@@ -94,7 +94,7 @@ def topology(workers: int) -> str:
     return f"[leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = {workers}\n"
 
 
-async def measure(network: RunningNetwork, python: Path, orders: Sequence[Order]) -> list[Case]:
+async def measure(network: RunningNetwork, python: Path, orders: Sequence[Order]) -> list[CallsCase]:
     """Measure with workers on all hosts of the network, which run in the given Python.
 
     Raises:
@@ -131,7 +131,7 @@ async def measure(network: RunningNetwork, python: Path, orders: Sequence[Order]
     ]
 
 
-def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> Case:
+def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> CallsCase:
     """Summarize the calls of all ranks."""
     whole = {way: _whole([rank[way] for rank in ranks], alone=way == NOTHING) for way in ranks[0]}
     own = {way: np.mean([_own(rank[way]) for rank in ranks], axis=0) for way in ranks[0]}
@@ -147,7 +147,7 @@ def case_of(order: Order, ranks: Sequence[Mapping[str, Calls]]) -> Case:
         )
         for way in ranks[0]
     }
-    return Case(4 * order.elements, len(ranks), order.repetitions, measured)
+    return CallsCase(4 * order.elements, len(ranks), order.repetitions, measured)
 
 
 def _whole(ranks: Sequence[Calls], *, alone: bool) -> Any:
@@ -171,7 +171,7 @@ def added(differences: Any) -> Added:
     return Added(float(statistics.median(ordered)), float(high - low) / 2)
 
 
-def write(cases: Sequence[Case], machine: Mapping[str, Any], folder: Path) -> Path:
+def write(cases: Sequence[CallsCase], machine: Mapping[str, Any], folder: Path) -> Path:
     """Write calls.json into `folder`; `machine` is the result of host()."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "calls.json"

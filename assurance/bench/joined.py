@@ -26,7 +26,7 @@ _GRACE = 3.0  # seconds for the others to report why they ended, after the first
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JoinedOutcome:
     """The results of an order.
 
     Attributes:
@@ -45,8 +45,8 @@ class Outcome:
 
 
 def all_reduce(
-    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
-) -> list[Outcome]:
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[JoinedOutcome], None]
+) -> list[JoinedOutcome]:
     """Execute orders on all hosts; `done` is called with each outcome as soon as it is known.
 
     Raises:
@@ -57,8 +57,8 @@ def all_reduce(
 
 
 async def _all_reduce(
-    network: RunningNetwork, orders: Sequence[Order], done: Callable[[Outcome], None]
-) -> list[Outcome]:
+    network: RunningNetwork, orders: Sequence[Order], done: Callable[[JoinedOutcome], None]
+) -> list[JoinedOutcome]:
     hosts = list(network.hosts)
 
     def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
@@ -108,11 +108,11 @@ async def _failure(host: str, worker: WorkerProcess) -> str:
     return "" if how.startswith("exit status 0") else f"{host}: {how.removeprefix('exit status 1: ')}"
 
 
-def _outcome(order: Order, reports: Sequence[Report]) -> Outcome:
+def _outcome(order: Order, reports: Sequence[Report]) -> JoinedOutcome:
     starts, ends = (
         np.max([getattr(report, name) for report in reports], axis=0) for name in ("starts", "ends")
     )
-    return Outcome(
+    return JoinedOutcome(
         workers=len(reports),
         bytes=4 * order.elements,
         seconds=(ends - starts).tolist(),

@@ -36,7 +36,7 @@ SLAB = 1 << 14  # elements checked together: whole blocks
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class BenchPoint:
     """One all-reduce. `seconds` and `processor_seconds` are real time of the run alone; memory is of the whole process.
 
     Attributes:
@@ -68,7 +68,7 @@ class Point:
         return self.packet_hops_per_processor_second / self.numpy_packet_hops_per_processor_second
 
 
-def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> Point:
+def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> BenchPoint:
     """Run one all-reduce of `elements` float32 by `workers` workers, and check it; `numpy` uses the loop in numpy."""
     racks = -(-workers // RACK)
     topology = leaf_spine(int(racks > 1), racks, workers // racks, rate=HOST_RATE, uplink_rate=UPLINK_RATE)
@@ -83,7 +83,7 @@ def measure(workers: int, elements: int = ELEMENTS, *, numpy: bool = False) -> P
     network = cluster.network
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     events = network.hops + network.wakes
-    return Point(
+    return BenchPoint(
         workers=workers,
         racks=racks,
         elements=elements,
@@ -121,7 +121,7 @@ def _input(rank: int, elements: int) -> Vector:
     return draw.random(elements, np.float32) * np.float32(2) - np.float32(1)
 
 
-def bench(workers: Sequence[int], progress: Callable[[Point], None]) -> list[Point]:
+def bench(workers: Sequence[int], progress: Callable[[BenchPoint], None]) -> list[BenchPoint]:
     """Return a point for each number of workers, the fastest of ROUNDS, with numpy's speed for comparison."""
     points = []
     for count in workers:
@@ -136,13 +136,13 @@ def bench(workers: Sequence[int], progress: Callable[[Point], None]) -> list[Poi
     return points
 
 
-def _apart(workers: int, *, numpy: bool) -> Point:
+def _apart(workers: int, *, numpy: bool) -> BenchPoint:
     """Measure in a separate process, so that the memory is only that of the run."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(measure, workers, numpy=numpy).result()
 
 
-def write(points: Sequence[Point], folder: Path) -> None:
+def write(points: Sequence[BenchPoint], folder: Path) -> None:
     """Write virtual.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {"points": [{**asdict(point), "ratio": point.ratio} for point in points], "machine": machine()}

@@ -11,7 +11,7 @@ from typing import Any
 
 from fanin.assurance.differential.client import SwitchError
 from fanin.assurance.differential.packets import Packet
-from fanin.assurance.differential.switches import Outcome, run
+from fanin.assurance.differential.switches import SwitchRun, run
 from fanin.controller.entry_files import Entries
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.tools import Compiler, SwitchKind, ToolError
@@ -78,7 +78,7 @@ class Verdict:
 
     pair: Pair
     cannot: Exception | None = None
-    outcome: Outcome | None = None
+    outcome: SwitchRun | None = None
     differences: Sequence[Difference] = ()
     traces: Sequence[str] = ()
 
@@ -106,7 +106,7 @@ _Thing = tuple[Kind, int | str]
 def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> Iterator[Verdict]:
     """Run each pair and compare it with the reference, which is the first pair that runs."""
 
-    def run_pair(pair: Pair, count: int | None = None, *, traced: bool = False) -> Outcome:
+    def run_pair(pair: Pair, count: int | None = None, *, traced: bool = False) -> SwitchRun:
         program = compiled[pair.compiler]
         if isinstance(program, Exception):
             raise program
@@ -153,7 +153,7 @@ def compare(compiled: Compiled, entries: Entries, packets: Sequence[Packet]) -> 
         yield Verdict(pair, outcome=outcome, differences=differences, traces=traces)
 
 
-def _observed(outcome: Outcome) -> Mapping[_Thing, object]:
+def _observed(outcome: SwitchRun) -> Mapping[_Thing, object]:
     """Return everything that can differ; accepted entries and counters at 0 are left out."""
     observed: dict[_Thing, object] = {(Kind.ENTRIES, place): "refused" for place in outcome.refused}
     observed |= {(Kind.PACKETS, place): outputs for place, outputs in enumerate(outcome.outputs)}

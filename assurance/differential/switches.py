@@ -32,7 +32,7 @@ _STOP_SECONDS = 1.0  # to wait for the end of a process whose connection broke
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SwitchRun:
     """The results of a run.
 
     Attributes:
@@ -55,7 +55,7 @@ def run(
     packets: Sequence[Packet],
     *,
     with_trace: bool = False,
-) -> Outcome:
+) -> SwitchRun:
     """Start a fresh switch, load the program and the entries, send the packets, and read the results.
 
     Args:
@@ -81,7 +81,7 @@ async def _insert(switch: Session, entities: Sequence[p4r.Entity]) -> list[int]:
 
 async def _on_embedded(
     program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], with_trace: bool
-) -> Outcome:
+) -> SwitchRun:
     device = Device({}, None, _DROP_PORT)
     server, port = serve(P4RuntimeService(device, DEVICE_ID), "127.0.0.1:0")
     try:
@@ -97,7 +97,7 @@ async def _on_embedded(
                         trace = "\n".join(as_text(found, verbose=True) for found in tracer.packets())
                 else:
                     outputs.append(sorted(engine.process(port, packet, now)))
-            return Outcome(refused, outputs, await switch.counts(entities), trace)
+            return SwitchRun(refused, outputs, await switch.counts(entities), trace)
     finally:
         server.stop(grace=0).wait()
         device.stop()
@@ -105,7 +105,7 @@ async def _on_embedded(
 
 async def _on_bmv2(
     program: CompiledProgram, entities: Sequence[p4r.Entity], packets: Sequence[Packet], with_trace: bool
-) -> Outcome:
+) -> SwitchRun:
     with (
         tempfile.TemporaryDirectory(prefix="bmv2-", dir=scratch()) as folder,
         _bmv2(Path(folder), with_trace),
@@ -115,7 +115,9 @@ async def _on_bmv2(
             left = exchange(f"127.0.0.1:{_DATAPLANE}", DEVICE_ID, packets)
             outputs = [sorted(packets) for packets in left]
             counts = await switch.counts(entities)
-        return Outcome(refused, outputs, counts, _last_packet(Path(folder, "log.txt")) if with_trace else "")
+        return SwitchRun(
+            refused, outputs, counts, _last_packet(Path(folder, "log.txt")) if with_trace else ""
+        )
 
 
 @contextmanager

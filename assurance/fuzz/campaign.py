@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Lock
 
-from fanin.assurance.fuzz.case import Case
+from fanin.assurance.fuzz.case import FuzzCase
 from fanin.assurance.fuzz.sanitizers import sanitized_environment
 from fanin.assurance.fuzz.shrink import shrink
 
@@ -101,7 +101,7 @@ def fuzz(
             finally:
                 done.stopped.set()
         if done.failed is not None:
-            done.path = _write_smallest(Case.random(done.failed[0]), environment, results)
+            done.path = _write_smallest(FuzzCase.random(done.failed[0]), environment, results)
     return done
 
 
@@ -112,7 +112,7 @@ def repeat(path: Path) -> str | None:
         CaseError: The file is not a case.
         NoSanitizersError: The compiler has no sanitizers here.
     """
-    Case.read(path)
+    FuzzCase.read(path)
     with _cache() as cache:
         return _run_file(path, _environment(cache))
 
@@ -208,12 +208,12 @@ def _run_file(path: Path, environment: dict[str, str]) -> str | None:
         return process.said() if status else None
 
 
-def _write_smallest(case: Case, environment: dict[str, str], results: Path) -> Path:
+def _write_smallest(case: FuzzCase, environment: dict[str, str], results: Path) -> Path:
     results.mkdir(parents=True, exist_ok=True)
     path = results / f"case-{case.seed}.json"
     trial = results / f"trial-{case.seed}.json"
 
-    def fails(smaller: Case) -> bool:
+    def fails(smaller: FuzzCase) -> bool:
         smaller.write(trial)
         return _run_file(trial, environment) is not None
 

@@ -56,7 +56,7 @@ class WrongError(Exception):
 
 
 @dataclass(frozen=True)
-class Case:
+class FuzzCase:
     """A program and its input.
 
     Attributes:
@@ -72,7 +72,7 @@ class Case:
     frames: tuple[tuple[int, bytes], ...]
 
     @classmethod
-    def random(cls, seed: int) -> Case:
+    def random(cls, seed: int) -> FuzzCase:
         """Draw the case of a seed."""
         r = random.Random(seed)
         document = random_program(r)
@@ -85,7 +85,7 @@ class Case:
         return cls(seed, program, packets, frames)
 
     @classmethod
-    def read(cls, path: Path) -> Case:
+    def read(cls, path: Path) -> FuzzCase:
         """Read a case from a file.
 
         Raises:
@@ -186,7 +186,7 @@ def _has_memory(program: Program) -> bool:
     return hashes or bool(calls & remembering)
 
 
-def _give_packets(engine: Engine, case: Case) -> bool:
+def _give_packets(engine: Engine, case: FuzzCase) -> bool:
     """Give each packet to two switches, among packets full of other bytes, and check that both results are the same.
 
     Returns:
@@ -226,7 +226,7 @@ def _digests(engine: Engine) -> Iterator[Callable[[], list[Digest]]]:
     os.close(event)
 
 
-def _trace(engine: Engine, case: Case) -> None:
+def _trace(engine: Engine, case: FuzzCase) -> None:
     with traced(engine) as tracer:
         for port, packet in case.packets[::TRACED_PACKETS]:
             engine.process(port, packet)
@@ -237,7 +237,7 @@ def _trace(engine: Engine, case: Case) -> None:
 # Frames
 
 
-def _give_frames(engine: Engine, case: Case) -> None:
+def _give_frames(engine: Engine, case: FuzzCase) -> None:
     """Send frames through the loop between ports, which are pairs of local sockets. Some ports have emulated links."""
     count = PORTS + 1
     with _forwarder(engine, random.Random(case.seed)) as (forwarder, ends):

@@ -7,17 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from fanin.assurance.fuzz.case import Case
+from fanin.assurance.fuzz.case import FuzzCase
 
 MAX_TRIALS = 80
 Item = TypeVar("Item")
 
 
-def shrink(case: Case, fails: Callable[[Case], bool]) -> Case:
+def shrink(case: FuzzCase, fails: Callable[[FuzzCase], bool]) -> FuzzCase:
     """Return the smallest failing case found in MAX_TRIALS trials."""
     trials = 0
 
-    def still_fails(smaller: Case) -> bool:
+    def still_fails(smaller: FuzzCase) -> bool:
         nonlocal trials
         trials += 1
         return trials <= MAX_TRIALS and fails(smaller)

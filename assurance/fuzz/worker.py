@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from fanin.assurance.fuzz.case import Case
+from fanin.assurance.fuzz.case import FuzzCase
 
 PATIENCE = 60  # seconds of processor time, without the compiler's
 
@@ -21,13 +21,13 @@ def main(arguments: list[str]) -> None:
     faulthandler.register(signal.SIGPROF, chain=True)
     if len(arguments) == 1:
         signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-        Case.read(Path(arguments[0])).run()
+        FuzzCase.read(Path(arguments[0])).run()
         return
     first, count = map(int, arguments)
     for seed in range(first, first + count):
         print("case", seed, flush=True)
         signal.setitimer(signal.ITIMER_PROF, PATIENCE)
-        print("taken" if Case.random(seed).run() else "refused", flush=True)
+        print("taken" if FuzzCase.random(seed).run() else "refused", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 from fanin.assurance.soak.hosts import SoakHost
 from fanin.assurance.soak.marks import Marks
-from fanin.assurance.soak.order import Order
+from fanin.assurance.soak.order import SendingOrder
 from fanin.assurance.soak.queue import Queue
 from fanin.assurance.soak.scenario import Scenario
 from fanin.assurance.soak.strangers import Flips, Stranger, Tap
@@ -49,7 +49,7 @@ class SoakFabric(Fabric):
         self._strangers: list[Stranger] = []
         self._flips: list[Flips] = []
         self._ended: dict[Job, Sequence[SoakHost]] = {}
-        self.order = Order(scenario) if Order.judged_by(scenario) else None
+        self.order = SendingOrder(scenario) if SendingOrder.judged_by(scenario) else None
         self.tap = Tap(scenario, self._inject) if scenario.taps else None
         every = not (scenario.disturbed or scenario.strangers)
         self.marks = Marks(scenario, every=every) if Marks.judged_by(scenario) else None

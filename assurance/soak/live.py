@@ -140,7 +140,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LiveOutcome:
     """The end of a command.
 
     Attributes:
@@ -174,10 +174,10 @@ class LiveSoak:
 
     faults: int = 0
     hit: Counter[str] = field(default_factory=Counter)
-    failures: list[Outcome] = field(default_factory=list)
+    failures: list[LiveOutcome] = field(default_factory=list)
     longest: float = 0.0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: LiveOutcome) -> None:
         """Count one more."""
         self.faults += 1
         kind = outcome.victim.split(" ")[0] or "nobody"
@@ -221,7 +221,7 @@ def draw_fault(seed: int) -> Fault:
 
 
 def soak_live(
-    first_seed: int, seeds: int, fanin: Sequence[str], progress: Callable[[LiveSoak, Outcome], None]
+    first_seed: int, seeds: int, fanin: Sequence[str], progress: Callable[[LiveSoak, LiveOutcome], None]
 ) -> LiveSoak:
     """Run the faults of `seeds` seeds, one after the other.
 
@@ -244,7 +244,7 @@ def soak_live(
     return so_far
 
 
-def run_fault(fault: Fault, fanin: Sequence[str]) -> Outcome:
+def run_fault(fault: Fault, fanin: Sequence[str]) -> LiveOutcome:
     """Run a command, cause its fault, and check what it prints and leaves behind."""
     interfaces = _interfaces()
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
@@ -255,7 +255,7 @@ def run_fault(fault: Fault, fanin: Sequence[str]) -> Outcome:
             run.end()
     if more := _interfaces() - interfaces:
         violation = f"interfaces are left: {', '.join(sorted(more))}"
-        return Outcome(
+        return LiveOutcome(
             fault,
             outcome.victim,
             outcome.status,
@@ -291,7 +291,7 @@ class _Run:
                 start_new_session=True,
             )
 
-    def run(self) -> Outcome:
+    def run(self) -> LiveOutcome:
         """Reach the point, send the signal, wait for the end, and check what is left."""
         fault, violations = self._fault, []
         if not self._reach():
@@ -317,7 +317,7 @@ class _Run:
             violations.append(f"temporary files are left: {', '.join(files)}")
         said = self._output.read_text(errors="replace")
         violations += _wrong(fault, victim, status, said)
-        return Outcome(fault, victim, status, seconds, tuple(violations), said)
+        return LiveOutcome(fault, victim, status, seconds, tuple(violations), said)
 
     def end(self) -> None:
         """End everything that still runs."""

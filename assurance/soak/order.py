@@ -42,7 +42,7 @@ class _Arrivals(NamedTuple):
     names: NDArray[np.uint64]
 
 
-class Order:
+class SendingOrder:
     """An observer of a run with priorities, on links for which judged_by() says that times are known."""
 
     def __init__(self, scenario: Scenario) -> None:

@@ -42,7 +42,7 @@ _NOT_QUANTIZABLE, _CALL = 0x80, 5
 Cells = tuple[tuple[int, ...], ...]  # contents of one switch, by register
 
 
-class WrongSumError(AssertionError):
+class SearchWrongSumError(AssertionError):
     """A worker took a sum that is not its job's."""
 
 
@@ -364,7 +364,7 @@ class World:
         if of_grant[packet.worker] != packet.chunk:
             return state, 0
         if not packet.right:
-            raise WrongSumError(f"worker {packet.worker}, grant {packet.grant}, chunk {packet.chunk}")
+            raise SearchWrongSumError(f"worker {packet.worker}, grant {packet.grant}, chunk {packet.chunk}")
         of_grant = *of_grant[: packet.worker], packet.chunk + 1, *of_grant[packet.worker + 1 :]
         return (cells, tables, (*had[: packet.grant], of_grant, *had[packet.grant + 1 :]), lost), 0
 

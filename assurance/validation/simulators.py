@@ -41,7 +41,7 @@ Pairs = list[tuple[int, int]]  # of hosts by rank: from, to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class SimulatorCase:
     """Flows that begin together on a fat tree of switches with k ports.
 
     Attributes:
@@ -76,12 +76,12 @@ def permutation(hosts: int) -> Pairs:
 
 
 CASES = (
-    Case(name="one flow", k=4, pairs=[(0, 13)], htsim=177.8e-6),
-    Case(name="15 to 1", k=4, pairs=incast(15), htsim=2470.4e-6),
-    Case(name="127 to 1", k=8, pairs=incast(127), htsim=20963.4e-6),
-    Case(name="1,024 permuted, sprayed", k=16, pairs=permutation(1024), htsim=206.5e-6),
+    SimulatorCase(name="one flow", k=4, pairs=[(0, 13)], htsim=177.8e-6),
+    SimulatorCase(name="15 to 1", k=4, pairs=incast(15), htsim=2470.4e-6),
+    SimulatorCase(name="127 to 1", k=8, pairs=incast(127), htsim=20963.4e-6),
+    SimulatorCase(name="1,024 permuted, sprayed", k=16, pairs=permutation(1024), htsim=206.5e-6),
     # The worst collision of a thousand random choices, and others choose at random in htsim.
-    Case(
+    SimulatorCase(
         name="1,024 permuted, one path",
         k=16,
         pairs=permutation(1024),
@@ -93,10 +93,10 @@ CASES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SimulatorComparison:
     """A case in virtual time: seconds until the last flow arrived, and the mean of all."""
 
-    case: Case
+    case: SimulatorCase
     seconds: float
     mean: float
 
@@ -122,7 +122,7 @@ class Comparison:
         return (self.case.name, *(f"{1e6 * seconds:,.1f}" for seconds in times), f"{self.difference:+.1%}")
 
 
-def run(case: Case, switch: Engine) -> Comparison:
+def run(case: SimulatorCase, switch: Engine) -> SimulatorComparison:
     """Run the case in virtual time, on switches with the program of `switch`.
 
     Raises:
@@ -142,10 +142,10 @@ def run(case: Case, switch: Engine) -> Comparison:
             f"{case.name}: {len(flows.completed)} of {len(specs)} flows arrived in {_LIMIT:g} s"
         )
     seconds = [flow.seconds for flow in flows.completed]
-    return Comparison(case, max(seconds), sum(seconds) / len(seconds))
+    return SimulatorComparison(case, max(seconds), sum(seconds) / len(seconds))
 
 
-def write(found: Sequence[Comparison], victims: Sequence[Victim], folder: Path) -> None:
+def write(found: Sequence[SimulatorComparison], victims: Sequence[Victim], folder: Path) -> None:
     """Write simulators.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {

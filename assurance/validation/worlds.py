@@ -74,7 +74,7 @@ POINTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class WorldComparison:
     """One point live and in virtual time. The analytical model, which ignores loss, is the virtual one's."""
 
     point: Point
@@ -123,8 +123,8 @@ def _columns(measured: Measured) -> dict[str, float]:
 
 
 def compare(
-    points: Sequence[Point], program: CompiledProgram, logs: Path, progress: Callable[[Comparison], None]
-) -> list[Comparison]:
+    points: Sequence[Point], program: CompiledProgram, logs: Path, progress: Callable[[WorldComparison], None]
+) -> list[WorldComparison]:
     """Run each point live and in virtual time.
 
     Raises:
@@ -136,12 +136,12 @@ def compare(
     found = []
     for here in points:
         (live,) = run_live([here.live], program, logs, lambda _: lambda *_: None, lambda _: None)
-        found.append(Comparison(here, live, run_virtual(here.virtual, switch)))
+        found.append(WorldComparison(here, live, run_virtual(here.virtual, switch)))
         progress(found[-1])
     return found
 
 
-def write(comparisons: Sequence[Comparison], folder: Path) -> None:
+def write(comparisons: Sequence[WorldComparison], folder: Path) -> None:
     """Write result rows as for any scenario, and summary.json, into `folder`."""
     common = provenance()
     rows = [

@@ -44,7 +44,7 @@ class NoMessageError(Exception):
     """An invalid message of a member, after which it is no longer a member."""
 
 
-class Connection(Protocol):
+class WorkerConnection(Protocol):
     """The connection to one worker."""
 
     def tell(self, message: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class _Member:
     host: str
     process: int
     request: JobRequest
-    connection: Connection
+    connection: WorkerConnection
     left: asyncio.Event = field(default_factory=asyncio.Event)
     finished: Any = None
     leaving: bool = False
@@ -159,7 +159,7 @@ class JobService:
         finally:
             self._absent.discard(place)
 
-    async def attend(self, request: Any, connection: Connection, messages: AsyncIterator[Any]) -> None:
+    async def attend(self, request: Any, connection: WorkerConnection, messages: AsyncIterator[Any]) -> None:
         """Serve a membership: from the worker's request to the end of its messages.
 
         Args:
@@ -238,7 +238,7 @@ class JobService:
         told = member is not next(mate for mate in there if mate not in slow)
         member.tell({"slow": {"at": number, "workers": workers, "told": told}})
 
-    def _understand(self, request: Any, connection: Connection) -> _Member:
+    def _understand(self, request: Any, connection: WorkerConnection) -> _Member:
         match request:
             case {"host": str(host), "process": int(process), "hosts": asked}:
                 pass

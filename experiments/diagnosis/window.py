@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.models.packets import full_frame, full_payload
@@ -50,5 +52,6 @@ def _longest_message(settings: Settings) -> int:
             return size // (settings.shards or workers)
         case "halving-doubling" | "double-binary-tree":
             return size // 2
-        case _:
+        case "in-network":
             return size
+    assert_never(settings.algorithm)

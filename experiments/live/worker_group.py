@@ -21,7 +21,7 @@ GRACE = 1.0
 # Seconds between two checks for workers that delay the others.
 LOOK = 1.0
 
-# Called with the number of all-reduces that all workers have done, and who delays the next one ("": nobody for long).
+# Called with the number of all-reduces that all workers have done, and the workers that delay the next one (may be "").
 Observe = Callable[[int, str], None]
 
 

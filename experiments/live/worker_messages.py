@@ -57,7 +57,7 @@ class HostBased:
         shards: Number of servers of the parameter server.
         flows: Flows between two ranks.
         pace: Window, segments and timers of transports over UDP.
-        window_per: What has a window.
+        window_per: Whether each connection or each host has a window.
         compressor: Compresses vectors; None: no compression.
     """
 

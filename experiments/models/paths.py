@@ -165,7 +165,7 @@ class Paths:
 
     @cached_property
     def _shares(self) -> tuple[Mapping[int, float], ...]:
-        """Return, between hosts, the share of a vector that each rank sends to each other rank."""
+        """Return the share of a vector that each rank sends to each other rank, between hosts."""
         settings = self._settings
         assert settings.algorithm != "in-network"
         return shares(settings.algorithm, len(self._leaves), settings.shards, settings.collective)

@@ -201,8 +201,8 @@ class Settings(Table):
     @property
     def between_hosts(self) -> bool:
         """Return whether the transport between hosts is used, by the job or by other traffic."""
-        beside = self.other_job is not None and self.other_job.algorithm != "in-network"
-        return self.algorithm != "in-network" or self.traffic is not None or beside or self._between_stages
+        other = self.other_job is not None and self.other_job.algorithm != "in-network"
+        return self.algorithm != "in-network" or self.traffic is not None or other or self._between_stages
 
     @property
     def _between_stages(self) -> bool:
@@ -217,8 +217,8 @@ class Settings(Table):
     @property
     def prioritized(self) -> bool:
         """Return whether links have a queue for each priority; if not, all packets are treated alike."""
-        beside = (part for part in (self.traffic, self.other_job) if part is not None)
-        return any(part.priority for part in (self, *beside))
+        others = (part for part in (self.traffic, self.other_job) if part is not None)
+        return any(part.priority for part in (self, *others))
 
     @property
     def host_link(self) -> Link:
@@ -317,15 +317,15 @@ class Settings(Table):
             Timers(**self.recovery.model_dump(exclude_none=True))
         except ValueError as error:
             yield f"recovery: {error}"
-        beside = self.bystanders
+        bystanders = self.bystanders
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,
             "other_job": 2 if self.other_job else 0,
         }
         for name, count in needed.items():
-            if len(beside) < count:
+            if len(bystanders) < count:
                 hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
-                yield f"{name}: needs {hosts}, and there are {len(beside)}; set workers"
+                yield f"{name}: needs {hosts}, and there are {len(bystanders)}; set workers"
         if self.min_workers is not None:
             if self.min_workers > len(self.members):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
@@ -340,7 +340,7 @@ class Settings(Table):
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
                 yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
-            rates = {self.network.links_of(name)[0].rate_bits_per_second for name in beside}
+            rates = {self.network.links_of(name)[0].rate_bits_per_second for name in bystanders}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"
         yield from self._not_parallel()
@@ -367,8 +367,8 @@ class Settings(Table):
                     yield f"{name}: cannot be combined with parallelism; leave out one of them"
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
-            beside = self.other_job is not None and self.other_job.algorithm == "in-network"
-            if self.trees + beside > jobs:
+            other = self.other_job is not None and self.other_job.algorithm == "in-network"
+            if self.trees + other > jobs:
                 yield f"trees: is {self.trees}, but switches make {jobs} sums at once, with other_job; reduce it"
             elif self.sums > jobs:
                 yield (

@@ -36,7 +36,7 @@ class _Happening:
         what: Its description.
         found: When it was detected, in seconds; None if it has not been.
         outcome: What was done about it; empty if nothing has been.
-        beside: What the other job did about it, if anything.
+        other_job: What the other job did about it, if anything.
         waiting: For a controller that is gone: faults that were only detected or handled once it was back.
     """
 
@@ -44,7 +44,7 @@ class _Happening:
     what: str
     found: float | None = None
     outcome: str = ""
-    beside: str = ""
+    other_job: str = ""
     waiting: list[str] = field(default_factory=list)
 
     @property
@@ -116,7 +116,7 @@ class Faults:
                     what=one.what,
                     at=one.fault.at,
                     found=one.found,
-                    outcome=(one.outcome or late) + one.beside,
+                    outcome=(one.outcome or late) + one.other_job,
                     next_end=min(after, default=None),
                 )
             )
@@ -224,7 +224,7 @@ class Faults:
             if job is self._job:
                 one.outcome = done
             elif done != GOES_ON:
-                one.beside = f"; the other job: {done}"
+                one.other_job = f"; the other job: {done}"
 
     def _find_up(self, link: Link) -> None:
         if link in self._known and link not in self._down:

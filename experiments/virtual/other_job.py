@@ -16,8 +16,8 @@ from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import JobSpec
 
 
-class Beside:
-    """A running job on `cluster` with vectors drawn by the point's seed; beside() makes it."""
+class OtherJobRun:
+    """A running job on `cluster` with vectors drawn by the point's seed; start_other_job() makes it."""
 
     def __init__(self, settings: Settings, other: OtherJob, cluster: Cluster) -> None:
         hosts = settings.bystanders
@@ -69,7 +69,7 @@ class Beside:
         return promise.hold(station.outputs[index] for station in self.job.stations)
 
 
-def beside(settings: Settings, cluster: Cluster) -> Beside | None:
-    """Return the other job of the point; None if it has none."""
+def start_other_job(settings: Settings, cluster: Cluster) -> OtherJobRun | None:
+    """Start the other job of the point and return it; None if the point has none."""
     other = settings.other_job
-    return Beside(settings, other, cluster) if other and other.repetitions else None
+    return OtherJobRun(settings, other, cluster) if other and other.repetitions else None

@@ -18,7 +18,7 @@ from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.virtual.faults import Faults
-from fanin.experiments.virtual.other_job import beside
+from fanin.experiments.virtual.other_job import start_other_job
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
@@ -75,7 +75,7 @@ def run_virtual(
     with telling(settings.worker):
         cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
         prepare(cluster)
-        other = beside(settings, cluster)
+        other = start_other_job(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]

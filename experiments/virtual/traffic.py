@@ -1,4 +1,4 @@
-"""Flows of a scenario's traffic: who sends how much to whom, and when."""
+"""Flows of a scenario's traffic: their sources, destinations, sizes and times."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ from fanin.topologies.units import BYTES, TIMES, quantity_text
 
 if TYPE_CHECKING:
     from fanin.assurance.bench import calls as bench_calls
-    from fanin.assurance.bench.allreduce import Case
-    from fanin.assurance.bench.virtual import Point
+    from fanin.assurance.bench.allreduce import AllReduceCase
+    from fanin.assurance.bench.virtual import BenchPoint
 
 _LARGEST_SIZE = 10**9  # bytes
 
@@ -66,7 +66,7 @@ def virtual(
     from fanin.assurance.bench.virtual import bench as bench_virtual
     from fanin.console import console
 
-    def show(point: Point) -> None:
+    def show(point: BenchPoint) -> None:
         console.print(
             f"{point.workers:5} workers: {point.packet_hops:9,} packet-hops in {point.seconds:6.1f} s, "
             f"{point.packet_hops_per_second:9,.0f}/s ({point.packet_hops_per_processor_second:,.0f} per second "
@@ -117,12 +117,12 @@ def switch(
     with failing("bench switch", SandboxError):
         enter()
 
-    from fanin.assurance.bench.switch.bench import Effort, Outcome, write
+    from fanin.assurance.bench.switch.bench import Effort, SwitchOutcome, write
     from fanin.assurance.bench.switch.bench import bench as bench_switch
-    from fanin.assurance.bench.switch.errors import BenchError
+    from fanin.assurance.bench.switch.errors import SwitchBenchError
     from fanin.console import console
 
-    def show(outcome: Outcome) -> None:
+    def show(outcome: SwitchOutcome) -> None:
         case, spent = outcome.case, ""
         if outcome.nanoseconds is not None:
             theirs = outcome.baseline_nanoseconds
@@ -138,7 +138,7 @@ def switch(
         "packets per second, those of a baseline, the ratio and its goal, processor time", style="bold"
     )
     load = os.getloadavg()
-    with failing("bench switch", BenchError, KeyboardInterrupt):
+    with failing("bench switch", SwitchBenchError, KeyboardInterrupt):
         outcomes, skipped = bench_switch(Effort(), show)
     for line in skipped:
         console.print(f"not run: {line}", highlight=False, soft_wrap=True)
@@ -171,13 +171,13 @@ def _sizes(texts: Sequence[str]) -> list[int]:
     return sizes
 
 
-def _beside(texts: Sequence[str]) -> list[str]:
+def _loads(texts: Sequence[str]) -> list[str]:
     """Return the kinds of other work, each once."""
     from fanin.assurance.bench.neighbour import KINDS
 
     kinds = list(dict.fromkeys(several(texts)))
     if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--beside")
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--load")
     return kinds
 
 
@@ -199,7 +199,7 @@ def allreduce(
             "--plain-frames", help="Also measure each network with plain frames instead of superframes"
         ),
     ] = False,
-    beside: Annotated[
+    load: Annotated[
         list[str],
         typer.Option(
             help="Other load on the machine: nothing, loop, bound-loop (bound to a core), cache-walk (over half of "
@@ -219,7 +219,7 @@ def allreduce(
         fanin bench allreduce
         fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"
     """
-    counts, lengths, kinds = _workers(workers), _sizes(sizes), _beside(beside)
+    counts, lengths, kinds = _workers(workers), _sizes(sizes), _loads(load)
     with failing("bench allreduce", SandboxError):
         enter()
 
@@ -234,7 +234,7 @@ def allreduce(
 
     heading = ""
 
-    def show(case: Case) -> None:
+    def show(case: AllReduceCase) -> None:
         nonlocal heading
         network = f"{case.network}, {'superframes' if case.superframes else 'plain frames'}"
         if network != heading:
@@ -260,7 +260,7 @@ def allreduce(
         raise failure("bench allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
-def _row(case: Case) -> str:
+def _row(case: AllReduceCase) -> str:
     """Return the size, the median of every algorithm, its multiple of in-network, and the goodput of in-network."""
     size = _size(case.bytes)
     times = ""
@@ -276,7 +276,7 @@ def _size(size: int) -> str:
     return f"{size / 1024:g} KiB" if size < 10**6 else f"{size / 10**6:g} MB"
 
 
-def _where(case: Case) -> str:
+def _where(case: AllReduceCase) -> str:
     """Return the shares of a worker's time, the processor time of all processes, and the limit."""
     split, ours = case.split, case.measured["in-network"]
     total = sum(split.worker.values())

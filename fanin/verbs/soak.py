@@ -16,7 +16,7 @@ from fanin.temporary_network import FANIN
 
 if TYPE_CHECKING:
     from fanin.assurance.soak.campaign import Soak
-    from fanin.assurance.soak.live import LiveSoak, Outcome
+    from fanin.assurance.soak.live import LiveOutcome, LiveSoak
 
 SCENARIOS_A_WRITE = 100  # so that an interrupted run keeps its findings
 
@@ -104,7 +104,7 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
     """Print each fault and how the command ended."""
     from fanin.assurance.soak.live import soak_live
 
-    def show(so_far: LiveSoak, outcome: Outcome) -> None:
+    def show(so_far: LiveSoak, outcome: LiveOutcome) -> None:
         say(f"seed {outcome.fault.seed}: {outcome}")
         for violation in outcome.violations:
             say(f"  {violation}", err=True)

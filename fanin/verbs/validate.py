@@ -12,7 +12,7 @@ from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from fanin.assurance.validation.worlds import Comparison
+    from fanin.assurance.validation.worlds import WorldComparison
 
 
 def validate(
@@ -64,7 +64,7 @@ def validate(
     columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
     table = Table(*columns, box=None)  # without lines it fits 80 columns
 
-    def show(one: Comparison) -> None:
+    def show(one: WorldComparison) -> None:
         settings, live, virtual = one.point.live, one.live, one.virtual
         assert virtual.closed_form_seconds is not None
         table.add_row(

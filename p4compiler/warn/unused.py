@@ -20,11 +20,11 @@ def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
     for action in block.actions:
         called |= set(calls(action.body))
     for table in block.tables:
-        if table not in applied and not _meant(table.annotations):
+        if table not in applied and not _is_unused_on_purpose(table.annotations):
             hint = f"write {table.name}.apply(); where it belongs, or remove it"
             reporter.warn(table.span, f"table '{table.name}' is never applied", hint, option="unused")
     for action in block.actions:
-        if action not in called and not _meant(action.annotations):
+        if action not in called and not _is_unused_on_purpose(action.annotations):
             hint = "list it in a table's actions, call it, or remove it"
             reporter.warn(action.span, f"action '{action.name}' is never used", hint, option="unused")
     reached = _reached(block.states)
@@ -34,7 +34,7 @@ def warn_of_unused(block: ir.Block, reporter: Reporter) -> None:
             reporter.warn(state.span, f"state '{state.name}' is never reached", hint, option="unreachable")
 
 
-def _meant(annotations: Annotations) -> bool:
+def _is_unused_on_purpose(annotations: Annotations) -> bool:
     """Return whether @noWarn("unused"), as in p4c, marks something as unused on purpose."""
     return annotation_text(annotations, "noWarn") == "unused"
 

@@ -127,6 +127,20 @@ class ActionWriter:
         out.line()
 
 
+# What writes the C of a primitive: a method of PrimitiveWriter, by the primitive's name without leading underscores.
+WRITERS: dict[str, Callable[..., None]] = {}
+
+
+def writes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a method as the one that writes these primitives."""
+
+    def register(method: Callable[..., None]) -> Callable[..., None]:
+        WRITERS.update(dict.fromkeys(names, method))
+        return method
+
+    return register
+
+
 class PrimitiveWriter:
     """Writer of the primitives of one function.
 
@@ -187,8 +201,7 @@ class PrimitiveWriter:
             target, operand = self.operands(primitive.arguments)
             self.assign(out, target, Binary(IN_PLACE[name], target, operand))
         else:
-            writer: Callable[..., None] = getattr(self, f"op_{name}")
-            writer(out, *primitive.arguments)
+            WRITERS[name](self, out, *primitive.arguments)
         if name not in RECORDED_INSIDE:
             self.trace(out, primitive.arguments[0] if primitive.arguments else None)
 
@@ -284,28 +297,29 @@ class PrimitiveWriter:
         pointer = self.layout.field_base(self.layout.header_index(target.header), kind)
         out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
 
-    def op_assign(self, out: Writer, target: Expression, source: Expression) -> None:
+    @writes("assign", "modify_field")
+    def write_assign(self, out: Writer, target: Expression, source: Expression) -> None:
         """Write `assign` or `modify_field`."""
         self.assign(out, target, source)
 
-    op_modify_field = op_assign
-
-    def op_no_op(self, out: Writer) -> None:
+    @writes("no_op")
+    def write_no_op(self, out: Writer) -> None:
         """Write nothing."""
 
     # Headers
 
-    def op_add_header(self, out: Writer, target: Expression) -> None:
+    @writes("add_header", "add_header_fast")
+    def write_add_header(self, out: Writer, target: Expression) -> None:
         """Write setValid(), which fills a header with zeros if it was not valid."""
         out.line(f"set_valid(p, {self.expressions.header_number(target)});")
 
-    op_add_header_fast = op_add_header
-
-    def op_remove_header(self, out: Writer, target: Expression) -> None:
+    @writes("remove_header")
+    def write_remove_header(self, out: Writer, target: Expression) -> None:
         """Write setInvalid()."""
         out.line(f"set_invalid(p, {self.expressions.header_number(target)});")
 
-    def op_assign_header(self, out: Writer, target: Expression, source: Expression) -> None:
+    @writes("assign_header", "copy_header")
+    def write_assign_header(self, out: Writer, target: Expression, source: Expression) -> None:
         """Write a header assignment: fields and validity."""
         match target, source:
             case HeaderName() as to, HeaderName() as origin if self.layout.program.headers[
@@ -317,14 +331,13 @@ class PrimitiveWriter:
                 numbers = map(self.expressions.header_number, (target, source))
                 out.line(f"copy_header(p, {', '.join(numbers)});")
 
-    op_copy_header = op_assign_header
-
     def assign_struct(self, out: Writer, target: HeaderName, source: HeaderName) -> None:
         """Write an assignment of a metadata instance, field by field."""
         for field in self.layout.program.headers[target.name].type.fields:
             self.assign(out, Field(target.name, field.name), Field(source.name, field.name))
 
-    def op_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
+    @writes("assign_header_stack", "assign_union_stack")
+    def write_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
         """Write a header stack assignment, element by element."""
         stacks = self.layout.program.stacks
         if stacks[target.name].unit != stacks[source.name].unit:
@@ -334,9 +347,8 @@ class PrimitiveWriter:
         self.copy_headers(out, stacks[target.name].headers, stacks[source.name].headers)
         out.line(f"p->{self.layout.stack_next(target.name)} = p->{self.layout.stack_next(source.name)};")
 
-    op_assign_union_stack = op_assign_header_stack
-
-    def op_assign_union(self, out: Writer, target: UnionName, source: UnionName) -> None:
+    @writes("assign_union")
+    def write_assign_union(self, out: Writer, target: UnionName, source: UnionName) -> None:
         """Write a header union assignment, member by member."""
         unions = self.layout.program.unions
         self.copy_headers(out, unions[target.name].headers, unions[source.name].headers)
@@ -349,7 +361,8 @@ class PrimitiveWriter:
             self.expressions.check_alike(HeaderName(to), HeaderName(origin))
             out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
 
-    def op_assign_VL(self, out: Writer, target: Expression, source: Expression) -> None:  # noqa: N802
+    @writes("assign_VL")
+    def write_assign_vl(self, out: Writer, target: Expression, source: Expression) -> None:
         """Write an assignment of a varbit, including its length."""
         if not isinstance(target, Field) or not isinstance(source, Field):
             raise self.expressions.unsupported("assign_VL needs two fields")
@@ -369,17 +382,20 @@ class PrimitiveWriter:
         used = f"&p->{self.layout.stack_next(stack.name)}"
         out.line(f"{function}(p, {first}, {whole.depth}, {whole.unit}, {used}, {amount});")
 
-    def op_push(self, out: Writer, stack: StackName, by: Expression) -> None:
+    @writes("push")
+    def write_push(self, out: Writer, stack: StackName, by: Expression) -> None:
         """Write push_front(), which makes the new first elements invalid."""
         self.shift_stack(out, "stack_push", stack, by)
 
-    def op_pop(self, out: Writer, stack: StackName, by: Expression) -> None:
+    @writes("pop")
+    def write_pop(self, out: Writer, stack: StackName, by: Expression) -> None:
         """Write pop_front()."""
         self.shift_stack(out, "stack_pop", stack, by)
 
     # The packet's fate
 
-    def op_mark_to_drop(self, out: Writer, metadata: HeaderName | None = None) -> None:
+    @writes("mark_to_drop", "drop")
+    def write_mark_to_drop(self, out: Writer, metadata: HeaderName | None = None) -> None:
         """Write mark_to_drop() for standard_metadata or a copy: egress_spec = the drop port, mcast_grp = 0."""
         of = metadata.name if metadata is not None else "standard_metadata"
         spec, group = self.layout.standard("egress_spec", of), self.layout.standard("mcast_grp", of)
@@ -389,15 +405,15 @@ class PrimitiveWriter:
         if group is not None:
             self.store(out, group, "0")
 
-    op_drop = op_mark_to_drop
-
-    def op_truncate(self, out: Writer, length: Expression) -> None:
+    @writes("truncate")
+    def write_truncate(self, out: Writer, length: Expression) -> None:
         """Write truncate(), which limits the number of bytes that leave."""
         amount = self.temporary(out, "uint64_t", self.expressions.value(length).cast("uint64_t"))
         out.line(f"if ({amount} < p->truncate_to)")
         out.line(f"    p->truncate_to = (uint32_t){amount};")
 
-    def op_exit(self, out: Writer) -> None:
+    @writes("exit")
+    def write_exit(self, out: Writer) -> None:
         """Write exit, which leaves the pipeline at the end of the action."""
         out.line("p->exit = true;")
 
@@ -409,7 +425,10 @@ class PrimitiveWriter:
             return self.expressions.value(expression).code
         return self.temporary(out, "uint64_t", self.expressions.value(expression).cast("uint64_t"))
 
-    def op_register_read(self, out: Writer, target: Expression, register: Named, index: Expression) -> None:
+    @writes("register_read")
+    def write_register_read(
+        self, out: Writer, target: Expression, register: Named, index: Expression
+    ) -> None:
         """Write a register read. If the index is out of range, the target keeps its value."""
         array = self.state.register(register.name, self.where)
         at = self.index(out, index)
@@ -424,7 +443,10 @@ class PrimitiveWriter:
             self.store(out, target, self.expressions.assigned(value, field))
         self.trace_cell(out, at, array)
 
-    def op_register_write(self, out: Writer, register: Named, index: Expression, source: Expression) -> None:
+    @writes("register_write")
+    def write_register_write(
+        self, out: Writer, register: Named, index: Expression, source: Expression
+    ) -> None:
         """Write a register write. If the index is out of range, nothing is written."""
         array = self.state.register(register.name, self.where)
         at = self.index(out, index)
@@ -433,7 +455,8 @@ class PrimitiveWriter:
         out.line(f"    {self.state.cell(register.name, at)} = {cut};")
         self.trace_cell(out, at, array)
 
-    def op_count(self, out: Writer, counter: Named, index: Expression) -> None:
+    @writes("count")
+    def write_count(self, out: Writer, counter: Named, index: Expression) -> None:
         """Write a count. If the index is out of range, nothing is counted."""
         member = self.state.counter(counter.name, self.where)
         at = self.index(out, index)
@@ -443,7 +466,8 @@ class PrimitiveWriter:
                 out.line(f"replay_counted(&s->replay, &s->{member}[{at}]);")
         out.trace(RecordKind.STATEMENT, self.number, at)
 
-    def op_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
+    @writes("execute_meter")
+    def write_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
         """Write a meter execution. If the index is out of range, nothing is metered and the target keeps its value."""
         member = self.state.meter(meter.name, self.where)
         array = self.layout.program.meters[meter.name]
@@ -457,22 +481,22 @@ class PrimitiveWriter:
 
     # After the pipeline
 
-    def op_clone(self, out: Writer, session: Expression, fields: Constant) -> None:
+    @writes("clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress")
+    def write_clone(self, out: Writer, session: Expression, fields: Constant) -> None:
         """Write a clone of either kind: as in simple_switch, the pipeline that it happens in determines which."""
         self.field_list(fields)
         number = self.temporary(out, "uint64_t", self.expressions.value(session).cast("uint64_t"))
         out.line(f"p->request.clone = SESSIONS | ((uint32_t){number} % SESSIONS);")
         out.line(f"p->request.clone_list = {fields.value};")
 
-    op_clone_ingress_pkt_to_egress = op_clone
-    op_clone_egress_pkt_to_egress = op_clone
-
-    def op_resubmit(self, out: Writer, fields: Constant) -> None:
+    @writes("resubmit")
+    def write_resubmit(self, out: Writer, fields: Constant) -> None:
         """Write resubmit(): after ingress, the original packet enters the parser again."""
         self.field_list(fields)
         out.line(f"p->request.resubmit = {fields.value};")
 
-    def op_recirculate(self, out: Writer, fields: Constant) -> None:
+    @writes("recirculate")
+    def write_recirculate(self, out: Writer, fields: Constant) -> None:
         """Write recirculate(): after the deparser, the packet enters the parser again."""
         self.field_list(fields)
         out.line(f"p->request.recirculate = {fields.value};")
@@ -482,7 +506,8 @@ class PrimitiveWriter:
         if fields.value and fields.value not in self.layout.program.field_lists:
             raise self.expressions.unsupported(f"field list {fields.value} does not exist")
 
-    def op_generate_digest(self, out: Writer, _receiver: Expression, digest: Constant) -> None:
+    @writes("generate_digest")
+    def write_generate_digest(self, out: Writer, _receiver: Expression, digest: Constant) -> None:
         """Write digest(): after ingress, the fields are sent to the control plane."""
         if digest.value not in self.layout.program.digests:
             raise self.expressions.unsupported(f"digest {digest.value} does not exist")
@@ -490,7 +515,8 @@ class PrimitiveWriter:
 
     # Messages
 
-    def op_log_msg(self, out: Writer, text: Named, values: ExpressionList) -> None:
+    @writes("log_msg")
+    def write_log_msg(self, out: Writer, text: Named, values: ExpressionList) -> None:
         """Write log_msg(). Each `{}` of the text shows a value in decimal."""
         pieces = text.name.split("{}")
         codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
@@ -501,7 +527,8 @@ class PrimitiveWriter:
         out.line("if (s->base.logs)")
         out.line(f"    fprintf(stderr, {form}{arguments});")
 
-    def op_assert(self, out: Writer, condition: Expression) -> None:
+    @writes("assert", "assume")
+    def write_assert(self, out: Writer, condition: Expression) -> None:
         """Write an assertion. If it fails, the packet is dropped at once and counted; BMv2 would end its process."""
         with out.block(f"if (!{self.expressions.condition(condition)})"):
             out.line("s->base.failures++;")
@@ -511,11 +538,10 @@ class PrimitiveWriter:
             out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
             out.line(self.abandon)
 
-    op_assume = op_assert
-
     # Externs
 
-    def op_modify_field_rng_uniform(
+    @writes("modify_field_rng_uniform")
+    def write_modify_field_rng_uniform(
         self, out: Writer, target: Expression, low: Expression, high: Expression
     ) -> None:
         """Write random(), uniform in low..high. If low > high, nothing is written."""
@@ -524,7 +550,8 @@ class PrimitiveWriter:
         with out.block(f"if ({least} <= {most})"):
             self.assign_number(out, target, f"random_between(&s->base, {least}, {most})")
 
-    def op_modify_field_with_hash_based_offset(
+    @writes("modify_field_with_hash_based_offset")
+    def write_modify_field_with_hash_based_offset(
         self, out: Writer, target: Expression, base: Expression, calculation: Named, size: Expression
     ) -> None:
         """Write hash(): base + calculation % size, where size 0 means 1."""
@@ -544,12 +571,14 @@ class PrimitiveWriter:
 
     # Jumps
 
-    def op_jump(self, out: Writer, offset: Constant) -> None:
+    @writes("jump")
+    def write_jump(self, out: Writer, offset: Constant) -> None:
         """Write a jump to the primitive of that index."""
         self.check_jump(out, offset.value)
         out.line(f"goto L{offset.value};")
 
-    def op_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
+    @writes("jump_if_zero")
+    def write_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
         """Write a jump that is taken if the condition is 0 or false."""
         out.trace(RecordKind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
         with out.block(f"if (!({self.expressions.condition(condition)}))"):

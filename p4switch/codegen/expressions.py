@@ -95,7 +95,7 @@ class CValue:
     @property
     def is_nonzero(self) -> str:
         """Return a C condition that the value is not 0."""
-        return operate("!=", self.code, beside(self.type, 0), self.type)
+        return operate("!=", self.code, constant_operand(self.type, 0), self.type)
 
 
 Operand = Expression | CValue  # a CValue is C that is already written
@@ -152,7 +152,7 @@ def literal_of(kind: str, value: int) -> str:
     return f"(wide_t){{{{{', '.join(f'{word:#x}ull' for word in words)}}}}}"
 
 
-def beside(kind: str, value: int) -> str:
+def constant_operand(kind: str, value: int) -> str:
     """Return an integer constant to be the operand next to one of the given type."""
     return literal_of(kind, value) if kind == WIDE else literal(value)
 

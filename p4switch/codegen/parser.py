@@ -25,8 +25,8 @@ from fanin.p4switch.codegen.expressions import (
     WIDE,
     CValue,
     ExpressionWriter,
-    beside,
     c_words,
+    constant_operand,
     operate,
     unsigned_range,
     unsigned_type,
@@ -269,8 +269,8 @@ class ParserWriter:
                 continue
             kind, key = unsigned_type(width), f"key{number}"
             if kept != full:
-                key = operate("&", key, beside(kind, kept), kind)
-            wanted = beside(kind, value & kept)
+                key = operate("&", key, constant_operand(kind, kept), kind)
+            wanted = constant_operand(kind, value & kept)
             tests.append(operate("==", key, wanted, kind) if kind == WIDE else f"{key} == {wanted}")
         return " && ".join(tests) or "1"
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from fanin.p4switch.bmv2json.program import Action, ProgramError, Table
 from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
-from fanin.p4switch.codegen.expressions import ExpressionWriter, beside, c_words, literal, unsigned_type
+from fanin.p4switch.codegen.expressions import (
+    ExpressionWriter,
+    c_words,
+    constant_operand,
+    literal,
+    unsigned_type,
+)
 from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout
 from fanin.p4switch.codegen.layout import Layout
 from fanin.p4switch.codegen.names import Names
@@ -138,7 +144,7 @@ class TableWriter:
                 full = (1 << key.width) - 1
                 code = expressions.masked(key.target, full if key.mask is None else key.mask & full).code
                 if valid != "1":  # a field of an invalid header matches as 0
-                    code = f"({valid} ? {code} : {beside(unsigned_type(key.width), 0)})"
+                    code = f"({valid} ? {code} : {constant_operand(unsigned_type(key.width), 0)})"
             if place.width > 64:
                 with out.block():
                     out.line(f"const {unsigned_type(key.width)} value = {code};", key.name)

@@ -19,6 +19,7 @@ from typing import Any
 
 from fanin.controller.tree import Tree
 from fanin.testbed.preloaded import Process, ended, start
+from fanin.testbed.switch_processes import memory_limit_hint
 from fanin.topologies.model import Topology
 
 _LENGTH = struct.Struct("=I")
@@ -165,7 +166,7 @@ class ControllerSubprocess:
             return f"has not answered for {_ANSWER_SECONDS * self._patience:g} s, and was ended"
         self._hang_up()
         how = f"status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
-        return f"has ended with {how}"
+        return f"has ended with {how}{memory_limit_hint()}"
 
     async def kill(self) -> None:
         """Kill the process."""

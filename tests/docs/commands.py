@@ -62,7 +62,7 @@ EXEMPT = {
     ),
     "fanin sweep scenario:small-virtual --set seed=1,2,3 --scheduler tcp://10.0.0.1:8786": _DASK,
     'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB" --gloo-python PYTHON '
-    "--beside nothing,loop,bound-loop,cache-walk": _BESIDE,
+    "--load nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin validate --tier papers": _A_MINUTE,
     "fanin validate --tier simulators": _TWO_MINUTES,
     "fanin soak --live --seeds 200": "an hour; tests/assurance/soak/test_live.py runs three seeds, or all of them",

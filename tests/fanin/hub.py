@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fanin.controller.entry_files import TableEntry
+from fanin.controller.entry_files import NamedEntry
 from fanin.experiments.scenario.compilers import compile_program
 
 ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ control deparse(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.e
 V1Switch(parse(), none(), ingress(), egress(), none(), deparse()) main;
 """
 
-HOST = TableEntry(
+HOST = NamedEntry(
     "ingress.hosts", {"hdr.ethernet.destination": 0x02_00_00_00_00_01}, "ingress.send", {"port": 3}
 )
 

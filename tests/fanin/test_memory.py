@@ -20,7 +20,8 @@ STF = ("stf", "tests/p4switch/stf/arithmetic.p4", "tests/p4switch/stf/arithmetic
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mebibytes", "words"),
-    [(60, RUN_SCENARIO), (170, RUN_SCENARIO), (300, RUN_SCENARIO), (40, COMPILE), (40, STF)],
+    # At some limits, which move with each change, CPython itself crashes: COMPILE does at 40 MiB, not at 39 or 42.
+    [(60, RUN_SCENARIO), (170, RUN_SCENARIO), (300, RUN_SCENARIO), (42, COMPILE), (40, STF)],
 )
 def test_a_verb_that_lacks_memory_says_so_in_a_line(
     tmp_path: Path, mebibytes: int, words: tuple[str, ...]

@@ -37,7 +37,7 @@ def test_layers_are_those_of_scapy() -> None:
         ("Ether(*[1])", "write layers"),
         ("IP(**{'ttl': 3})", "IP has no field {'ttl': 3}"),
         ("IP(tl=3)", "IP has no field tl; its fields are version"),
-        ("Path()", "Path is not a layer"),
+        ("Path()", "Path: no such layer"),
         ("IP(ttl=300)", "IP\\(ttl=300\\): a value does not fit"),
         ("", "write layers"),
         ("(" * 5000, "write layers"),

@@ -106,11 +106,11 @@ def test_an_interface_needs_a_port_and_a_name(interface):
         ),
         (
             "--no-p4 -- --grpc-mutual-tls x --grpc-server-ssl",
-            "--grpc-mutual-tls stands for --grpc-server-ssl",
+            "--grpc-mutual-tls includes --grpc-server-ssl",
         ),
         (
             "--no-p4 -- --grpc-mutual-tls x --grpc-server-key k",
-            "--grpc-mutual-tls stands for --grpc-server-key",
+            "--grpc-mutual-tls includes --grpc-server-key",
         ),
         ("--no-p4 -- --priority-queues 9", "--priority-queues 9 is not in 1..8"),
         ("--no-p4 -- --priority-queues 0", "--priority-queues 0 is not in 1..8"),
@@ -175,7 +175,7 @@ def test_a_port_that_anybody_may_use_is_warned_of(start, host, open_to_all):
     ready_line(process)
     process.terminate()
     _, err = process.communicate(timeout=TIMEOUT)
-    assert ("may set the program: --grpc-mutual-tls" in err) == open_to_all
+    assert ("may set the program; --grpc-mutual-tls" in err) == open_to_all
 
 
 def failure(process):

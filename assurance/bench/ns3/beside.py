@@ -53,7 +53,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Ns3Work:
     """The flows.
 
     Attributes:
@@ -101,15 +101,15 @@ class Run:
         return max(self.seconds)
 
 
-def permuted(network: Network, seed: int = 0) -> Work:
+def permuted(network: Network, seed: int = 0) -> Ns3Work:
     """Draw flows so that each host sends to one other host, and receives from one other host."""
     ring = np.random.default_rng(seed).permutation(network.leaves * network.hosts)
     destinations = np.empty_like(ring)
     destinations[ring] = np.roll(ring, -1)
-    return Work(network, tuple(destinations.tolist()))
+    return Ns3Work(network, tuple(destinations.tolist()))
 
 
-def run_ours(work: Work) -> Run:
+def run_ours(work: Ns3Work) -> Run:
     """Run the flows in virtual time.
 
     Raises:
@@ -137,7 +137,7 @@ def run_ours(work: Work) -> Run:
     return Run(hops + fabric.network.wakes, hops, spent, [flow.seconds for flow in running.completed])
 
 
-def run_theirs(work: Work, python: Path) -> Run:
+def run_theirs(work: Ns3Work, python: Path) -> Run:
     """Run the flows in ns-3, in a `python` that has it.
 
     Raises:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.assurance.bench.switch import frames
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.assurance.bench.switch.native import Traffic
 from fanin.controller.plan import plan_aggregation, plan_forwarding
 from fanin.controller.tree import FIRST_UDP_PORT, Job, aggregation_tree
@@ -148,7 +148,7 @@ def check_sums(shape: Shape, sent: Traffic, interface: str) -> None:
             try:
                 frame = capture.recv(1 << 17)
             except BlockingIOError:
-                raise BenchError(f"{seen} of {shape.window} results left through {interface}") from None
+                raise SwitchBenchError(f"{seen} of {shape.window} results left through {interface}") from None
             payload = np.frombuffer(frame, np.uint8)[frames.HEADERS :].reshape(-1, shape.size)
             if not frame[frames.HEADERS] & 0x10:  # an update in flight
                 continue
@@ -156,4 +156,4 @@ def check_sums(shape: Shape, sent: Traffic, interface: str) -> None:
             found[cells] = np.ascontiguousarray(payload[:, SWITCHML:]).view(">i4")
             seen += len(payload)
     if not np.array_equal(found, sums):
-        raise BenchError(f"{shape}: {np.count_nonzero((found != sums).any(axis=1))} sums are wrong")
+        raise SwitchBenchError(f"{shape}: {np.count_nonzero((found != sums).any(axis=1))} sums are wrong")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fanin.assurance.bench.switch import aggregation, native, network, tables
 from fanin.assurance.bench.switch.aggregation import Shape
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.assurance.bench.switch.loading import loading_seconds
 from fanin.assurance.bench.switch.p4runtime import fill, running
 from fanin.assurance.bench.switch.rates import Contender, Rate, Received, compare, delivered, started
@@ -39,7 +39,7 @@ _FIRST, _CACHED = 3.0, 0.3  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SwitchCase:
     """One figure and its baseline, in packets per second unless the name says otherwise."""
 
     name: str
@@ -50,10 +50,10 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SwitchOutcome:
     """A case, the ratio that is its goal, and processor nanoseconds per packet of both, if measured."""
 
-    case: Case
+    case: SwitchCase
     goal: float
     nanoseconds: float | None = None
     baseline_nanoseconds: float | None = None
@@ -88,7 +88,7 @@ class Effort:
     writes: int = 50_000
 
 
-def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Outcome], list[str]]:
+def bench(effort: Effort, progress: Callable[[SwitchOutcome], None]) -> tuple[list[SwitchOutcome], list[str]]:
     """Run the benchmark inside a sandbox.
 
     Returns:
@@ -97,7 +97,7 @@ def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Out
     Raises:
         BenchError: A sum was wrong, results stopped coming, or a switch or a tool failed.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[SwitchOutcome] = []
     skipped: list[str] = []
     try:
         with tempfile.TemporaryDirectory() as logs:
@@ -105,11 +105,11 @@ def bench(effort: Effort, progress: Callable[[Outcome], None]) -> tuple[list[Out
                 outcomes.append(outcome)
                 progress(outcome)
     except (NetworkError, PortError, ToolchainError, ControllerError) as error:
-        raise BenchError(str(error)) from error
+        raise SwitchBenchError(str(error)) from error
     return outcomes, skipped
 
 
-def _all(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
+def _all(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[SwitchOutcome]:
     program = load_switch()
     refusal = superframes.refusal()
     if refusal:
@@ -123,7 +123,7 @@ def _all(effort: Effort, logs: Path, skipped: list[str]) -> Iterator[Outcome]:
     yield from _loading()
 
 
-def _aggregation(effort: Effort, program: Engine, shape: Shape) -> Iterator[Outcome]:
+def _aggregation(effort: Effort, program: Engine, shape: Shape) -> Iterator[SwitchOutcome]:
     with network.links(shape.ports) as (near, far):
         engine = aggregation.switch(program, shape)
         traffic = aggregation.traffic(shape, far)
@@ -145,7 +145,7 @@ def _bare(interfaces: Sequence[str], shape: Shape) -> Iterator[Received]:
         yield received
 
 
-def _tables(effort: Effort) -> Iterator[Outcome]:
+def _tables(effort: Effort) -> Iterator[SwitchOutcome]:
     """Compare every table with the one for which the switch is fastest."""
     with network.links(tables.PORTS) as (near, far):
         contenders = [
@@ -159,7 +159,9 @@ def _tables(effort: Effort) -> Iterator[Outcome]:
         yield _outcome(name, rate, names[fastest], rates[fastest], _TABLES_RATIO)
 
 
-def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: bool) -> Iterator[Outcome]:
+def _bmv2(
+    effort: Effort, logs: Path, skipped: list[str], *, with_superframes: bool
+) -> Iterator[SwitchOutcome]:
     try:
         command = BMV2.find()
     except ToolMissingError as error:
@@ -187,7 +189,7 @@ def _bmv2(effort: Effort, logs: Path, skipped: list[str], *, with_superframes: b
             yield _outcome(name, rate, "BMv2", Rate(theirs.pps, None), _BMV2_RATIO)
 
 
-def _writes(effort: Effort, logs: Path) -> Outcome:
+def _writes(effort: Effort, logs: Path) -> SwitchOutcome:
     """Measure INSERTs over gRPC into a separate switch process."""
     routes = Routes("lpm", effort.writes)
     with (
@@ -198,26 +200,28 @@ def _writes(effort: Effort, logs: Path) -> Outcome:
     return _against_goal("table writes over P4Runtime", "entries a second", routes.count / seconds, _WRITES)
 
 
-def _loading() -> Iterator[Outcome]:
+def _loading() -> Iterator[SwitchOutcome]:
     with network.links(1) as ([near], _):
         first, cached = loading_seconds(compile_once(PROGRAM).json_text(), near)
     for name, seconds, most in (("first time", first, _FIRST), ("from the cache", cached, _CACHED)):
         yield _against_goal(f"JSON to running switch, {name}", "a second", 1 / seconds, 1 / most)
 
 
-def _outcome(name: str, mine: Rate, baseline: str, its: Rate, goal: float) -> Outcome:
-    case = Case(name, mine.pps, baseline, its.pps, mine.pps / its.pps if its.pps else float("inf"))
-    return Outcome(case, goal, mine.nanoseconds, its.nanoseconds)
+def _outcome(name: str, mine: Rate, baseline: str, its: Rate, goal: float) -> SwitchOutcome:
+    case = SwitchCase(name, mine.pps, baseline, its.pps, mine.pps / its.pps if its.pps else float("inf"))
+    return SwitchOutcome(case, goal, mine.nanoseconds, its.nanoseconds)
 
 
 def _against_goal(
     name: str, unit: str, rate: float, goal: float, nanoseconds: float | None = None
-) -> Outcome:
+) -> SwitchOutcome:
     """Compare a figure with its goal instead of a baseline."""
-    return Outcome(Case(f"{name} ({unit})", rate, "goal", goal, rate / goal), 1.0, nanoseconds)
+    return SwitchOutcome(SwitchCase(f"{name} ({unit})", rate, "goal", goal, rate / goal), 1.0, nanoseconds)
 
 
-def write(outcomes: Sequence[Outcome], skipped: Sequence[str], load: Sequence[float], folder: Path) -> Path:
+def write(
+    outcomes: Sequence[SwitchOutcome], skipped: Sequence[str], load: Sequence[float], folder: Path
+) -> Path:
     """Write switch.json into `folder`: cases, goals, processor times, machine, versions and load averages."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {

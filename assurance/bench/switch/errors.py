@@ -1,5 +1,5 @@
 """The error that ends the benchmark of the switch."""
 
 
-class BenchError(RuntimeError):
+class SwitchBenchError(RuntimeError):
     """Something is wrong, and the figures would be too. The message says what."""

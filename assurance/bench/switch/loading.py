@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 
 _LOAD = """
 import sys, time
@@ -36,5 +36,5 @@ def _load(program: Path, interface: str, environment: dict[str, str]) -> float:
     command = [sys.executable, "-c", _LOAD, str(program), interface]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BenchError(f"the switch did not start: {done.stderr.strip()}")
+        raise SwitchBenchError(f"the switch did not start: {done.stderr.strip()}")
     return float(done.stdout)

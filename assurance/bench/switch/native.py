@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.native.shared import check_numbers, check_structs
 from fanin.native.toolchain import compile_folder
 
@@ -104,7 +104,7 @@ class _Running:
         self.state.stop = True
         self.thread.join()
         if self._error:
-            raise BenchError(f"{self._function.__name__}: {os.strerror(self._error)}")
+            raise SwitchBenchError(f"{self._function.__name__}: {os.strerror(self._error)}")
 
     def processor_seconds(self) -> float:
         """Return the processor time that the thread has used."""
@@ -164,7 +164,7 @@ class Traffic:
             BenchError: Some have not.
         """
         if self._state.stalled:
-            raise BenchError(f"after {self._state.sent} packets the results stopped coming")
+            raise SwitchBenchError(f"after {self._state.sent} packets the results stopped coming")
 
 
 @contextmanager

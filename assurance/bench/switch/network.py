@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.testbed import sandbox
 
 
@@ -40,4 +40,4 @@ def _batch(command: str, lines: str, *, force: bool = False) -> None:
     argv = [command, *(["-force"] if force else []), "-batch", "-"]
     done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=False)
     if done.returncode and not force:
-        raise BenchError(f"{command}: {done.stderr.strip()}")
+        raise SwitchBenchError(f"{command}: {done.stderr.strip()}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from fanin.assurance.validation.papers.published import Comparison, Published
+from fanin.assurance.validation.papers.published import PaperComparison, Published
 from fanin.experiments.models.packets import in_network_frame
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -150,7 +150,7 @@ RESNET50 = Trained(
 )
 
 
-def aggregation(switch: Engine) -> Iterator[Comparison]:
+def aggregation(switch: Engine) -> Iterator[PaperComparison]:
     """Compare for workers below one switch, with links of 100 Gb/s and 1 us.
 
     Raises:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from fanin.assurance.validation.papers.aggregation import aggregation
 from fanin.assurance.validation.papers.loss_recovery import loss_recovery
-from fanin.assurance.validation.papers.published import Comparison
+from fanin.assurance.validation.papers.published import PaperComparison
 from fanin.assurance.validation.papers.without_pauses import without_pauses
 from fanin.p4switch.engine.engine import Engine
 
 
-def figures(switch: Engine) -> Iterator[Comparison]:
+def figures(switch: Engine) -> Iterator[PaperComparison]:
     """Yield all figures in virtual time, on switches with the program of `switch`.
 
     Raises:

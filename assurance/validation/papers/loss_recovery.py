@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from fanin.assurance.validation.papers.published import Comparison, Published
+from fanin.assurance.validation.papers.published import PaperComparison, Published
 from fanin.experiments.scenario.tables.congestion import Congestion
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.p4switch.engine.engine import Engine
@@ -69,7 +69,7 @@ ONE_PERCENT = Published(
 )
 
 
-def loss_recovery(switch: Engine) -> Iterator[Comparison]:
+def loss_recovery(switch: Engine) -> Iterator[PaperComparison]:
     """Compare for two hosts below a switch, with links of 40 Gb/s and 1 us that lose packets in both directions.
 
     Raises:

@@ -31,13 +31,13 @@ class Published:
     form: str
     why: str
 
-    def compared_with(self, ours: float) -> Comparison:
+    def compared_with(self, ours: float) -> PaperComparison:
         """Return it together with our figure."""
-        return Comparison(self, ours)
+        return PaperComparison(self, ours)
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class PaperComparison:
     """A published figure and ours."""
 
     published: Published
@@ -57,7 +57,7 @@ class Comparison:
         return (of.what, of.value, ours, f"{least} to {most}")
 
 
-def write(found: Sequence[Comparison], folder: Path) -> None:
+def write(found: Sequence[PaperComparison], folder: Path) -> None:
     """Write papers.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.assurance.validation.papers.loss_recovery import RATE, TIMER, run
-from fanin.assurance.validation.papers.published import Comparison, Published
+from fanin.assurance.validation.papers.published import PaperComparison, Published
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.traffic import requests
 from fanin.p4switch.engine.engine import Engine
@@ -50,7 +50,7 @@ TAIL = _less("flows' 99th percentile of time", 0.0, f"{_WHY}; the longest flows 
 
 def without_pauses(
     switch: Engine, seeds: tuple[int, ...] = SEEDS, duration: float = 1e-3
-) -> Iterator[Comparison]:
+) -> Iterator[PaperComparison]:
     """Compare for 52 hosts of a fat tree that begin flows to one another for `duration` seconds.
 
     There is no congestion control.

@@ -1,4 +1,4 @@
-"""The lesson on colliding flows as a notebook: marimo edit docs/tutorials/notebooks/ecmp.py"""
+"""The lesson on colliding flows as a notebook (`marimo edit docs/tutorials/notebooks/ecmp.py`)."""
 
 import marimo
 

@@ -1,4 +1,4 @@
-"""The lesson on loss as a notebook: marimo edit docs/tutorials/notebooks/loss.py"""
+"""The lesson on loss as a notebook (`marimo edit docs/tutorials/notebooks/loss.py`)."""
 
 import marimo
 

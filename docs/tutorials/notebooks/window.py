@@ -1,4 +1,4 @@
-"""The lesson on windows as a notebook: marimo edit docs/tutorials/notebooks/window.py"""
+"""The lesson on windows as a notebook (`marimo edit docs/tutorials/notebooks/window.py`)."""
 
 import marimo
 

@@ -26,7 +26,7 @@ def compile_program(
     p4info: Annotated[
         Path | None,
         typer.Option(
-            help="File for the P4Info in protobuf text format; PROGRAM.p4info.txtpb by default",
+            help="File for the P4Info as protobuf text; next to the JSON as .p4info.txtpb by default",
         ),
     ] = None,
     c: Annotated[

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -35,6 +37,9 @@ def compare(
             help="Exit with status 1 if a point became slower by more than this share and beyond noise",
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each median of each point")
+    ] = False,
 ) -> None:
     """Compare two sets of results point by point.
 
@@ -53,7 +58,13 @@ def compare(
 
     with failing("compare", ResultsError, PlotError, status=2):
         found = compare(read_rows(before), read_rows(after))
-    _show(found, before, after)
+    if as_json:
+        for point in found.points:
+            name = point_name(found.varied, point.row)
+            for one in point.differences:
+                say(json.dumps({"point": name, **asdict(one), "beyond_noise": one.beyond_noise}))
+    else:
+        _show(found, before, after)
     if fail_if_slower is None:
         return
     if unknown := [one for one in found.points if one.time.beyond_noise is None]:

@@ -75,7 +75,7 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
 
 def _show_all(findings: Sequence[Finding]) -> None:
     for number, finding in enumerate(findings, start=1):
-        say(f"{number}. {_render(finding)}.\n   To improve it: {finding.change}.")
+        say(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
 
 
 def _render(finding: Finding) -> str:

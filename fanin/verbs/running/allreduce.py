@@ -16,7 +16,7 @@ from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from fanin.assurance.bench.joined import Outcome
+    from fanin.assurance.bench.joined import JoinedOutcome
 
 
 def allreduce(
@@ -44,7 +44,7 @@ def allreduce(
 
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
 
-    def show(outcome: Outcome) -> None:
+    def show(outcome: JoinedOutcome) -> None:
         say(json.dumps(asdict(outcome)) if as_json else _row(outcome))
 
     with failing("allreduce", NetworkError):
@@ -59,7 +59,7 @@ def allreduce(
 _HEADING = "{:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>6}  {}"
 
 
-def _row(outcome: Outcome) -> str:
+def _row(outcome: JoinedOutcome) -> str:
     from fanin.topologies.units import BYTES, RATES, TIMES, quantity_text
 
     median = statistics.median(outcome.seconds)

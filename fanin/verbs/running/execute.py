@@ -28,7 +28,7 @@ def execute(
     which fanin exec has as well.
 
     Examples:
-        fanin exec h1 ping -c 1 10.1.0.2
+        fanin exec h1 ip address
         fanin exec leaf1 -- ip link show
     """
     with failing("exec", NetworkError):

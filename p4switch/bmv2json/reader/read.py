@@ -32,8 +32,8 @@ from fanin.p4switch.bmv2json.reader.values import (
     bit_width,
     checked_name,
     count,
-    in_hand,
     integer,
+    item_being_read,
     text,
 )
 
@@ -62,7 +62,7 @@ def read_program(config: bytes) -> Program:
     try:
         return _Document(document).program()
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        place, said = in_hand(document, error), f"{type(error).__name__}: {error}"
+        place, said = item_being_read(document, error), f"{type(error).__name__}: {error}"
         raise ProgramError(f"malformed BMv2 JSON at {place} ({said})") from error
 
 

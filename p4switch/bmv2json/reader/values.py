@@ -115,7 +115,7 @@ def _one_line(value: Any) -> str:
     return line if line.isprintable() else "".join(c if c.isprintable() else "?" for c in line)
 
 
-def in_hand(document: Json, error: Exception) -> str:
+def item_being_read(document: Json, error: Exception) -> str:
     """Return the path of the innermost item being read when an error occurred, as `actions[2].primitives[0]`."""
     names, found = {id(item): name for item, name in _items(document, "")}, ""
     for frame, _ in walk_tb(error.__traceback__):

@@ -356,7 +356,7 @@ static void receive_from_control(struct forwarder *f, uint8_t *message, uint32_t
 }
 
 /* Returns the control data of that kind which the kernel delivers with a frame, or NULL. */
-static const void *beside(struct msghdr *message, int level, int type)
+static const void *control_data(struct msghdr *message, int level, int type)
 {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == level && c->cmsg_type == type)
@@ -368,7 +368,7 @@ static const void *beside(struct msghdr *message, int level, int type)
 static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock)
 {
     struct timespec came;
-    const void *stamp = beside(message, SOL_SOCKET, SO_TIMESTAMPNS);
+    const void *stamp = control_data(message, SOL_SOCKET, SO_TIMESTAMPNS);
     if (!stamp)
         return now;
     memcpy(&came, stamp, sizeof came);
@@ -378,7 +378,7 @@ static uint64_t arrival(struct msghdr *message, uint64_t now, int64_t wall_clock
 /* Puts the VLAN tag of a received frame back in its place: the kernel delivers it separately. */
 static void restore_tag(struct msghdr *message, struct virtio_net_hdr *virtio, uint8_t **frame, uint32_t *length)
 {
-    const void *auxiliary = beside(message, SOL_PACKET, PACKET_AUXDATA);
+    const void *auxiliary = control_data(message, SOL_PACKET, PACKET_AUXDATA);
     if (!auxiliary)
         return;
     struct tpacket_auxdata aux;

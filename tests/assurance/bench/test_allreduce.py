@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from fanin.assurance.bench import allreduce
 from fanin.assurance.bench.allreduce import (
     BenchError,
+    BenchNetwork,
     Group,
-    Network,
     networks,
     repetitions,
     write,
@@ -34,15 +34,15 @@ from dataclasses import asdict
 import json, pathlib, sys
 from fanin.testbed.sandbox import enter
 enter()
-from fanin.assurance.bench.allreduce import Network, measure_network
+from fanin.assurance.bench.allreduce import BenchNetwork, measure_network
 from fanin.experiments.scenario.compilers import compile_program
 from fanin.controller.requirements import PROGRAM
 
 program = compile_program(PROGRAM, "embedded")
 cases = []
-for network in (Network(2, 1), Network(4, 2, 10**9), Network(2, 1, offload=False)):
+for network in (BenchNetwork(2, 1), BenchNetwork(4, 2, 10**9), BenchNetwork(2, 1, offload=False)):
     cases += measure_network(network, [1 << 10, 100_000], program, None, 2, lambda case: None)
-cases += measure_network(Network(2, 1), [1 << 10], program, None, 2, lambda case: None, ["nothing", "loop"])
+cases += measure_network(BenchNetwork(2, 1), [1 << 10], program, None, 2, lambda case: None, ["nothing", "loop"])
 print(json.dumps([asdict(case) for case in cases]))
 """
 
@@ -93,8 +93,8 @@ def test_it_says_where_the_time_goes_and_what_the_limit_is(cases: list[dict[str,
 
 def test_the_networks_are_one_switch_and_leaf_spine_without_limits_and_one_switch_at_a_gigabit() -> None:
     assert networks([4, 8], plain=False) == [
-        *(Network(4, 1), Network(8, 1), Network(4, 2), Network(8, 2)),
-        *(Network(4, 1, 10**9), Network(8, 1, 10**9)),
+        *(BenchNetwork(4, 1), BenchNetwork(8, 1), BenchNetwork(4, 2), BenchNetwork(8, 2)),
+        *(BenchNetwork(4, 1, 10**9), BenchNetwork(8, 1, 10**9)),
     ]
     assert [n.topology.offload for n in networks([4], plain=True)] == [True, False] * 3
     shapes = [(len(n.topology.leaves), len(n.topology.switches)) for n in networks([4], plain=False)]
@@ -144,8 +144,8 @@ def test_the_file_says_when_gloo_was_not_installed(tmp_path: Path) -> None:
     [
         (["--sizes", "64"], "64: write a number and its unit, such as '4 MB'"),
         (["--sizes", "0 kB"], "0 kB: must be a multiple of 4 bytes"),
-        (["--sizes", "4 MB,2 GB"], "sizes are up to 1 GB"),
-        (["--workers", "many"], "is not a list of numbers"),
+        (["--sizes", "4 MB,2 GB"], "the largest size is 1 GB"),
+        (["--workers", "many"], "is not a number such as 8"),
         (["--workers", "3"], "even"),
     ],
 )

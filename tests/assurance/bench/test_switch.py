@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fanin.assurance.bench.switch import frames
-from fanin.assurance.bench.switch.bench import Case, Outcome
-from fanin.assurance.bench.switch.errors import BenchError
+from fanin.assurance.bench.switch.bench import SwitchCase, SwitchOutcome
+from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.assurance.bench.switch.native import bare
 from fanin.assurance.bench.switch.tables import TABLE, Routes, switch
 from fanin.testbed.patience import setting
@@ -63,9 +63,9 @@ def test_every_case_runs_and_is_written_down(tmp_path: Path) -> None:
 
 
 def test_a_goal_is_a_ratio() -> None:
-    case = Case("a", 700, "b", 1000, 0.7)
-    assert Outcome(case, 0.7).is_met
-    assert not Outcome(case, 0.71).is_met
+    case = SwitchCase("a", 700, "b", 1000, 0.7)
+    assert SwitchOutcome(case, 0.7).is_met
+    assert not SwitchOutcome(case, 0.71).is_met
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_superframes_are_described() -> None:
 
 def test_a_bare_loop_without_its_interface_says_so() -> None:
     """And does not wait for it."""
-    with pytest.raises(BenchError, match="bare"), bare(["nowhere"], 64, superframes=False):
+    with pytest.raises(SwitchBenchError, match="bare"), bare(["nowhere"], 64, superframes=False):
         pass

@@ -14,7 +14,7 @@ import pytest
 
 from fanin.assurance.fuzz import campaign
 from fanin.assurance.fuzz.campaign import NoSanitizersError, fuzz
-from fanin.assurance.fuzz.case import Case
+from fanin.assurance.fuzz.case import FuzzCase
 from fanin.assurance.fuzz.shrink import shrink
 from fanin.native.cache import cache_directory
 from fanin.p4switch.bmv2json.primitives import PRIMITIVES
@@ -46,14 +46,14 @@ def test_random_programs_and_hostile_packets_find_nothing(
 
 
 def test_a_seed_gives_the_same_case_again() -> None:
-    assert Case.random(7) == Case.random(7)
-    assert Case.random(7) != Case.random(8)
+    assert FuzzCase.random(7) == FuzzCase.random(7)
+    assert FuzzCase.random(7) != FuzzCase.random(8)
 
 
 def test_a_case_is_written_and_read(tmp_path: Path) -> None:
-    case = Case.random(3)
+    case = FuzzCase.random(3)
     case.write(tmp_path / "case.json")
-    assert Case.read(tmp_path / "case.json") == case
+    assert FuzzCase.read(tmp_path / "case.json") == case
 
 
 def test_most_programs_are_taken_and_they_use_everything() -> None:
@@ -61,7 +61,7 @@ def test_most_programs_are_taken_and_they_use_everything() -> None:
     used: Counter[str] = Counter()
     kinds: Counter[str] = Counter()
     for seed in SEEDS:
-        case = Case.random(seed)
+        case = FuzzCase.random(seed)
         try:
             program = read_program(case.program)
             translate(program)
@@ -85,18 +85,18 @@ def _operations(document: dict) -> list[dict]:
 
 
 def test_packets_have_all_lengths() -> None:
-    lengths = [len(packet) for seed in SEEDS for _, packet in Case.random(seed).packets]
+    lengths = [len(packet) for seed in SEEDS for _, packet in FuzzCase.random(seed).packets]
     assert min(lengths) == 0
     assert max(lengths) == LONGEST_PACKET
 
 
 def test_a_failing_case_is_made_smaller() -> None:
     """It fails as long as one packet and one statement are there."""
-    case = Case.random(1)
+    case = FuzzCase.random(1)
     needed = case.packets[3]
     statement = json.loads(case.program)["actions"][0]["primitives"][0]
 
-    def fails(smaller: Case) -> bool:
+    def fails(smaller: FuzzCase) -> bool:
         statements = [p for a in json.loads(smaller.program)["actions"] for p in a["primitives"]]
         return needed in smaller.packets and statement in statements
 
@@ -128,7 +128,7 @@ def test_a_case_that_fails_is_written_with_the_command_that_repeats_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here every case fails, since its program is not a program."""
-    broken = replace(Case.random(0), program=b"{}", packets=(), frames=())
+    broken = replace(FuzzCase.random(0), program=b"{}", packets=(), frames=())
     monkeypatch.setattr(campaign, "shrink", lambda _case, _fails: broken)
     monkeypatch.setattr(campaign, "_follow", lambda *_: (0, "a finding"))
     try:
@@ -137,4 +137,4 @@ def test_a_case_that_fails_is_written_with_the_command_that_repeats_it(
         pytest.skip(str(error))
     assert done.failed == (0, "a finding")
     assert done.path is not None
-    assert Case.read(done.path) == broken
+    assert FuzzCase.read(done.path) == broken

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from fanin.assurance.soak.live import Fault, Outcome, draw_fault, run_fault
+from fanin.assurance.soak.live import Fault, LiveOutcome, draw_fault, run_fault
 from fanin.testbed import libc
 from fanin.testbed.patience import VARIABLE
 from tests.fanin import command
@@ -63,7 +63,7 @@ def _adopting() -> Iterator[None]:
         libc.call("prctl", libc.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
-def _run(fault: Fault = _FAULT, **does: object) -> Outcome:
+def _run(fault: Fault = _FAULT, **does: object) -> LiveOutcome:
     usual = {
         "leaves_a_file": False,
         "leaves_a_process": False,

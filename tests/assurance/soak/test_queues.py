@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fanin.assurance.soak.generate import draw_scenario
-from fanin.assurance.soak.order import Order
+from fanin.assurance.soak.order import SendingOrder
 from fanin.assurance.soak.run import run_scenario
 from fanin.assurance.soak.scenario import Outage, Scenario, Work
 from fanin.p4switch.engine.engine import Engine
@@ -44,8 +44,8 @@ def test_a_job_of_a_higher_priority_ends_sooner_than_without_and_the_other_later
     outcomes = [run_scenario(scenario, switch) for scenario in (RIVALS, alike)]
     assert not any(outcome.violations for outcome in outcomes)
     assert outcomes[0].seconds != outcomes[1].seconds
-    assert Order.judged_by(RIVALS)
-    assert not Order.judged_by(alike)
+    assert SendingOrder.judged_by(RIVALS)
+    assert not SendingOrder.judged_by(alike)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_what_is_lost_while_a_link_is_down_is_sent_again(switch: Engine) -> None
 def test_scenarios_have_all_of_it() -> None:
     scenarios = [draw_scenario(seed) for seed in range(WITHIN)]
     assert 20 < sum(scenario.prioritized for scenario in scenarios) < 100
-    assert sum(map(Order.judged_by, scenarios)) > 15
+    assert sum(map(SendingOrder.judged_by, scenarios)) > 15
     assert sum(bool(scenario.outages) for scenario in scenarios) > 20
     watchdogs = [scenario.watchdog for scenario in scenarios if scenario.watchdog]
     assert {watchdog.action for watchdog in watchdogs} == {"drop", "forward", "alert"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fanin.assurance.soak.search import Grant, Model, State, World, WrongSumError, explore, stuck
+from fanin.assurance.soak.search import Grant, Model, SearchWrongSumError, State, World, explore, stuck
 from fanin.controller.tree import rests_on
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
@@ -57,7 +57,7 @@ def test_calls_that_differ_are_never_summed(
 
 
 def test_they_are_where_the_switch_does_not_tell_them_apart(mutant: Callable[[str], Engine]) -> None:
-    with pytest.raises(WrongSumError):
+    with pytest.raises(SearchWrongSumError):
         explore(World(Model((2,), (Grant(chunks=2),), ahead=1), mutant("calls not told apart")))
 
 
@@ -132,7 +132,7 @@ def test_workers_that_begin_while_an_older_lease_is_installed_may_be_held_up_by_
 
 
 def test_without_the_chunk_tag_a_sum_is_wrong(mutant: Callable[[str], Engine]) -> None:
-    with pytest.raises(WrongSumError):
+    with pytest.raises(SearchWrongSumError):
         search(mutant("no chunk tag"), (2,), Grant(chunks=4))
 
 
@@ -140,12 +140,12 @@ def test_what_is_added_to_a_stored_result_makes_it_wrong_once_registers_are_lost
     mutant: Callable[[str], Engine],
 ) -> None:
     program = mutant("added to a stored result")
-    with pytest.raises(WrongSumError):
+    with pytest.raises(SearchWrongSumError):
         search(program, (2, 1), Grant(chunks=1), registers_lost=True)
 
 
 def test_a_lease_used_again_for_the_same_chunks_gives_the_first_jobs_sums(switch: Engine) -> None:
-    with pytest.raises(WrongSumError):
+    with pytest.raises(SearchWrongSumError):
         search(switch, (2,), Grant(1, 0, 2), Grant(1, 0, 2))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.assurance.validation.worlds import RATE, Comparison, point, write
+from fanin.assurance.validation.worlds import RATE, WorldComparison, point, write
 from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.virtual.point import run_virtual
@@ -32,8 +32,8 @@ LIVE = Measured(
 )
 
 
-def comparison(virtual: Measured, loss: float = 0.0) -> Comparison:
-    return Comparison(point(0, 1, 2, loss), LIVE, virtual)
+def comparison(virtual: Measured, loss: float = 0.0) -> WorldComparison:
+    return WorldComparison(point(0, 1, 2, loss), LIVE, virtual)
 
 
 @pytest.mark.parametrize(("seconds", "agrees"), [(1.0, True), (0.91, True), (1.09, True), (0.89, False)])

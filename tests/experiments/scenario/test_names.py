@@ -12,7 +12,7 @@ from fanin.experiments.scenario.shipped import scenario_file
 
 pytestmark = pytest.mark.slow
 
-FOLDER = Path(__file__).parents[3] / "fanin" / "scenarios"
+FOLDER = Path(__file__).parents[3] / "scenarios"
 
 
 def test_each_file_has_a_name() -> None:

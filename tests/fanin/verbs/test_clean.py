@@ -77,8 +77,8 @@ def test_the_cache_is_told_of_and_emptied_when_asked(fanin, folder, monkeypatch)
     for other in (environment, image):
         other.mkdir()
     said = clean(fanin, folder)
-    assert f"{cache} keeps 1 compiled programs, " in said
-    assert "more than 250 MB" in said
+    assert f"{cache} holds 1 compiled programs, " in said
+    assert "Beyond 250 MB" in said
     assert library.exists()
     said = clean(fanin, folder, "--cache")
     assert "removed 1 compiled programs, " in said

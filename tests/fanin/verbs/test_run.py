@@ -207,7 +207,7 @@ def test_timers_far_above_the_round_trip_are_warned_of(scenario: str, tmp_path: 
     changes = ("--set", "loss=0.001", "--set", "min_rto=20 ms", "--results", tmp_path)
     status, output = invoke("run", scenario, *changes)
     assert status == 0
-    assert f"fanin run: warning: {scenario}: recovery.min_rto: is 20,000 us where" in output
+    assert f"fanin run: warning: {scenario}: recovery.min_rto: is 20,000 us, but" in output
     assert "(and 1 more points like it)" in output
 
 
@@ -336,7 +336,7 @@ def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Pa
 
 @pytest.mark.live
 def test_packets_of_live_hosts_take_the_paths_that_are_said(fanin: Fanin, tmp_path: Path) -> None:
-    """By spray both have as many packets; where there is a single one the other is idle."""
+    """With spray each path has about half of the packets; with a single path the other one is idle."""
     path, folder = tmp_path / "live.toml", tmp_path / "results"
     path.write_text(LIVE.replace("leaves = 1", "leaves = 2").replace("spines = 0", "spines = 2"))
     changes = (
@@ -358,8 +358,8 @@ def test_packets_of_live_hosts_take_the_paths_that_are_said(fanin: Fanin, tmp_pa
             if (link["key"], link["near"]) == (row["key"], "leaf1") and link["far"].startswith("spine")
         )
         if row["paths"] == "spray":
-            least, most = to_spines
-            assert least > 0.8 * most
+            least, most = to_spines  # by a hash for each packet: three standard deviations of a fair coin
+            assert most - least < 3 * (most + least) ** 0.5
         else:
             assert len(to_spines) == 1
 
@@ -409,7 +409,7 @@ def test_a_dry_run_says_what_is_left_and_runs_nothing(scenario: str, tmp_path: P
     assert not folder.exists()
     assert invoke("sweep", scenario, "--set", "algorithm=ring", "--results", folder)[0] == 0
     assert (
-        "2 points, 1 of them already there" in invoke("sweep", scenario, "--dry-run", "--results", folder)[1]
+        "2 points, 1 of them already done" in invoke("sweep", scenario, "--dry-run", "--results", folder)[1]
     )
 
 
@@ -460,7 +460,9 @@ def test_what_became_of_faults_is_told(scenario: str, tmp_path: Path) -> None:
         file.write('[[faults]]\nat = "8 us"\nswitch = "leaf1"\ndetection = "20 us"\n')
     status, output = invoke("run", scenario, "--results", tmp_path / "results")
     assert status == 0, output
-    said = "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; detected at 28 us, the next"
+    said = (
+        "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; detected at 28 us, the next"
+    )
     assert f"{said} all-reduce ended at" in output
     with (tmp_path / "results" / "results.csv").open() as file:
         [first, second] = csv.DictReader(file)

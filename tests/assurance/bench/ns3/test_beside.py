@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.assurance.bench.ns3.beside import Network, Ns3Error, Run, Work, permuted, run_ours, run_theirs
+from fanin.assurance.bench.ns3.beside import Network, Ns3Error, Ns3Work, Run, permuted, run_ours, run_theirs
 from fanin.assurance.bench.pythons import NS3, find_python
 
 SMALL = Network(leaves=2, hosts=2, uplink_rate=2 * 10**11)
@@ -12,7 +12,7 @@ PAYLOAD, OURS, THEIRS = 1024, 1112, 1078  # bytes of a flow in a packet, and wha
 ROUND_TRIP = 10e-6  # seconds: four links there and back, and what packets of a window do not fill
 
 
-def lower_bound(work: Work, on_the_link: int) -> float:
+def lower_bound(work: Ns3Work, on_the_link: int) -> float:
     return work.size / PAYLOAD * on_the_link * 8 / work.network.host_rate
 
 
@@ -23,7 +23,7 @@ def test_a_permutation_has_everybody_send_to_another_one_and_hear_of_another_one
 
 
 def test_our_flows_take_what_their_bytes_take() -> None:
-    work = Work(SMALL, (2, 3, 0, 1), size=1_000_000)
+    work = Ns3Work(SMALL, (2, 3, 0, 1), size=1_000_000)
     run = run_ours(work)
     packets = -(-work.size // PAYLOAD)
     assert run.packet_hops >= 4 * 4 * packets
@@ -42,7 +42,7 @@ def test_what_fails_there_is_said(tmp_path: Path) -> None:
 def test_ns_3_has_flows_arrive_at_nearly_the_same_time() -> None:
     if (python := find_python(None, NS3)) is None:
         pytest.skip("ns-3 is not installed")
-    work = Work(SMALL, (2, 3, 0, 1), size=1_000_000)
+    work = Ns3Work(SMALL, (2, 3, 0, 1), size=1_000_000)
     run: Run = run_theirs(work, python)
     assert len(run.seconds) == 4
     assert run.packet_hops >= 4 * 4 * -(-work.size // PAYLOAD)

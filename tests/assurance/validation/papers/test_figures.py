@@ -10,7 +10,7 @@ import pytest
 
 from fanin.assurance.validation.papers.aggregation import aggregation
 from fanin.assurance.validation.papers.loss_recovery import loss_recovery, seconds
-from fanin.assurance.validation.papers.published import Comparison
+from fanin.assurance.validation.papers.published import PaperComparison
 from fanin.assurance.validation.papers.without_pauses import without_pauses
 from fanin.p4switch.engine.engine import Engine
 from tests.sizes import sized
@@ -34,7 +34,7 @@ def test_go_back_n_is_the_slower_the_more_is_lost_and_the_more_is_outstanding(sw
 @pytest.mark.long
 @pytest.mark.parametrize("paper", PAPERS[: sized(1, 3)], ids=lambda paper: paper.__name__)
 def test_figures_agree_with_a_paper_and_the_document_shows_them(
-    switch: Engine, paper: Callable[[Engine], Iterator[Comparison]]
+    switch: Engine, paper: Callable[[Engine], Iterator[PaperComparison]]
 ) -> None:
     shown = DOCUMENT.read_text().splitlines()
     for found in islice(paper(switch), FIGURES):

@@ -125,8 +125,8 @@ def test_p4info_lies_beside_the_json(program: Path) -> None:
 
 def test_help_says_where_files_go() -> None:
     said = " ".join(CliRunner().invoke(app, ["compile", "--help"]).output.replace("│", " ").split())
-    assert "[default: (PROGRAM.json)]" in said
-    assert "[default: (beside the JSON, with the suffix .p4info.txtpb)]" in said
+    assert "PROGRAM.json by default" in said
+    assert "next to the JSON as .p4info.txtpb by default" in said
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from fanin.assurance.differential.client import session
 from fanin.assurance.differential.compare import compare
 from fanin.assurance.differential.packets import PacketSource
 from fanin.assurance.differential.switches import run
-from fanin.controller.entry_files import Entries, TableEntry, random_entries, read_entries
+from fanin.controller.entry_files import Entries, NamedEntry, random_entries, read_entries
 from fanin.experiments.scenario.compilers import compile_program
 from fanin.experiments.scenario.tools import ToolMissingError
 from fanin.p4switch.p4runtime.device import Device
@@ -240,7 +240,7 @@ def test_an_entry_that_only_one_takes_is_found(verdicts, tmp_path):
         small.read_text().replace("default_action = drop();", "default_action = drop(); size = 1;")
     )
     other = compile_program(small, "embedded")
-    second = TableEntry(HOST.table, {"hdr.ethernet.destination": 2}, HOST.action, {"port": 4})
+    second = NamedEntry(HOST.table, {"hdr.ethernet.destination": 2}, HOST.action, {"port": 4})
     [found] = verdicts(one, other, Entries([HOST, second]), [(1, TO_HOST)])["ours on ours"].differences
     assert "'hdr.ethernet.destination': 2" in found.what
     assert (found.reference, found.other) == ("taken", "refused")

@@ -9,7 +9,7 @@ import pytest
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
-from fanin.controller.entry_files import Entries, TableEntry
+from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.scenario.compilers import compile_program
 from fanin.experiments.tracing import trace
 from fanin.p4switch.bmv2json.reader import read_program
@@ -39,8 +39,8 @@ def shown(config: bytes) -> dict[str, str]:
     return {"c": translate(program), "traced": translate(program, traced=True), "text": as_text(second)}
 
 
-def worker(member: int) -> TableEntry:
-    return TableEntry(
+def worker(member: int) -> NamedEntry:
+    return NamedEntry(
         "ingress.aggregation.admission",
         {
             "standard_metadata.ingress_port": member,

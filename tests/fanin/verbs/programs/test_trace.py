@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from fanin.assurance.differential.packets import PacketSource
 from fanin.cli import app
-from fanin.controller.entry_files import Entries, TableEntry, random_entries
+from fanin.controller.entry_files import Entries, NamedEntry, random_entries
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.tracing import fill, trace
 from fanin.p4switch.bmv2json.expressions import Field
@@ -155,7 +155,7 @@ def test_a_capture_a_filter_and_a_count(program, tmp_path):
         (
             2,
             [str(FANIN), "--packet", "0x012"],
-            "0x012 is not a packet: write hexadecimal digits, two for each",
+            "0x012 is not a packet: write two hexadecimal digits per byte",
         ),
         (1, ["--on", "leaf1"], "fanin up"),
         (1, [__file__, "--packet", "00"], "not a JSON document"),
@@ -175,13 +175,13 @@ def test_matches_and_arguments_in_any_notation():
     switch = Engine.load(compile_program(TABLES, "embedded").device_config)
     half = 1 << (switch.program.tables["ingress.lpm_table"].keys[1].width - 1)
     entries = [
-        TableEntry(
+        NamedEntry(
             "ingress.lpm_table",
             {"hdr.probe.d": "0x3", "hdr.probe.b": f"{half}/1"},
             "ingress.answer_lpm",
             {"n": "0.0.0.17"},
         ),
-        TableEntry(
+        NamedEntry(
             "ingress.ternary_table",
             {"hdr.probe.a": (1, 1), "hdr.probe.e": 5},
             "ingress.answer_ternary",
@@ -196,7 +196,7 @@ def test_matches_and_arguments_in_any_notation():
     [ternary] = switch.table("ingress.ternary_table").entries()
     assert (ternary.key.match, ternary.key.priority) == ((Ternary(1, 1), Ternary(0, 0), Exact(5)), 4)
     assert switch.multicast.all()[9][0].instance == 2
-    ranged = TableEntry(
+    ranged = NamedEntry(
         "ingress.range_table", {"hdr.probe.b": (1, 2), "hdr.probe.d": 0}, "ingress.answer_range", {"n": 1}, 1
     )
     fill(switch, Entries([ranged]))
@@ -219,7 +219,7 @@ def test_entries_without_a_place_are_named(tmp_path, changes, complaint):
     switch = Engine.load(hub(tmp_path).device_config)
     given = {"table": HOST.table, "match": HOST.match, "action": HOST.action, "params": HOST.params}
     with pytest.raises(ValueError, match=complaint):
-        fill(switch, Entries([TableEntry(**{**given, **changes})]))
+        fill(switch, Entries([NamedEntry(**{**given, **changes})]))
 
 
 # The aggregation program
@@ -247,7 +247,7 @@ def test_tracing_changes_nothing_of_the_aggregation_program(compiled):
 
 
 def test_256_values_are_told_in_four_lines(compiled):
-    admit = TableEntry(
+    admit = NamedEntry(
         "ingress.aggregation.admission",
         {
             "standard_metadata.ingress_port": 1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,18 @@ def test_each_point_has_its_ratios_and_whether_they_are_beyond_noise(before: Pat
     assert "in-network time, ms 1,015 1,215 1.197" in output
     assert "beyond noise ring" not in output
     assert "ring tcp time, ms 1,000 1,000 1.000 1.000 to 1.000 within noise" in output
-    assert "Of 6 medians 1 differ beyond noise." in output
+    assert "1 of 6 medians differ beyond noise." in output
+
+
+def test_as_json_each_median_has_a_line(before: Path, after: Path) -> None:
+    done = CliRunner().invoke(app, ["compare", str(before), str(after), "--json"])
+    assert done.exit_code == 0
+    found = {(one["point"], one["column"]): one for one in map(json.loads, done.output.splitlines())}
+    assert len(found) == 6
+    slower = found["algorithm=in-network", "median_seconds"]
+    assert (slower["before"], slower["after"]) == pytest.approx((1.015, 1.215))
+    assert slower["beyond_noise"] is True
+    assert slower["interval"][0] < slower["ratio"] < slower["interval"][1]
 
 
 def test_slower_points_make_the_status_1_where_that_is_asked(before: Path, after: Path) -> None:

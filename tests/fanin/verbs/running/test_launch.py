@@ -324,13 +324,13 @@ print(comm.rank, comm.size, comm.allreduce(np.full(1000, 2, np.float32)).mean())
 """
     done = launch(up, "--min-workers", 1, script(text))
     assert (done.returncode, done.stdout) == (0, "[1] 0 1 2.0\n"), done.stderr
-    assert "fanin launch: rank 0 on h1 failed: exit status 3; the others go on\n" in done.stderr
+    assert "fanin launch: rank 0 on h1 failed: exit status 3; the others continue\n" in done.stderr
 
 
 @live
 def test_one_that_is_killed_is_started_again_and_joins_the_others(fanin, script, tmp_path):
     """The example of docs/reference/python-api.md, with a worker that kills itself, once."""
-    manual = (ROOT / "docs/reference/python-api.md").read_text().partition("Here `train.py`:\n\n")[2]
+    manual = (ROOT / "docs/reference/python-api.md").read_text().partition("This is `train.py`:\n\n")[2]
     text = textwrap.dedent(manual[: manual.index("\n\n`fanin launch")])
     dies = f"""
     if comm.rank == 1 and step == 50 and not os.path.exists({str(tmp_path / "died")!r}):

@@ -69,7 +69,7 @@ def test_links_are_changed_both_ways_and_read(up: Up, fanin: Any) -> None:
         (2, ("leaf1", "h1", "--set", "lose=1"), "leaf1: lose: unknown link property; there are rate, delay"),
         (2, ("leaf1", "h1", "--set", "loss"), "write NAME=VALUE"),
         (1, ("leaf1", "h9"), "leaf1 has no link to h9; it has links to h1, h2"),
-        (1, ("leaf1", "9"), "leaf1 has no port 9; there are 1, 2"),
+        (1, ("leaf1", "9"), "leaf1 has no port 9; its ports are 1, 2"),
         (2, ("leaf1", "--set", "loss=1%"), "give the other end"),
         (1, ("leaf7",), "no network that is up has leaf7"),
     ],

@@ -120,7 +120,7 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
         assert all(seconds > 0 for seconds in outcome["seconds"])
     shown = fanin("allreduce", "--sizes", "64 kB", "--repetitions", "1", **up.environment)
     heading, row = shown.stdout.splitlines()
-    assert heading.split() == ["size", "least", "median", "most", "rate", "sent", "again", "sums"]
+    assert heading.split() == ["size", "minimum", "median", "maximum", "rate", "resent", "sums"]
     assert row.strip().startswith("64 kB ")
     assert row.endswith("within bounds")
 
@@ -248,7 +248,7 @@ def test_a_packet_is_sent_and_traced(up: Up, fanin: Any, lines: Any) -> None:
     ("arguments", "status", "complaint"),
     [
         (("--hex", "00"), 1, "leaf1 has no port 3; its ports are 1, 2"),
-        (("--hex", "0g", "--port", "1"), 2, "0g is not a packet: write hexadecimal digits"),
+        (("--hex", "0g", "--port", "1"), 2, "0g is not a packet: write two hexadecimal digits"),
         (("--layers", "Ether(", "--port", "1"), 2, "Ether(: write layers with fields, divided by /"),
         ((), 2, "give the packet, with either --hex or --layers"),
     ],

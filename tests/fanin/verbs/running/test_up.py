@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from tests.fanin.command import RUN
-from tests.fanin.network import SMALL, TIMEOUT
 
 
 @pytest.mark.parametrize("arguments", [["--jobs-listen", "0"], ["--jobs-tls", "."]])
@@ -28,31 +23,3 @@ def test_a_folder_without_certificates_is_named(tmp_path: Path) -> None:
     assert (
         f"fanin up: {tmp_path / 'ca.crt'}: No such file or directory; ca.crt, server.crt and" in done.output
     )
-
-
-@pytest.mark.live
-def test_a_limit_of_memory_that_ends_a_switch_is_named(tmp_path: Path) -> None:
-    limited = [
-        "prlimit",
-        f"--as={300 << 20}",
-        sys.executable,
-        "-c",
-        RUN,
-        "up",
-        *SMALL,
-        "--logs",
-        str(tmp_path / "logs"),
-    ]
-    done = subprocess.run(
-        limited,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert done.returncode == 1
-    assert (
-        "a process may use 300 MiB of addresses here; if that is too few: ulimit -v unlimited" in done.stderr
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["logs"]
