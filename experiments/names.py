@@ -1,4 +1,4 @@
-"""What an error says of a name that is not known: the names most like it, and which names there are."""
+"""Hints for errors about unknown names: the closest names, and which names there are."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -356,7 +356,7 @@ class Scenario(_Brief):
 
     @property
     def disturbed(self) -> bool:
-        """Whether chunks may be added up more than once, or not at all."""
+        """Return whether chunks may be added up more than once, or not at all."""
         lost = self.restarts or self.registers_lost or self.regrants or self.revocations
         return bool(lost or any(work.mismatch for work in self.works))
 

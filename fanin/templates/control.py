@@ -1,8 +1,8 @@
-"""What the switches are told: what fanin tells them, and whose packets are marked.
+"""A controller: the entries of fanin, and those that say whose packets are marked.
 
-These functions can be here, and ours does what is not: plan_forwarding(network), aggregation_tree(network, job),
-plan_aggregation(network, tree), plan_loss(network, probability, seed). They have no side effects: the same arguments
-give the same plan, for switches that run and in virtual time.
+You can define any of these functions; fanin's own replace those that are missing: plan_forwarding(network),
+aggregation_tree(network, job), plan_aggregation(network, tree), plan_loss(network, probability, seed). They have no
+side effects: the same arguments give the same plan, for switches that run and in virtual time.
 """
 
 from collections.abc import Iterable

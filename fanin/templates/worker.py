@@ -16,7 +16,7 @@ class Twice(Worker):
     """Sends each batch of datagrams twice; switches drop what they have already."""
 
     def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]:
-        """What ours sends, and the same again."""
+        """Return what the worker of fanin sends, twice."""
         return [again for batch in super().datagrams_to_send(now) for again in (batch, batch)]
 
 

@@ -16,7 +16,7 @@ Frames = NDArray[np.uint8]  # [m, length]
 
 
 class Card:
-    """What the connections of a host have to send: acknowledgements first, then a burst of each connection in turn.
+    """Packets that the connections of a host have to send: acknowledgements first, then a burst of each one in turn.
 
     While several have something to send, the card gives its link no more than the link sends in `ahead` seconds. The
     rest waits with its connection, so a connection that has something to send later need not wait until the whole
