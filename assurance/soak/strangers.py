@@ -286,6 +286,13 @@ class Flips:
         if len(which):
             frames = frames.copy()
             bits = self._draw.integers(0, 8 * frames.shape[1], len(which))
+            # The link may have flipped a bit as well, and a checksum need not find two on one hop.
+            right = frames[which]
+            right[:, _UDP_CHECKSUM:HEADERS] = 0
+            complete_checksums(right, np.full(len(right), right.shape[1]))
+            sent = frames[which, _UDP_CHECKSUM:HEADERS]
+            whole = (sent == right[:, _UDP_CHECKSUM:HEADERS]).all(axis=1) | ~sent.any(axis=1)
+            which, bits = which[whole], bits[whole]
             frames[which, bits >> 3] ^= (1 << (bits & 7)).astype(np.uint8)
         return frames
 
