@@ -120,7 +120,7 @@ class _Job:
         place: Its place in the queue; 0 if it is not there.
         revoked: Why its lease was revoked; empty if it was not.
         aborted: Why its workers make no more calls; empty while they can.
-        round: How often members were told to stop.
+        round: How often members were asked to stop.
         since: When all workers had joined, in seconds of the Unix epoch.
         look: Set when something may have changed for the job.
     """
