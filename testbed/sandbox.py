@@ -255,16 +255,19 @@ def _set_up() -> None:
 
 
 def _end_as(first: int, run: runs.Run | None, parent: int) -> NoReturn:
-    """End when process 1 does, with its status. If the supervisor was killed, end process 1 and remove what it left."""
+    """End when process 1 does, with its status, and remove the run: the supervisor may be killed before it can.
+
+    If the supervisor has been killed, end process 1.
+    """
     os.closerange(0, os.sysconf("SC_OPEN_MAX"))  # including the others' ends of pipes and sockets
     while not (ended := os.waitpid(first, os.WNOHANG))[0]:
         if os.getppid() != parent:
             os.kill(first, signal.SIGKILL)
-            os.waitpid(first, 0)
-            if run is not None:
-                run.remove()
-            os._exit(1)
+            ended = os.waitpid(first, 0)
+            break
         signal.sigwaitinfo({signal.SIGCHLD, _ORPHANED})
+    if run is not None:
+        run.remove()
     status = os.waitstatus_to_exitcode(ended[1])
     if status < 0:  # end by the same signal, so that the supervisor can report it
         signal.pthread_sigmask(signal.SIG_SETMASK, ())

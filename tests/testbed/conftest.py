@@ -48,7 +48,7 @@ def command(request: pytest.FixtureRequest) -> Command:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    paths = [str(HERE.parents[2]), str(HERE), sysconfig.get_path("purelib")]
+    paths = [str(HERE.parents[1]), str(HERE), sysconfig.get_path("purelib")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -123,6 +124,36 @@ def test_a_signal_at_any_moment_leaves_nothing(
         assert "cleaned" in report["output"]
     if sent != signal.SIGKILL and moment == "up":
         assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
+
+
+@pytest.mark.live
+def test_a_run_whose_first_process_ends_before_anybody_sees_its_supervisor_killed_leaves_nothing(
+    environment: dict[str, str],
+) -> None:
+    waits = ENTER + "import signal; print('up', flush=True); signal.pause()"
+    with tempfile.TemporaryDirectory() as folder:
+        command = subprocess.Popen(
+            as_myself(waits), stdout=subprocess.PIPE, text=True, env={**environment, "TMPDIR": folder}
+        )
+        assert command.stdout is not None
+        assert command.stdout.readline() == "up\n"
+        between = _only_child(command.pid)
+        first = _only_child(between)
+        ends = {process: os.pidfd_open(process) for process in (between, first)}
+        os.kill(between, signal.SIGSTOP)
+        command.kill()
+        command.communicate()
+        for process in (first, between):
+            assert select.select([ends[process]], [], [], 60 * setting())[0], "it does not end"
+            if process == first:
+                os.kill(between, signal.SIGCONT)
+            os.close(ends[process])
+        assert not list(Path(folder).iterdir())
+
+
+def _only_child(process: int) -> int:
+    (child,) = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return int(child)
 
 
 STUCK = f"""{ENTER}
