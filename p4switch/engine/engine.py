@@ -310,6 +310,7 @@ class Engine:
         *,
         offload: bool = True,
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
+        captures: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         """Open the interfaces and forward packets in a thread.
 
@@ -318,13 +319,16 @@ class Engine:
             packet_in: Receives packets to the CPU port, in another thread.
             offload: Whether packets that leave one after another may be sent as one superframe.
             links: The links to emulate at the ports.
+            captures: The files that record the packets of a port, arriving and leaving, as descriptors of pcap files.
 
         Raises:
             PortError: If ports are open already, or one cannot be opened.
         """
         if self._switch.live:
             raise PortError("the ports are open already")
-        self._switch.live.append(LivePorts(self.base, ports, self._cpu_port, packet_in, offload, links or {}))
+        self._switch.live.append(
+            LivePorts(self.base, ports, self._cpu_port, packet_in, offload, links or {}, captures or {})
+        )
 
     def stop(self) -> None:
         """Stop the threads and close the ports. It may be called twice."""

@@ -131,6 +131,7 @@ SIGNATURES = {
     "forwarder_statistics": (None, [c_void_p, c_uint32, POINTER(PortStatistics)]),
     "forwarder_set_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkSettings)]),
     "forwarder_read_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkStatistics)]),
+    "forwarder_capture": (None, [c_void_p, c_uint32, c_int32, c_int32]),
     "forwarder_close": (None, [c_void_p]),
     "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),

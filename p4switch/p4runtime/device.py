@@ -57,6 +57,7 @@ class Device:
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
         device_id: int = 0,
         priority_queues: int = 1,
+        captures: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.lock = threading.Lock()
         self.controllers = Controllers()
@@ -71,6 +72,7 @@ class Device:
         self._past = dict.fromkeys(ports, PortCounters())  # of the earlier pipelines
         self._device_id = device_id
         self._priority_queues = priority_queues
+        self._captures = captures
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: LoadedPipeline | None = None
         self._saved: LoadedPipeline | None = None
@@ -283,10 +285,10 @@ class Device:
                 self._past = self._total()
                 previous[0].stop()
             try:
-                engine.start(self._ports, deliver, links=links)
+                engine.start(self._ports, deliver, links=links, captures=self._captures)
             except Exception:
                 if previous is not None:
-                    previous[0].start(self._ports, previous[1], links=links)
+                    previous[0].start(self._ports, previous[1], links=links, captures=self._captures)
                 raise
             self._running = engine, deliver
 
