@@ -40,7 +40,7 @@ _REFUSED_TARGET = {
     "--dp-grpc-server-addr": "attach interfaces with -i",
 }
 _UNUSED = (
-    *("--thrift-port", "--notifications-addr", "--nanolog", "--dump-packet-data"),
+    *("--nanolog", "--dump-packet-data"),
     *("--max-port-count", "--log-file-max-size", "--log-file-max-files"),
 )
 _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
@@ -75,6 +75,8 @@ class Options:
     log_console: bool
     log_file: Path | None
     pcap: Path | None
+    thrift_port: int | None
+    notifications_address: str
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -111,6 +113,9 @@ def parse(argv: Sequence[str]) -> Options:
         log_console=switch.log_console,
         log_file=switch.log_file,
         pcap=switch.pcap,
+        thrift_port=switch.thrift_port,
+        notifications_address=switch.notifications_addr
+        or f"ipc:///tmp/bmv2-{switch.device_id}-notifications.ipc",
     )
     for name, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
         if port is not None and not 0 < port <= _MAX_PORT:
@@ -243,6 +248,14 @@ def _switch_parser() -> _ArgumentParser:
         const=Path(),
         metavar="FOLDER",
         help="capture the packets of each port in FOLDER/INTERFACE_in.pcap and _out.pcap; default: this folder",
+    )
+    parser.add_argument(
+        "--thrift-port", type=int, metavar="PORT", help="serve BMv2's runtime interface at 127.0.0.1:PORT"
+    )
+    parser.add_argument(
+        "--notifications-addr",
+        metavar="ADDRESS",
+        help="nanomsg address for digests; default ipc:///tmp/bmv2-N-notifications.ipc, where N is the device id",
     )
     parser.add_argument("--no-grpc", action="store_true", help="serve neither P4Runtime nor gNMI")
     parser.add_argument("--log-console", action="store_true", help="log to the standard output")

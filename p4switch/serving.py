@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
 
 import grpc
 
@@ -25,6 +26,9 @@ from fanin.p4switch.ports.capture import open_captures
 from fanin.p4switch.tls import TlsError
 from fanin.p4switch.trace.injection import inject_call
 from fanin.p4switch.trace.stream import trace_stream
+
+if TYPE_CHECKING:
+    from fanin.p4switch.bmv2_runtime.server import ThriftServer
 
 _COLLECT_AFTER = 50_000  # additional objects
 
@@ -61,10 +65,11 @@ def run(options: Options) -> None:
     try:
         if options.program is not None:
             device.boot(options.program.read_bytes())
+        thrift = _serve_thrift(device, options) if options.thrift_port is not None else None
         services = _serve_grpc(device, options, options.grpc_address) if options.grpc_address else None
     except ProgramError as error:
         raise StartError(f"{options.program}: {error}") from None
-    except (OSError, PortError, TlsError, ToolchainError) as error:
+    except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
     # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
@@ -72,8 +77,11 @@ def run(options: Options) -> None:
     gc.set_threshold(_COLLECT_AFTER)
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
     at = f" grpc={services[1]}" if services else ""
+    at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
     print(f"ready device_id={options.device_id}{at} ports={ports}", flush=True)
     os.read(ended, 1)
+    if thrift:
+        thrift.stop()
     if services:
         services[0].stop(grace=0).wait()
     device.stop()
@@ -94,6 +102,15 @@ def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Se
             address,
         )
     return server, f"{address.rpartition(':')[0]}:{port}"
+
+
+def _serve_thrift(device: Device, options: Options) -> ThriftServer:
+    """Serve BMv2's runtime interface."""
+    # Imported here because most switches have no such clients.
+    from fanin.p4switch.bmv2_runtime.server import serve_thrift
+
+    assert options.thrift_port is not None
+    return serve_thrift(device, options.device_id, options.thrift_port, options.notifications_address)
 
 
 def _is_loopback(address: str) -> bool:

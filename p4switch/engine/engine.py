@@ -244,6 +244,35 @@ class Engine:
             runtime().switch_set_priority_queues(self.base, count)
             self.priority_queues = count
 
+    @property
+    def config(self) -> bytes:
+        """Return the BMv2 JSON that the engine was loaded from."""
+        return self._config
+
+    def set_crc(
+        self,
+        calculation: str,
+        polynomial: int,
+        initial: int,
+        final: int,
+        *,
+        reflect_input: bool,
+        reflect_output: bool,
+    ) -> None:
+        """Set the parameters of a crc16_custom or crc32_custom. Before, they are crc16 and crc32.
+
+        Raises:
+            TableError: NOT_FOUND if there is no such calculation.
+        """
+        found = self.program.calculations.get(calculation)
+        if found is None or found.algorithm not in ("crc16_custom", "crc32_custom"):
+            raise TableError(TableErrorCode.NOT_FOUND, f"the program has no custom CRC {calculation}")
+        with self.lock:
+            state = self._hash_state(calculation)
+            state.polynomial, state.initial, state.final = polynomial, initial, final
+            state.reflects_input, state.reflects_output = reflect_input, reflect_output
+            state.crc_set = True
+
     def set_hash_key(self, calculation: str, key: bytes) -> None:
         """Set the key of a toeplitz calculation.
 
@@ -256,8 +285,11 @@ class Engine:
                 TableErrorCode.NOT_FOUND, f"the program has no toeplitz calculation {calculation}"
             )
         with self.lock:
-            index = self.program.hash_states.index(calculation)
-            HashState.from_address(runtime().switch_hash_state(self.base, index)).set_key(key)
+            self._hash_state(calculation).set_key(key)
+
+    def _hash_state(self, calculation: str) -> HashState:
+        index = self.program.hash_states.index(calculation)
+        return HashState.from_address(runtime().switch_hash_state(self.base, index))
 
     # Reports
 

@@ -83,6 +83,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
+        *((name, c_double) for name in ("packet_rate", "queue_packets")),
         *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),

@@ -28,6 +28,7 @@ def test_the_tutorials_command_line():
     assert found.ports == {1: "s1-eth1", 2: "s1-eth2"}
     assert found.pcap == Path("/x/pcaps")
     assert (found.grpc_address, found.cpu_port, found.priority_queues) == ("0.0.0.0:50051", 510, 8)
+    assert found.thrift_port == 9093
 
 
 def test_p4_utils_command_line():
@@ -35,7 +36,7 @@ def test_p4_utils_command_line():
         "-i 1@s1-eth1 --pcap=./pcap --thrift-port 9090 --nanolog ipc:///x --device-id 1 s1.json --log-console"
     )
     found = options("simple_switch", line)
-    assert (found.pcap, found.device_id) == (Path("pcap"), 1)
+    assert (found.pcap, found.thrift_port, found.device_id) == (Path("pcap"), 9090, 1)
     assert found.grpc_address is None
 
 
@@ -43,6 +44,10 @@ def test_pcap_needs_no_folder():
     assert options("simple_switch", "--pcap -i 1@a p.json").pcap == Path()
     found = options("simple_switch", "-i 1@a --pcap p.json")
     assert (found.pcap, found.program) == (Path(), Path("p.json"))
+
+
+def test_simple_switch_has_thrift_at_bmv2_s_port():
+    assert options("simple_switch", "p.json").thrift_port == 9090
 
 
 def test_bmv2_appends_a_suffix_to_log_files():
