@@ -67,7 +67,11 @@ _METHOD = """        self.{name} = channel.{kind}(
 _SUDO = """#!/bin/sh
 # Written by fanin course: sudo that finds the commands of this folder, and does without sudo for root.
 for real in /usr/bin/sudo /usr/local/bin/sudo /bin/sudo; do
-    [ -x "$real" ] && exec "$real" PATH="$PATH" "$@"
+    [ -x "$real" ] || continue
+    case "$1" in
+    -*) exec "$real" "$@" ;;
+    *) exec "$real" env PATH="$PATH" "$@" ;;
+    esac
 done
 [ "$(id -u)" = 0 ] && exec env "$@"
 echo "sudo is not installed: run this as root, or install sudo" >&2

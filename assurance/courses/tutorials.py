@@ -42,7 +42,9 @@ class Exercise:
 
 
 def _listening(*hosts: str) -> tuple[str, ...]:
-    return (*(f"{host} ./receive.py > {host}.log 2>&1 &" for host in hosts), "sh sleep 3")
+    """Return commands that start the exercise's receiver on hosts, and wait until all of them listen."""
+    waiting = (f"sh timeout 60 sh -c 'until grep -q sniffing {host}.log; do sleep 0.2; done'" for host in hosts)
+    return (*(f"{host} ./receive.py > {host}.log 2>&1 &" for host in hosts), *waiting, "sh sleep 1")
 
 
 _QUEUE = (  # a slow sender next to a fast one
@@ -71,7 +73,7 @@ EXERCISES = (
         ("h2.log", "h3.log"),
         has_ptf=True,
     ),
-    Exercise("calc", ('h1 sh -c "echo 4+3 | python3 calc.py"',), (r"> 7\b",), (r"Didn't receive response",)),
+    Exercise("calc", ('h1 sh -c "echo 4+3 | python3 calc.py"',), (r"> 4\+3\s+7\b",), (r"Didn't receive response",)),
     Exercise("ecn", _QUEUE, (r"tos += 0x3", r"tos += 0x1"), (r"tos += 0x1(?!.*tos += 0x3)",), ("h2.log",)),
     Exercise(
         "firewall",

@@ -96,8 +96,8 @@ class Method:
 class Service:
     """Service: its name, and its methods.
 
-    `methods` has the type of the result, or None, and the types of the arguments by name. Their error is `error`, unless
-    their name begins with a key of `errors`. Methods of `without_error` declare none.
+    `methods` has the type of the result, or None, and the types of the arguments by name. Their error is `error`,
+    unless their name begins with a key of `errors`. Methods of `without_error` declare none.
     """
 
     def __init__(
