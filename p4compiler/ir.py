@@ -110,12 +110,23 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Entry of a table. If several match, the one with the smallest priority wins."""
+    """Entry of a table.
+
+    Attributes:
+        keys: The value of each key.
+        call: The action.
+        span: Its place in the source.
+        priority: The priority in the JSON, where of the entries that match the one with the smallest wins.
+        control_priority: The priority in the control plane, where the largest wins.
+        is_const: True for an entry that is `const` itself; the table's entries may be const besides.
+    """
 
     keys: tuple[KeyValue, ...]
     call: ActionCall
     span: Span
     priority: int
+    control_priority: int
+    is_const: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,6 +116,7 @@ class MatchTable:
         )
         self._initial: EntryAction | None = shape.default
         self._set_default(self._initial)
+        self._declared = shape.entries
         for entry in shape.entries:
             if self.keys.pack(entry.key) not in self._installed:  # of equal keys the first wins
                 self._add(entry)
@@ -124,12 +125,15 @@ class MatchTable:
     def release(self, size: int) -> None:
         """Make the program's entries ordinary ones, which can be changed, in a table of at least `size` entries.
 
+        Entries that are `const` themselves stay constant.
         The JSON does not say whether a program declares `entries` or `const entries`; P4Info does.
         """
         self.is_const = False
         self.table = replace(self.table, max_size=max(size, self.table.max_size))
-        for installed in self._installed.values():
-            installed.entry = replace(installed.entry, is_const=False)
+        declared = zip(self._declared, self.table.const_entries or (), strict=True)
+        const = {self.keys.pack(entry.key) for entry, described in declared if described.is_const}
+        for packed, installed in self._installed.items():
+            installed.entry = replace(installed.entry, is_const=packed in const)
 
     @locked
     def insert(self, entry: Entry) -> None:
@@ -146,6 +150,7 @@ class MatchTable:
         """Replace the action of an entry."""
         self._writable()
         installed = self._find(entry.key)
+        self._changeable(installed)
         number, data = self._resolve(entry.action)
         runtime().table_set(self._address, installed.index, number, words(data))
         installed.entry = entry
@@ -157,15 +162,17 @@ class MatchTable:
         self._writable()
         packed = self.keys.pack(key)
         installed = self._find(key)
+        self._changeable(installed)
         runtime().table_remove(self._address, installed.index, words((*packed.mask, *packed.high)))
         del self._installed[packed]
         self._forget_groups()
 
     @locked
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries except constant ones."""
         for entry in self.entries():
-            self.delete(entry.key)
+            if not entry.is_const:
+                self.delete(entry.key)
 
     @locked
     def entries(self) -> list[Entry]:
@@ -208,6 +215,14 @@ class MatchTable:
         """Set the entry's direct counter."""
         self._counted()
         runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
+
+    def keep_counters(self, previous: MatchTable) -> None:
+        """Copy the direct counters of another switch's table, of the entries that both have and the default entry."""
+        if not (self.table.with_counters and previous.table.with_counters):
+            return
+        for key in (None, *(entry.key for entry in previous.entries())):
+            if key is None or self.entry(key) is not None:
+                self.write_counter(key, previous.counter(key))
 
     @locked
     def meter_config(self, key: EntryKey | None) -> MeterConfig | None:
@@ -381,6 +396,10 @@ class MatchTable:
         if not self.table.keys:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no keys, so it takes no entries")
 
+    def _changeable(self, installed: _Installed) -> None:
+        if installed.entry.is_const:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "this entry is constant")
+
     def _counted(self) -> None:
         if not self.table.with_counters:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct counter")
@@ -403,8 +422,7 @@ def _const_entries(program: Program, table: Table, keys: KeyLayout) -> Iterator[
                     matches.append(Range(match.value, match.second))
                 case _:
                     matches.append(Exact(match.value))
-        # In the JSON a low number wins.
-        priority = max(0, (1 << 31) - 1 - const.priority) if keys.has_priority else 0
+        priority = const.priority if keys.has_priority else 0
         call = ActionCall(program.actions[const.action].name, const.data)
         yield Entry(EntryKey(tuple(matches), priority), call, is_const=True)
 

@@ -20,6 +20,7 @@ class _MetadataField:
     id: int
     name: str
     width: int
+    given: int  # the width of the control plane's type
     shift: int  # bits of the header after the field
     codec: Codec
 
@@ -55,7 +56,8 @@ class ControllerHeader:
             if field_name in described:
                 field = described[field_name]
                 codec = translations.of(field)
-                self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
+                given = min(width, field.bitwidth or width)
+                self._fields.append(_MetadataField(field.id, field_name, width, given, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:
         """Decode a packet from the data plane.
@@ -86,7 +88,7 @@ class ControllerHeader:
             value = given.pop(field.id, None)
             if value is None:
                 raise invalid(f"{self.name}: the metadata field {field.name} (id {field.id}) is missing")
-            header |= field.codec.decode(value, field.width, f"{self.name}.{field.name}") << field.shift
+            header |= field.codec.decode(value, field.given, f"{self.name}.{field.name}") << field.shift
         if given:
             raise invalid(f"{self.name} has no metadata field {next(iter(given))}")
         return header.to_bytes(self.size, "big") + message.payload

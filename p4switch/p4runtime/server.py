@@ -252,6 +252,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         """Return the config that was set, or the parts requested; empty if none was set."""
         try:
             self._check_device(request.device_id)
+            if request.response_type not in _Get.ResponseType.values():
+                there = ", ".join(f"{name} ({number})" for name, number in _Get.ResponseType.items())
+                raise invalid(f"response_type {request.response_type} does not exist; there are {there}")
         except P4RuntimeError as error:
             abort(context, error)
         response = p4r.GetForwardingPipelineConfigResponse()

@@ -36,7 +36,8 @@ class ActionCodec:
             what = f"parameter {param.name} of action {self.name}"
             codec = translations.of(param)
             self._codecs.append((param.id, codec))
-            self._slots[param.id] = (position, parameter.width, what, codec)
+            width = min(parameter.width, param.bitwidth or parameter.width)
+            self._slots[param.id] = (position, width, what, codec)
 
     def decode(self, message: p4r.Action) -> ActionCall:
         """Decode a call.

@@ -90,6 +90,21 @@ class P4InfoTable:
 
     # Keys
 
+    def require_same_key(self, previous: P4InfoTable) -> None:
+        """Check that the key has the fields of a previous pipeline's table; it may have others besides.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if one of them is another field now, or has another width.
+        """
+        now = {field.id: field for field in self.info.match_fields}
+        for field in previous.info.match_fields:
+            after = now.get(field.id)
+            if after is not None and _described(after) != _described(field):
+                raise invalid(
+                    f"the forwarding state cannot be kept: table {self.name} has entries, and their key field "
+                    f"{field.id} was {_described(field)}, but would be {_described(after)}"
+                )
+
     def present(self, key: EntryKey) -> Entry:
         """Return the entry with a key, or raise NOT_FOUND."""
         entry = self.installed.entry(key)
@@ -232,3 +247,10 @@ class P4InfoTable:
             names = ", ".join(f"{codec.name} ({codec.id})" for codec, _ in self._actions.values())
             raise invalid(f"table {self.name} has no action {action_id}, only {names}")
         return found
+
+
+def _described(field: p4i.MatchField) -> str:
+    """Describe a key field by its name, its width and the type that the control plane sees."""
+    width = f"bit<{field.bitwidth}>" if field.bitwidth else "of no width"
+    of_type = f" {field.type_name.name}" if field.HasField("type_name") else ""
+    return f"{field.name} ({width}{of_type})"

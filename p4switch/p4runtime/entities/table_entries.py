@@ -182,6 +182,8 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         if table.info.is_const_table:
             raise _immutable(table)
         key = table.decode_key(message)
+        if table.present(key).is_const:
+            raise _immutable(table)
         table.installed.delete(key)
         for kept in (written.sets, written.cookies, written.timeouts):
             kept.pop(key, None)
@@ -242,6 +244,8 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
     def make_room(self, previous: Self) -> None:
         """Remove the program's entries that can be changed, in the tables whose entries are taken over."""
         for number in self._tables.keys() & previous._tables.keys():
+            if any(not entry.is_const for entry in previous._tables[number].table.installed.entries()):
+                self._tables[number].table.require_same_key(previous._tables[number].table)
             installed = self._tables[number].table.installed
             for entry in installed.entries():
                 if not entry.is_const:
@@ -316,6 +320,11 @@ def _write_resources(table: P4InfoTable, key: EntryKey | None, message: p4r.Tabl
 def _modify_default(written: _WrittenTable, message: p4r.TableEntry) -> None:
     table = written.table
     table.key_of(message)
+    if table.profile is not None and message.action.WhichOneof("type") is not None:
+        raise denied(
+            f"table {table.name} has an action profile: its default action is const NoAction (P4Runtime "
+            'specification, "Default Entry")'
+        )
     if written.has_const_default:
         raise denied(f"table {table.name}: the program declares its default action const")
     action = table.decode_action(message.action, default=True)
@@ -379,4 +388,5 @@ def _selected(written: _WrittenTable, query: p4r.TableEntry) -> Iterator[Entry]:
 
 
 def _immutable(table: P4InfoTable) -> P4RuntimeError:
-    return denied(f"table {table.name}: the program declares these entries const")
+    entries = "these entries" if table.info.is_const_table else "this entry"
+    return denied(f"table {table.name}: the program declares {entries} const")
