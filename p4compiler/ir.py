@@ -112,13 +112,9 @@ class KeyValue:
 class Entry:
     """Entry of a table.
 
-    Attributes:
-        keys: The value of each key.
-        call: The action.
-        span: Its place in the source.
-        priority: The priority in the JSON, where of the entries that match the one with the smallest wins.
-        control_priority: The priority in the control plane, where the largest wins.
-        is_const: True for an entry that is `const` itself; the table's entries may be const besides.
+    If several match, the one with the smallest `priority` wins, as in the JSON. In the control plane it has
+    `control_priority`, and the largest wins. `is_const` is True for an entry that is `const` itself. The table's
+    entries may be const besides.
     """
 
     keys: tuple[KeyValue, ...]

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from struct import Struct
 
 from fanin.p4switch.bmv2json.program import Action, Program, Table
 from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout, PackedKey
@@ -107,10 +108,19 @@ class MatchTable:
         if profile is not None:
             self._data_words = max(1, self._data_words)  # a group's address
             profile.tables.add(self)
+        # The actions whose parameters each fit into a word: number, widths, and the words that follow them.
+        self._simple: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        for name, number in shape.numbers.items():
+            widths = tuple(parameter.width for parameter in self.table.actions[number].parameters)
+            if max(widths, default=0) <= 64:
+                self._simple[name] = number, widths, (0,) * (self._data_words - len(widths))
         extra = shape.extra
         self._meter_rates = 0 if extra.meter is None else extra.meter.rates
         self._hit_at = extra.last_hit
         layout = self.keys
+        # Both are called for every entry.
+        self._pack_words = Struct(f"={2 * layout.words + layout.ranges + self._data_words}Q").pack
+        self._table_add = runtime().table_add
         runtime().table_open(
             address, layout.words, layout.ranges, layout.joined, self._data_words, extra.words
         )
@@ -303,8 +313,8 @@ class MatchTable:
         if packed in self._installed:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
         number, data = self._resolve(entry.action)
-        packed_words = words((*packed.words, *packed.mask, *packed.high, *data))
-        index = runtime().table_add(self._address, packed_words, packed.priority, number)
+        packed_words = self._pack_words(*packed.words, *packed.mask, *packed.high, *data)
+        index = self._table_add(self._address, packed_words, packed.priority, number)
         if index < 0:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
         self._installed[packed] = _Installed(index, entry)
@@ -359,6 +369,14 @@ class MatchTable:
 
     def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
         """Return the action's number in the table, and its data padded to the table's width."""
+        simple = self._simple.get(call.name)
+        if simple is not None and len(call.args) == len(simple[1]):
+            index, widths, padding = simple
+            for value, width in zip(call.args, widths, strict=True):
+                if value >> width:  # also of negative numbers
+                    break
+            else:
+                return index, call.args + padding
         number = self._numbers.get(call.name)
         if number is None:
             raise self._error(

@@ -129,12 +129,9 @@ class Alternative:
 class Choice:
     """Choice of an action by an entry of a table with an action profile.
 
-    Attributes:
-        table: The table.
-        kind: "member", "group" or "action set".
-        number: The number of the member or group; None for an action set.
-        chosen: The position of the chosen action in `alternatives`; None in an empty group, which does nothing.
-        alternatives: All actions that a packet with another hash could have run.
+    `kind` is "member", "group" or "action set", and `number` that of the member or group. `alternatives` are all
+    actions that a packet with another hash could have run. `chosen` is the position of the one that ran. It is None in
+    an empty group, which does nothing.
     """
 
     table: str
@@ -286,15 +283,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """Packet as it arrived, and what followed.
+    """Packet as it arrived (time in microseconds), and the events that followed, in order.
 
-    Attributes:
-        port: The port on which it arrived.
-        time: The time of arrival in microseconds.
-        packet: Its bytes.
-        events: The events in order.
-        copies: The packet and all copies made of it.
-        owners: For each event the position in `copies` of the copy that it happened to.
+    `copies` are the packet itself and all copies made of it. For each event, `owners` has the position of the copy that
+    it happened to.
     """
 
     port: int

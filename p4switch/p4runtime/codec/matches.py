@@ -28,16 +28,10 @@ PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
 
 @dataclass(frozen=True, slots=True)
 class MatchField:
-    """Field of a table's key.
+    """Field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, and its codec.
 
-    Attributes:
-        id: Its id in P4Info.
-        name: Its name in errors.
-        width: The width of the program's field.
-        kind: Its kind, as `FieldMatch` names it.
-        codec: The codec of its values.
-        given: The width of the control plane's type, which another one than the field's may be translated to.
-        signed: Whether its numbers are in two's complement.
+    `given` is the width of the control plane's type. It differs from `width` if the type is a translated one. Numbers
+    of a `signed` field are in two's complement.
     """
 
     id: int
@@ -118,7 +112,7 @@ class MatchField:
             P4RuntimeError: INVALID_ARGUMENT if it breaks one of the rules of its kind; UNIMPLEMENTED for a range of
                 numbers of both signs.
         """
-        return _DECODERS[self.kind](message, self)
+        return DECODERS[self.kind](message, self)
 
     def value(self, data: bytes, message: p4r.FieldMatch) -> int:
         """Decode a value of a match.
@@ -219,7 +213,7 @@ def _optional(message: p4r.FieldMatch, field: MatchField) -> Match:
     return Optional_(field.value(message.optional.value, message))
 
 
-_DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
+DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
     "exact": _exact,
     "lpm": _lpm,
     "ternary": _ternary,

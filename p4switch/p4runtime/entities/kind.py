@@ -19,6 +19,9 @@ _Message = TypeVar("_Message", bound=Message)
 _Object = TypeVar("_Object")
 
 
+_INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
+
+
 class EntityKind(ABC, Generic[_Message]):
     """All entities of one kind in a pipeline, as messages.
 
@@ -79,15 +82,14 @@ class DynamicKind(EntityKind[_Message]):
 
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:
         """Carry out an INSERT, MODIFY or DELETE."""
-        match kind:
-            case p4r.Update.INSERT:
-                self.insert(message)
-            case p4r.Update.MODIFY:
-                self.modify(message)
-            case p4r.Update.DELETE:
-                self.delete(message)
-            case _:
-                raise invalid("the update has no type: give INSERT, MODIFY or DELETE")
+        if kind == _INSERT:
+            self.insert(message)
+        elif kind == _MODIFY:
+            self.modify(message)
+        elif kind == _DELETE:
+            self.delete(message)
+        else:
+            raise invalid("the update has no type: give INSERT, MODIFY or DELETE")
 
 
 class StaticKind(EntityKind[_Message]):
