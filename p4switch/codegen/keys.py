@@ -19,7 +19,7 @@ from fanin.p4switch.entries import (
 )
 from fanin.p4switch.word_packing import to_words, word_count
 
-_SIMPLE: dict[str, type[Match]] = {
+_SIMPLE: dict[str, type[Any]] = {
     "exact": Exact,
     "valid": Exact,
     "lpm": Lpm,
@@ -108,7 +108,7 @@ class KeyLayout:
         self.words = max(1, word)
         self.places = tuple(places[n] for n in range(len(table.keys)))
         self.has_priority = self.kind in ("ternary", "range")
-        self._simple: tuple[tuple[type[Match], int, int], ...] | None = None
+        self._simple: tuple[tuple[type[Any], int, int], ...] | None = None
         if self.words == 1 and not self.ranges:
             self._simple = tuple(
                 (_SIMPLE[key.kind], place.shift, (1 << place.width) - 1)

@@ -92,7 +92,8 @@ def abort_batch(context: grpc.ServicerContext, errors: Sequence[P4RuntimeError |
     default, finsy to 64 KB). If many elements fail, the later ones have a code without a message.
     """
     failed = [error for error in errors if error is not None]
-    message = f"{len(failed)} of {len(errors)} failed, the first: {failed[0].message}"
+    first = next(number for number, error in enumerate(errors) if error is not None)
+    message = f"{len(failed)} of {len(errors)} failed, the first is number {first}: {failed[0].message}"
     status = rpc_status.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
     room = _MESSAGE_BYTES
     for error in errors:

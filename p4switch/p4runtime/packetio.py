@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fanin.p4switch.bmv2json.program import HeaderType
 from fanin.p4switch.p4runtime.codec.translation import Codec, Translations
-from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.errors import invalid, listed
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
@@ -82,7 +82,9 @@ class ControllerHeader:
         """
         given = {metadata.metadata_id: metadata.value for metadata in message.metadata}
         if len(given) < len(message.metadata):
-            raise invalid(f"{self.name}: a metadata field is given more than once")
+            ids = [metadata.metadata_id for metadata in message.metadata]
+            twice = next(number for number in ids if ids.count(number) > 1)
+            raise invalid(f"{self.name}: the metadata field with the id {twice} is given more than once")
         header = 0
         for field in self._fields:
             value = given.pop(field.id, None)
@@ -90,7 +92,8 @@ class ControllerHeader:
                 raise invalid(f"{self.name}: the metadata field {field.name} (id {field.id}) is missing")
             header |= field.codec.decode(value, field.given, f"{self.name}.{field.name}") << field.shift
         if given:
-            raise invalid(f"{self.name} has no metadata field {next(iter(given))}")
+            names = listed({field.id: field.name for field in self._fields})
+            raise invalid(f"{self.name} has no metadata field {next(iter(given))}, only {names}")
         return header.to_bytes(self.size, "big") + message.payload
 
 

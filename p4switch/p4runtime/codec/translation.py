@@ -18,7 +18,13 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import grpc
 
-from fanin.p4switch.p4runtime.codec.values import decode_signed, decode_value, encode_signed, encode_value
+from fanin.p4switch.p4runtime.codec.values import (
+    decode_signed,
+    decode_value,
+    encode_signed,
+    encode_value,
+    shown,
+)
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
 from fanin.p4switch.p4runtime.proto import p4t
 
@@ -89,7 +95,7 @@ class Strings:
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise invalid(f"{what}: 0x{data.hex()} is not a string in UTF-8") from None
+            raise invalid(f"{what}: {shown(data)} is not a string in UTF-8") from None
         with self._lock:
             number = self._numbers.get(text)
             if number is None:

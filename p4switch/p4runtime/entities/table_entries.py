@@ -23,9 +23,9 @@ from fanin.p4switch.p4runtime.codec.meters import (
 )
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
 from fanin.p4switch.p4runtime.codec.watch import watches
-from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _NO_COOKIE = (0, b"")
@@ -119,7 +119,9 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._wakeup = objects.wakeup
-        self._tables = {number: _WrittenTable(table) for number, table in objects.tables.items()}
+        self._tables = ById(
+            "table", ((table.info.preamble, _WrittenTable(table)) for table in objects.tables.values())
+        )
         for table in objects.tables.values():
             if table.info.has_initial_entries and not table.info.is_const_table:
                 table.installed.release(table.info.size)
@@ -137,7 +139,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def insert(self, message: p4r.TableEntry) -> None:
         """Add an entry."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_fields(written, message)
         if message.is_default_action:
@@ -155,7 +157,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def modify(self, message: p4r.TableEntry) -> None:
         """Replace an entry's action and metadata. Set the default entry, or reset it if no action is given."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_fields(written, message)
         if message.is_default_action:
@@ -174,7 +176,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def delete(self, message: p4r.TableEntry) -> None:
         """Remove an entry."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_flag(table, message)
         if message.is_default_action:
@@ -215,7 +217,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """Yield the entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
-        for _, written in select(self._tables, query.table_id, "table"):
+        for _, written in self._tables.select(query.table_id):
             if query.is_default_action:
                 yield _read_default(written, query)
             else:
@@ -223,7 +225,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def present(self, message: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """Yield an entry with all its counters, and without an action if it is the program's default one."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         query = p4r.TableEntry()
         query.CopyFrom(message)
         query.ClearField("action")
