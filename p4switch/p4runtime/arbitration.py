@@ -69,7 +69,10 @@ class _Role:
     clients: list[Client] = field(default_factory=list)
     # the highest election id ever seen; only the client that has it can be primary
     highest: int | None = None
-    access: RoleAccess = field(default_factory=RoleAccess)  # as the last primary configured it
+    access: RoleAccess = field(init=False)  # as the last primary configured it
+
+    def __post_init__(self) -> None:
+        self.access = RoleAccess(name=self.name)
 
     @property
     def primary(self) -> Client | None:
@@ -151,7 +154,7 @@ class Arbitration:
 
     def access(self, role: str) -> RoleAccess:
         """Return what a role may read: everything if nobody has configured it."""
-        return self._roles[role].access if role in self._roles else RoleAccess()
+        return self._roles[role].access if role in self._roles else RoleAccess(name=role)
 
     def require_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
@@ -197,10 +200,10 @@ class Arbitration:
 
     def _access(self, role: _Role, message: p4r.Role) -> RoleAccess:
         if not message.HasField("config"):
-            return RoleAccess()
+            return RoleAccess(name=role.name)
         if not role.name:
             raise invalid("the default role has full pipeline access: give a role with a config a name")
-        access = RoleAccess(message.config)
+        access = RoleAccess(message.config, role.name)
         for other in self._roles.values():
             conflict = access.conflict(other.access) if other is not role else None
             if conflict is not None:

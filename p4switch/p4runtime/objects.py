@@ -11,6 +11,7 @@ from fanin.p4switch.p4runtime.codec.meters import meter_type
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
+from fanin.p4switch.p4runtime.constraints import Constraints
 from fanin.p4switch.p4runtime.errors import invalid, listed
 from fanin.p4switch.p4runtime.proto import p4i
 from fanin.p4switch.p4runtime.wakeup import WakeUp
@@ -110,4 +111,7 @@ class PipelineObjects:
                 for table in p4info.tables
                 if table.preamble.name in program.tables
             ),
+        )
+        self.constraints = Constraints(
+            p4info, self.tables, self.translations, lambda group: group in engine.multicast.all()
         )

@@ -93,6 +93,11 @@ class P4InfoTable:
             raise invalid(f"table {self.name} has no direct meter")
         return self.meter
 
+    @property
+    def fields(self) -> tuple[MatchField, ...]:
+        """Return the fields of its key, in the order of P4Info."""
+        return self._fields
+
     # Keys
 
     def require_same_key(self, previous: P4InfoTable) -> None:

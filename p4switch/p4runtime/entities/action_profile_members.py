@@ -17,6 +17,7 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._actions = objects.actions
+        self._constraints = objects.constraints
         self._names = {codec.name: codec for codec in objects.actions.values()}
         self._profiles = ById(
             "action profile",
@@ -37,18 +38,27 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
         call = self._actions.find(message.action.action_id).decode(message.action)
         if message.member_id == 0:
             raise invalid("0 is not a member id: in a read it stands for all")
+        self._constraints.check_action(call)
         profile.insert_member(message.member_id, call)
+        self._constraints.member_added(call)
 
     def modify(self, message: p4r.ActionProfileMember) -> None:
         """Replace the action of a member."""
         profile = self._profiles.find(message.action_profile_id)
-        profile.modify_member(
-            message.member_id, self._actions.find(message.action.action_id).decode(message.action)
-        )
+        call = self._actions.find(message.action.action_id).decode(message.action)
+        before = profile.member(message.member_id)
+        self._constraints.check_action(call)
+        profile.modify_member(message.member_id, call)
+        self._constraints.member_removed(before)
+        self._constraints.member_added(call)
 
     def delete(self, message: p4r.ActionProfileMember) -> None:
         """Remove a member."""
-        self._profiles.find(message.action_profile_id).delete_member(message.member_id)
+        profile = self._profiles.find(message.action_profile_id)
+        before = profile.members.get(message.member_id)
+        profile.delete_member(message.member_id)
+        if before is not None:
+            self._constraints.member_removed(before)
 
     def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
         """Yield one member, or raise NOT_FOUND; yield every member if the id is 0."""

@@ -23,6 +23,7 @@ from fanin.p4switch.p4runtime.codec.meters import (
 )
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
 from fanin.p4switch.p4runtime.codec.watch import watches
+from fanin.p4switch.p4runtime.constraints import Constraints
 from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid
 from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
@@ -119,6 +120,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._wakeup = objects.wakeup
+        self._constraints: Constraints | None = None if objects.constraints.is_empty else objects.constraints
         self._tables = ById(
             "table", ((table.info.preamble, _WrittenTable(table)) for table in objects.tables.values())
         )
@@ -152,7 +154,12 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         action = table.decode_action(message.action, default=False)
         if action is None:
             raise invalid(f"table {table.name}: an INSERT needs an action")
-        table.installed.insert(Entry(key, action))
+        entry = Entry(key, action)
+        if self._constraints is not None:
+            self._constraints.check_entry(table.id, key, action)
+        table.installed.insert(entry)
+        if self._constraints is not None:
+            self._constraints.added(table.id, entry)
         self._keep(written, key, message)
 
     def modify(self, message: p4r.TableEntry) -> None:
@@ -161,7 +168,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         table = written.table
         _check_fields(written, message)
         if message.is_default_action:
-            _modify_default(written, message)
+            _modify_default(written, message, self._constraints)
             return
         key = table.decode_key(message)
         present = table.present(key)
@@ -171,7 +178,12 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         if action is not None:
             if present.is_const:
                 raise _immutable(table)
+            if self._constraints is not None:
+                self._constraints.check_entry(table.id, key, action)
             table.installed.modify(Entry(key, action))
+            if self._constraints is not None:
+                self._constraints.removed(table.id, present)
+                self._constraints.added(table.id, Entry(key, action))
         self._keep(written, key, message)
 
     def delete(self, message: p4r.TableEntry) -> None:
@@ -184,9 +196,14 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         if table.info.is_const_table:
             raise _immutable(table)
         key = table.decode_key(message)
-        if table.present(key).is_const:
+        present = table.present(key)
+        if present.is_const:
             raise _immutable(table)
+        if self._constraints is not None:
+            self._constraints.check_removal(table.id, key)
         table.installed.delete(key)
+        if self._constraints is not None:
+            self._constraints.removed(table.id, present)
         for kept in (written.sets, written.cookies, written.timeouts):
             kept.pop(key, None)
 
@@ -252,6 +269,8 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
             for entry in installed.entries():
                 if not entry.is_const:
                     installed.delete(entry.key)
+                    if self._constraints is not None:
+                        self._constraints.removed(number, entry)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.TableEntry]]:
         """Yield all entries that controllers have written, with the rates of their meters; default ones as written."""
@@ -319,7 +338,7 @@ def _write_resources(table: P4InfoTable, key: EntryKey | None, message: p4r.Tabl
             table.installed.set_meter_counters(key, decode_meter_counters(message.meter_counter_data))
 
 
-def _modify_default(written: _WrittenTable, message: p4r.TableEntry) -> None:
+def _modify_default(written: _WrittenTable, message: p4r.TableEntry, constraints: Constraints | None) -> None:
     table = written.table
     table.key_of(message)
     if table.profile is not None and message.action.WhichOneof("type") is not None:
@@ -330,6 +349,8 @@ def _modify_default(written: _WrittenTable, message: p4r.TableEntry) -> None:
     if written.has_const_default:
         raise denied(f"table {table.name}: the program declares its default action const")
     action = table.decode_action(message.action, default=True)
+    if constraints is not None:
+        constraints.check_entry(table.id, None, action)
     table.installed.set_default(action)
     written.keep_set(None, message.action)
     written.default_is_written = action is not None
