@@ -1,6 +1,6 @@
 """Constraints on table entries and actions: their grammar, their types and their meaning.
 
-The language is that of p4-constraints (github.com/p4lang/p4-constraints, docs/language-specification.md). A constraint
+The language is that of p4-constraints (github.com/p4lang/p4-constraints, "language specification"). A constraint
 is a Boolean expression about the keys of an entry, or about the parameters of an action. Numbers convert to the type of
 a key: in `k == 5`, a ternary key `k` has the value 5 and a mask of ones.
 """
