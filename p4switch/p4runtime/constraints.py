@@ -54,7 +54,7 @@ class _Source(NamedTuple):
 
 
 class _Referred(NamedTuple):
-    """Contents that a reference demands of an entry: values of some fields of a table's key, or the number of a multicast group."""
+    """Contents that a reference demands: values of some fields of a table's key, or the number of a multicast group."""
 
     table: int | None
     positions: tuple[int, ...]
