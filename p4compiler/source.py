@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -81,6 +83,8 @@ class Diagnostic:
         severity: "error" or "warning".
         option: The name of the warning in p4c's options --Wwarn and --Werror, or None.
         other: The place of another declaration that conflicts with this one, or None.
+        cause: What several errors may have in common, such as a name that is not declared, or None. Only the first
+            error with this cause is reported.
     """
 
     span: Span
@@ -89,6 +93,7 @@ class Diagnostic:
     severity: str = "error"
     option: str | None = None
     other: Span | None = None
+    cause: Hashable = None
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
@@ -129,14 +134,31 @@ class CompileError(Exception):
 TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep them in variables or actions")
 
 
-def error(span: Span, message: str, hint: str | None = None, *, other: Span | None = None) -> CompileError:
+def error(
+    span: Span, message: str, hint: str | None = None, *, other: Span | None = None, cause: Hashable = None
+) -> CompileError:
     """Return a CompileError with one diagnostic, to be raised."""
-    return CompileError([Diagnostic(span, message, hint, other=other)])
+    return CompileError([Diagnostic(span, message, hint, other=other, cause=cause)])
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint with the known name closest to this one, or None. Case and underscores count least."""
+    names = list(known)
+    alike = [other for other in names if _folded(other) == _folded(name)]
+    close = alike or difflib.get_close_matches(name, names, n=1)
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
 @dataclass(slots=True)
 class Reporter:
-    """Collector of diagnostics, so that one run reports several errors. A repeated message at one place counts once."""
+    """Collector of diagnostics, so that one run reports several errors.
+
+    A repeated message at one place counts once, and so do errors with the same cause.
+    """
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
@@ -144,7 +166,12 @@ class Reporter:
     def add(self, failure: CompileError) -> None:
         """Keep the diagnostics of an error and continue."""
         known = {d.identity for d in self.errors}
-        self.errors += [d for d in failure.diagnostics if d.identity not in known]
+        causes = {d.cause for d in self.errors if d.cause is not None}
+        self.errors += [d for d in failure.diagnostics if d.identity not in known and d.cause not in causes]
+
+    def retract(self, cause: Hashable) -> None:
+        """Forget the errors with this cause, which another error is about to report."""
+        self.errors = [d for d in self.errors if d.cause != cause]
 
     def warn(
         self,

@@ -9,10 +9,10 @@ from fanin.p4compiler.check.conversions import known
 from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.keys import key_name, key_values, spread
-from fanin.p4compiler.check.scopes import Scopes, no_such, suggestion
+from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import same
-from fanin.p4compiler.source import Span, error
+from fanin.p4compiler.source import Span, error, suggestion
 
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)
@@ -102,6 +102,16 @@ class TableChecker:
     def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
         action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
+        given = ref.arguments or ()
+        if len(given) > len(directed):
+            listed = ", ".join(a.span.fragment() for a in given[: len(directed)])
+            hint = f"write {ref.name}{f'({listed})' if listed else ''};"
+            raise error(ref.span, f"'{ref.name}' is listed with values that the control plane gives", hint)
+        if directed and not given:
+            first = directed[0]
+            message = f"'{ref.name}' is listed without values for its parameters with a direction"
+            hint = f"leave out {first.direction} before {first.name}, or write {ref.name}(value)"
+            raise error(ref.span, message, hint)
         values = self.calls.block_arguments(ref, action.name, directed)
         return ir.ActionCall(action, values, ref.span, self.constants.annotations(ref.annotations))
 

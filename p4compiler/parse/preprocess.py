@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -265,7 +266,12 @@ class _Preprocessor:
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
-        raise error(span, f"no such file: {wanted}", f"looked in {', '.join(str(p) for p in places)}")
+        looked = f"looked in {', '.join(map(str, places))}"
+        there = {f.name for place in places if place.is_dir() for f in place.iterdir()}
+        near = get_close_matches(Path(wanted).name, sorted(there), n=1)
+        open_, close = rest[0].text[0], rest[-1].text[-1]
+        hint = f"write #include {open_}{near[0]}{close}" if near else looked
+        raise error(span, f"no such file: {wanted}", hint)
 
     # Macro expansion (Prosser's algorithm: each token carries the macros that it came from)
 
