@@ -51,6 +51,11 @@ class Span(NamedTuple):
             return self
         return Span(self.file, self.line, self.column, last.end_line, last.end_column, self.expansion)
 
+    def contains(self, inner: Span) -> bool:
+        """Return whether another span begins in this one."""
+        begin, end = (self.line, self.column), (self.end_line, self.end_column)
+        return self.file is inner.file and begin <= (inner.line, inner.column) < end
+
     def fragment(self) -> str:
         """Return the text of the span. Only its first line, followed by ` ...`, if it has several."""
         text = self.file.line(self.line)
@@ -81,7 +86,7 @@ class Diagnostic:
         message: What is wrong.
         hint: What to do about it, or None.
         severity: "error" or "warning".
-        option: The name of the warning in p4c's options --Wwarn and --Werror, or None.
+        option: The name of the warning, as --Wdisable and @noWarn take it, or None.
         other: The place of another declaration that conflicts with this one, or None.
         cause: What several errors may have in common, such as a name that is not declared, or None. Only the first
             error with this cause is reported.
@@ -153,6 +158,15 @@ def _folded(name: str) -> str:
     return name.replace("_", "").lower()
 
 
+# The names of all warnings, as --Wdisable and @noWarn take them. Those that p4c has, too, are called as there.
+WARNINGS = (
+    "duplicate-keys", "duplicate-priorities", "egress-spec", "index-out-of-range", "invalid", "invalid-header",
+    "macro-redefined", "mismatch", "never-emitted", "no-default-action", "no-implementation", "overflow",
+    "parser-transition", "select-default", "stale-checksum", "uninitialized-out-param", "uninitialized-use",
+    "unknown-property", "unnamed-object", "unreachable", "unsupported", "unused",
+)  # fmt: skip
+
+
 @dataclass(slots=True)
 class Reporter:
     """Collector of diagnostics, so that one run reports several errors.
@@ -162,6 +176,9 @@ class Reporter:
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
+    silenced: list[tuple[Span, str]] = field(
+        default_factory=list
+    )  # declarations, and a warning not wanted in them
 
     def add(self, failure: CompileError) -> None:
         """Keep the diagnostics of an error and continue."""
@@ -182,15 +199,18 @@ class Reporter:
         option: str | None = None,
         other: Span | None = None,
     ) -> None:
-        """Keep a warning.
+        """Keep a warning, unless it is in a declaration marked with @noWarn and its name.
 
         Args:
             span: The place.
             message: What is wrong.
             hint: What to do about it.
-            option: The warning's name in p4c's options.
+            option: The warning's name, one of WARNINGS. None only for the program's own #warning.
             other: The place of another declaration that conflicts with this one.
         """
+        assert option is None or option in WARNINGS, option
+        if any(option == name and declaration.contains(span) for declaration, name in self.silenced):
+            return
         warning = Diagnostic(span, message, hint, "warning", option, other)
         if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)

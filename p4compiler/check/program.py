@@ -25,6 +25,8 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
         CompileError: If the program has errors; it holds all of them.
     """
     _check_architecture(program)
+    for node in program.declarations:
+        _silence(node, reporter)
     checker = _ProgramChecker(reporter)
     with checker.scopes.declaring(program.declarations):
         for node in program.declarations:
@@ -50,6 +52,20 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
         controller,
         checker.package_annotations,
     )
+
+
+def _silence(node: nodes.Node, reporter: Reporter) -> None:
+    """Remember the declarations with @noWarn("..."), in which this warning is not wanted."""
+    if isinstance(node, nodes.Declaration):
+        for annotation in node.annotations:
+            if annotation.name == "noWarn" and annotation.arguments:
+                [name, *_] = annotation.arguments
+                if isinstance(name, nodes.String):
+                    reporter.silenced.append((annotation.span.to(node.span), name.value))
+    if isinstance(node, nodes.Control | nodes.Parser):
+        inner = (*node.locals, *(node.states if isinstance(node, nodes.Parser) else ()))
+        for part in inner:
+            _silence(part, reporter)
 
 
 def _check_architecture(program: nodes.Program) -> None:

@@ -141,9 +141,9 @@ def _too_early(name: str, use: Span, places: Mapping[str, nodes.Declaration]) ->
     """Return the error for a name that is used inside its own declaration, or before it."""
     declaration = places[name]
     span = declaration.span
-    if _contains(span, use):
+    if span.contains(use):
         return error(use, f"'{name}' is used in its own declaration", "P4 has no recursion")
-    user = next((other for other in places.values() if _contains(other.span, use)), None)
+    user = next((other for other in places.values() if other.span.contains(use)), None)
     if user is not None and user.name in _used(declaration, places):
         hint = f"P4 has no recursion: move what both need into a third {_kind(declaration)}"
         return error(use, f"'{user.name}' and '{name}' use each other", hint, other=span)
@@ -153,11 +153,6 @@ def _too_early(name: str, use: Span, places: Mapping[str, nodes.Declaration]) ->
         return error(use, f"table '{name}' cannot be applied in what is declared before it", hint)
     hint = f"move its declaration, {span.file.path}:{span.line}, before this"
     return error(use, f"'{name}' is declared only further down", hint)
-
-
-def _contains(outer: Span, inner: Span) -> bool:
-    begin, end = (outer.line, outer.column), (outer.end_line, outer.end_column)
-    return outer.file is inner.file and begin <= (inner.line, inner.column) < end
 
 
 def _kind(node: nodes.Declaration) -> str:

@@ -67,6 +67,7 @@ class TableChecker:
                 node.name_span,
                 "a selector key without an action_selector has no effect",
                 "add implementation = ...;",
+                option="no-implementation",
             )
         return table
 
@@ -196,7 +197,10 @@ class TableChecker:
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
                 self.scopes.reporter.warn(
-                    node.span, f"table property '{node.name}' is unknown and has no effect", hint
+                    node.span,
+                    f"table property '{node.name}' is unknown and has no effect",
+                    hint,
+                    option="unknown-property",
                 )
         return table
 
@@ -211,7 +215,7 @@ class TableChecker:
                 name = f"{table}_{node.name}"
                 hint = f'name it: @name("...") {node.name} = ...;'
                 message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
-                self.scopes.reporter.warn(value.span, message, hint)
+                self.scopes.reporter.warn(value.span, message, hint, option="unnamed-object")
             else:  # an absolute name: not prefixed with the control's
                 rooted = (nodes.String(value.span, f".{name}"),)
                 annotations = (nodes.Annotation(value.span, "name", rooted, ""), *annotations)
