@@ -8,6 +8,7 @@ from fanin.p4compiler import ir
 from fanin.p4compiler.rewrite import Path, overlap, path, writes
 from fanin.p4compiler.source import Reporter
 from fanin.p4compiler.warn.flow import Facts, Flow, Outcomes
+from fanin.p4compiler.warn.packets import statements
 
 _CHOOSING = ("egress_spec", "mcast_grp")  # the fields by which a program chooses where a packet goes
 _AGAIN = ("resubmit", "recirculate")  # externs that send the packet through the program again
@@ -17,13 +18,10 @@ def warn_of_forwarding(program: ir.FlatProgram, reporter: Reporter) -> None:
     """Warn if the ingress never chooses a port, or a table that does so does nothing on a miss."""
     ingress = program.blocks[ir.Role.INGRESS]
     chosen: list[Path] = [(program.roots.standard_metadata, field) for field in _CHOOSING]
-    parser = program.blocks[ir.Role.PARSER]
-    before = [s for state in parser.states for s in state.body]
-    egress = program.blocks[ir.Role.EGRESS]
-    bodies = [
-        before,
-        *(b for block in (ingress, egress) for b in (block.body, *(a.body for a in block.actions))),
-    ]
+    before = [s for state in program.blocks[ir.Role.PARSER].states for s in state.body]
+    bodies = [before, ingress.body, *(action.body for action in ingress.actions)]
+    if any(_starts_again(program.blocks[role]) for role in ir.PIPELINES):
+        return
     if not any(_chooses(body, chosen) for body in bodies):
         control = ingress.parameters[-1].name
         message = f"{ingress.name} never sets egress_spec: all packets leave through port 0"
@@ -34,7 +32,7 @@ def warn_of_forwarding(program: ir.FlatProgram, reporter: Reporter) -> None:
         return
     flow = _Missed(chosen)
     end = flow.merged([flow.body(ingress.body, frozenset({_UNDECIDED})), *flow.exits])
-    for table, *_ in sorted((end or frozenset()) - {_UNDECIDED}, key=str):
+    for table, *_ in (end or frozenset()) - {_UNDECIDED}:
         assert isinstance(table, ir.Table)
         name = table.name.rpartition(".")[2]
         message = f"on a miss, table '{name}' does nothing, and the packet leaves through port 0"
@@ -66,9 +64,6 @@ class _Missed(Flow):
     def ended(self, parameters: tuple[ir.Variable, ...], facts: Facts) -> None:
         """Do nothing: no parameter matters."""
 
-    def extern(self, s: ir.CallExtern, facts: Facts) -> Facts:
-        return frozenset() if s.name.startswith(_AGAIN) else super().extern(s, facts)
-
     def table(self, table: ir.Table, facts: Facts) -> Outcomes:
         outcomes = super().table(table, facts)
         chooses = any(_chooses(call.action.body, self.chosen) for call in table.actions)
@@ -91,7 +86,9 @@ def _is_implied(call: ir.ActionCall, table: ir.Table) -> bool:
 
 
 def _chooses(body: Iterable[ir.Stmt], chosen: list[Path]) -> bool:
-    body = tuple(body)
-    return any(overlap(where, c) for where in writes(body) for c in chosen) or any(
-        isinstance(s, ir.CallExtern) and s.name.startswith(_AGAIN) for s in body
-    )
+    return any(overlap(where, c) for where in writes(body) for c in chosen)
+
+
+def _starts_again(block: ir.Block) -> bool:
+    """Return whether a block sends packets through the program again."""
+    return any(isinstance(s, ir.CallExtern) and s.name.startswith(_AGAIN) for s in statements(block))

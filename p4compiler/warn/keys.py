@@ -39,10 +39,9 @@ def _warn_of_select(state: ir.State, reporter: Reporter) -> None:
             )
     if not any(map(_always, state.cases)) and not _is_complete(state):
         message = (
-            f"the select of state '{state.name}' has no default: a packet that no case matches leaves the parser "
-            "with error.NoMatch, and continues with the headers found so far"
+            f"the select of state '{state.name}' has no default: BMv2 accepts a packet that no case matches"
         )
-        hint = "write default: accept; or default: reject; as its last case, to say so"
+        hint = "write default: accept; or default: reject; as its last case"
         reporter.warn(
             state.cases[-1].span if state.cases else state.span, message, hint, option="select-default"
         )

@@ -43,14 +43,17 @@ from fanin.p4switch.trace.events import (
     Extract,
     HitEntry,
     Ingress,
+    Invalid,
     Jump,
     Lookup,
     NamedValue,
     NamedValues,
+    NotEmitted,
     Output,
     PacketTrace,
     Parse,
     Parsed,
+    PortNotSet,
     Request,
     Select,
     State,
@@ -119,6 +122,7 @@ class _Packet:
         self._select: tuple[ParserState, list[int]] | None = None
         self._to_drop: tuple[str, Source | None] = ("", None)  # what last set egress_spec
         self._replica = 0
+        self._port_set = False  # whether a statement has set egress_spec
 
     def arrived(self, _number: int, words: tuple[int, ...]) -> None:
         self.packet = _bytes(words)
@@ -153,7 +157,7 @@ class _Packet:
             for part, name, width, number in zip(state.key, names, state.key_widths, key, strict=True)
         )
         taken = (t for t in state.transitions if t.next_state == following and _may_meet(t, key))
-        case = next((_case_text(t, values) for t in taken), "default")
+        case = next((_case_text(t, values) for t in taken), "no case matches")
         self.events.append(Select(values, case, following or "accept"))
 
     def extract(self, number: int, words: tuple[int, ...]) -> None:
@@ -259,6 +263,7 @@ class _Packet:
                 self._assign(target, words, source)
             case op, _:
                 if op in ("mark_to_drop", "drop"):
+                    self._port_set = True
                     self._to_drop = "mark_to_drop", source
                 self.events.append(Call(op, source))
 
@@ -275,6 +280,7 @@ class _Packet:
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)
         if field is not None and field.name == "egress_spec":
+            self._port_set = True
             self._to_drop = "egress_spec is the drop port", source
         self.events.append(Assign(name, value, source))
 
@@ -331,8 +337,18 @@ class _Packet:
     def ingress_done(self, number: int, words: tuple[int, ...]) -> None:
         if number == words[0]:
             self.events.append(Drop(*self._to_drop))
+        elif not self._port_set and not number:
+            self.events.append(PortNotSet())
 
-    egress_done = ingress_done
+    def egress_done(self, number: int, words: tuple[int, ...]) -> None:
+        if number == words[0]:
+            self.events.append(Drop(*self._to_drop))
+
+    def invalid(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(Invalid(self.of.headers[number].name))
+
+    def not_emitted(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(NotEmitted(self.of.headers[number].name))
 
     def output(self, number: int, words: tuple[int, ...]) -> None:
         attached = self.of.ports is None or number in self.of.ports
