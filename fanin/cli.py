@@ -81,6 +81,8 @@ VERBS = {
     "packet": Verb("P4", "running.packet:packet", "Send one packet through a running switch and trace it."),
     "tables": Verb("P4", "running.tables:tables", "Show the table entries of a running switch."),
     "counters": Verb("P4", "running.counters:counters", "Show the counters of a running switch."),
+    "shims": Verb("P4", "programs.shims:shims", "Write p4c, simple_switch and other commands of courses."),
+    "course": Verb("P4", "programs.course:course", "Prepare an environment in which P4 courses run."),
     "bench": Verb("Maintainers", "bench:bench", "Measure the speed of switches, all-reduces and simulation."),
     "validate": Verb(
         "Maintainers", "validate:validate", "Check virtual time against live runs, models and papers."
