@@ -235,6 +235,20 @@ class Engine:
         """Return a register."""
         return _named(self._registers, name, "register")
 
+    def keep_cells(self, previous: Engine) -> None:
+        """Take over the cells of registers and counters of another program, if this one has the same.
+
+        An entry's direct counter is kept if both programs have the entry.
+        """
+        with previous.lock, self.lock:
+            for name, register in self._registers.items():
+                register.keep(previous._registers.get(name))
+            for name, counter in self._counters.items():
+                counter.keep(previous._counters.get(name))
+            for name, table in self._tables.items():
+                if name in previous._tables:
+                    table.keep_counters(previous._tables[name])
+
     def set_priority_queues(self, count: int) -> None:
         """Set the number of queues of every port, initially one. Packets of that priority or a higher one are dropped.
 

@@ -136,7 +136,7 @@ SIGNATURES = {
     "forwarder_close": (None, [c_void_p]),
     "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),
-    "table_add": (c_int64, [c_void_p, Words, c_uint32, c_uint32]),
+    "table_add": (c_int64, [c_void_p, ctypes.c_char_p, c_uint32, c_uint32]),
     "table_remove": (None, [c_void_p, c_int64, Words]),
     "table_set": (None, [c_void_p, c_int64, c_uint32, Words]),
     "table_counter": (None, [c_void_p, c_int64, Words, Words]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import socket
 import struct
@@ -22,6 +23,12 @@ TAKE_FROM_HOST = (
 GIVE_BACK = "qdisc del dev {0} clsact\n"
 # Waits for the end of its input, which comes however the switch ends, and then restores the interfaces.
 GUARD = 'cat; printf %s "$1" | tc -force -batch -'
+
+
+_SO_SNDBUFFORCE = 32  # the socket module lacks it
+_CONTROL_BUFFER = 16 << 20  # bytes of packets to the control plane that wait, with the kernel's overhead
+
+_log = logging.getLogger(__name__)
 
 
 class PortError(Exception):
@@ -51,6 +58,7 @@ class LivePorts:
         self._guard: subprocess.Popen[bytes] | None = None
         self._forwarder: int | None = None
         self._control: socket.socket | None = None
+        self._is_idle = True
         self._packet_in = packet_in
         self._threads: list[threading.Thread] = []
         self._numbers = list(ports)
@@ -76,6 +84,10 @@ class LivePorts:
             self._sockets.append(socket.socket(fileno=opened))
         if cpu_port is not None:
             self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:  # without the privilege the buffer is as large as the system lets it be
+                inner.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _CONTROL_BUFFER)
+            except PermissionError:
+                inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
             self._sockets.append(inner)
             self._numbers.append(cpu_port)
         interfaces = dict.fromkeys(ports.values())
@@ -187,9 +199,28 @@ class LivePorts:
 
     def _receive(self, control: socket.socket) -> None:
         """Receive packets from the program to the control plane, until the socket is shut down."""
-        while packet := control.recv(1 << 17):
+        refused = 0
+        while packet := self._next_packet(control):
             if self._packet_in is not None:
                 self._packet_in(packet)
+            if self._is_idle and (now := self.statistics()[self._numbers[-1]].dropped) > refused:
+                _log.warning(
+                    "%d packets to the CPU port were dropped, %d since the program was loaded: they came faster than "
+                    "they are read",
+                    now - refused,
+                    now,
+                )
+                refused = now
+
+    def _next_packet(self, control: socket.socket) -> bytes:
+        """Return a packet; wait if there is none, in which case the next one finds the thread idle."""
+        try:
+            packet = control.recv(1 << 17, socket.MSG_DONTWAIT)
+            self._is_idle = False
+        except BlockingIOError:
+            self._is_idle = True
+            packet = control.recv(1 << 17)
+        return packet
 
 
 def _tc(commands: str, *, check: bool = True) -> None:
