@@ -22,7 +22,7 @@ def test_a_packet_from_its_arrival_to_its_departure(engine: Callable[[str], Engi
             "Processing packet received on port 1",
             "Received packet of length 7 on port 1: first 2 bytes of packet data are: 07 00",
             "Parser 'parser': start",
-            "Extracting header 'hdr.h'",
+            "Extracting header 'h'",
             "Parser 'parser': end",
             "Pipeline 'ingress': start",
             "Table 'I.ex': hit with handle 0",
@@ -33,7 +33,7 @@ def test_a_packet_from_its_arrival_to_its_departure(engine: Callable[[str], Engi
             "Pipeline 'egress': start",
             "Pipeline 'egress': end",
             "Deparser 'deparser': start",
-            "Deparsing header 'hdr.h'",
+            "Deparsing header 'h'",
             "Deparser 'deparser': end",
             "Transmitting packet of size 7 out of port 1",
         ]
