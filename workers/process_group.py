@@ -145,8 +145,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     Args:
         communicator: The worker's communicator.
-        hosts: A group of the same ranks for what only hosts can do; None for a group that is never asked to. PyTorch gives
-            it whatever this class does not define.
+        hosts: A group of the same ranks for what only hosts can do. PyTorch gives it whatever this class does not
+            define.
     """
 
     def __init__(self, communicator: Communicator, hosts: dist.Backend | None = None) -> None:

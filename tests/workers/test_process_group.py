@@ -302,9 +302,9 @@ def test_what_only_hosts_can_do_is_done_with_gloo(
         group = ProcessGroup(comm, hosts)
         message, product = torch.zeros(3), of(comm.rank, torch.float64)
         if comm.rank == 0:
-            dist.send(torch.ones(3), group_dst=1, group=group)
+            group.send([torch.ones(3)], 1, 0).wait()
         if comm.rank == 1:
-            dist.recv(message, group_src=0, group=group)
+            group.recv([message], 0, 0).wait()
         dist.barrier(group=group)
         dist.all_reduce(product, dist.ReduceOp.PRODUCT, group=group)
         return message, product
