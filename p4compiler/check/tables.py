@@ -9,10 +9,10 @@ from fanin.p4compiler.check.conversions import known
 from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.keys import key_name, key_values, spread
-from fanin.p4compiler.check.scopes import Scopes, no_such, suggestion
+from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import same
-from fanin.p4compiler.source import Span, error
+from fanin.p4compiler.source import Span, error, suggestion
 
 _MAX_PRIORITY = (1 << 31) - 2  # one less than P4Runtime has, as they are raised by one where an entry has 0
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
@@ -68,6 +68,7 @@ class TableChecker:
                 node.name_span,
                 "a selector key without an action_selector has no effect",
                 "add implementation = ...;",
+                option="no-implementation",
             )
         return table
 
@@ -103,6 +104,16 @@ class TableChecker:
     def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
         action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
+        given = ref.arguments or ()
+        if len(given) > len(directed):
+            listed = ", ".join(a.span.fragment() for a in given[: len(directed)])
+            hint = f"write {ref.name}{f'({listed})' if listed else ''};"
+            raise error(ref.span, f"'{ref.name}' is listed with values that the control plane gives", hint)
+        if directed and not given:
+            first = directed[0]
+            message = f"'{ref.name}' is listed without values for its parameters with a direction"
+            hint = f"leave out {first.direction} before {first.name}, or write {ref.name}(value)"
+            raise error(ref.span, message, hint)
         values = self.calls.block_arguments(ref, action.name, directed)
         return ir.ActionCall(action, values, ref.span, self.constants.annotations(ref.annotations))
 
@@ -187,7 +198,10 @@ class TableChecker:
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
                 self.scopes.reporter.warn(
-                    node.span, f"table property '{node.name}' is unknown and has no effect", hint
+                    node.span,
+                    f"table property '{node.name}' is unknown and has no effect",
+                    hint,
+                    option="unknown-property",
                 )
         return table
 
@@ -202,7 +216,7 @@ class TableChecker:
                 name = f"{table}_{node.name}"
                 hint = f'name it: @name("...") {node.name} = ...;'
                 message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
-                self.scopes.reporter.warn(value.span, message, hint)
+                self.scopes.reporter.warn(value.span, message, hint, option="unnamed-object")
             else:  # an absolute name: not prefixed with the control's
                 rooted = (nodes.String(value.span, f".{name}"),)
                 annotations = (nodes.Annotation(value.span, "name", rooted, ""), *annotations)

@@ -472,7 +472,7 @@ class CalculationInput:
     width: int = 0
 
 
-REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent"}
+REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent", "crc16_custom", "crc32_custom"}
 """Hash algorithms whose result depends on state set by a controller or by earlier packets."""
 
 

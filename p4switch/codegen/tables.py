@@ -46,6 +46,7 @@ class TableWriter:
             index = self.state.table_index(table.name)
             out.line(f"struct table *t = &s->tables[{index}];")
             if table.keys:
+                self.layout.trace_invalid(out, table.keys)
                 self._write_lookup(out, table)
                 out.line(f"const bool hit = {entry} != NULL;")
                 keys = [f"key[{word}]" for word in range(KeyLayout(table).words)]

@@ -50,6 +50,7 @@ class LivePorts:
         packet_in: Callable[[bytes], None] | None,
         offload: bool,
         links: Mapping[tuple[int, Direction], LinkProperties],
+        captures: Mapping[int, tuple[int, int]],
     ) -> None:
         if cpu_port is not None and cpu_port in ports:
             raise PortError(f"port {cpu_port} is the CPU port and cannot be {ports[cpu_port]} as well")
@@ -65,6 +66,8 @@ class LivePorts:
             self._open(base, ports, cpu_port, offload)
             for (number, direction), properties in links.items():
                 self.set_link(number, direction, properties)
+            for number, (incoming, outgoing) in captures.items():
+                runtime().forwarder_capture(self._forwarder, self._index(number), incoming, outgoing)
             self._start()
         except BaseException:
             self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -34,6 +35,10 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.word_packing import to_words, word_count
+
+# Of a handle, as in BMv2: a handle is an i32 over Thrift.
+_INDEX_BITS = 24
+_REUSES = 1 << 7
 
 
 @dataclass(slots=True)
@@ -100,6 +105,8 @@ class MatchTable:
         self.is_const = shape.table.const_entries is not None
         self._address = address
         self._installed: dict[PackedKey, _Installed] = {}
+        self._by_index: dict[int, PackedKey] = {}
+        self._reused: Counter[int] = Counter()  # how often an index had another entry before
         self._numbers = shape.numbers
         self._data_words = shape.data_words
         self._default: EntryAction | None = None
@@ -175,6 +182,8 @@ class MatchTable:
         self._changeable(installed)
         runtime().table_remove(self._address, installed.index, words((*packed.mask, *packed.high)))
         del self._installed[packed]
+        del self._by_index[installed.index]
+        self._reused[installed.index] += 1
         self._forget_groups()
 
     @locked
@@ -199,6 +208,26 @@ class MatchTable:
         """Return the entry with a key, or None."""
         installed = self._installed.get(self.keys.pack(key))
         return installed.entry if installed else None
+
+    @locked
+    def handle(self, key: EntryKey) -> int:
+        """Return the handle of an entry: its index, and above it how often the index was used before (modulo 128)."""
+        index = self._find(key).index
+        return index | self._reused[index] % _REUSES << _INDEX_BITS
+
+    @locked
+    def entry_with_handle(self, handle: int) -> Entry | None:
+        """Return the entry with a handle, or None if it has been removed, even if its index is in use again."""
+        index = handle & (1 << _INDEX_BITS) - 1
+        packed = self._by_index.get(index)
+        if packed is None or handle >> _INDEX_BITS != self._reused[index] % _REUSES:
+            return None
+        return self._installed[packed].entry
+
+    def had_handle(self, handle: int) -> bool:
+        """Return whether an entry that has been removed had this handle."""
+        index = handle & (1 << _INDEX_BITS) - 1
+        return 0 <= handle >> _INDEX_BITS < self._reused[index]
 
     @locked
     def set_default(self, action: EntryAction | None) -> None:
@@ -318,6 +347,7 @@ class MatchTable:
         if index < 0:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
         self._installed[packed] = _Installed(index, entry)
+        self._by_index[int(index)] = packed
         return int(index)
 
     def _set_default(self, action: EntryAction | None) -> None:

@@ -57,6 +57,7 @@ class Device:
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
         device_id: int = 0,
         priority_queues: int = 1,
+        captures: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.lock = threading.Lock()
         self.controllers = Controllers()
@@ -71,6 +72,7 @@ class Device:
         self._past = dict.fromkeys(ports, PortCounters())  # of the earlier pipelines
         self._device_id = device_id
         self._priority_queues = priority_queues
+        self._captures = captures
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: LoadedPipeline | None = None
         self._saved: LoadedPipeline | None = None
@@ -94,6 +96,20 @@ class Device:
             PortError: If a port cannot be opened.
         """
         self._run(self._engine(device_config), _discard)
+
+    def prepare(self, device_config: bytes) -> None:
+        """Compile a BMv2 JSON, so that `boot` takes it from the cache.
+
+        Raises:
+            ProgramError: As for `Engine.load`.
+            ToolchainError: As for `Engine.load`.
+        """
+        self._engine(device_config)
+
+    @property
+    def interfaces(self) -> Mapping[int, str]:
+        """Return the interface of each port."""
+        return self._ports
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
         """Load a config while the present one keeps forwarding.
@@ -189,6 +205,31 @@ class Device:
         else:
             pipeline.entities.take_over(self.pipeline.entities)
             self.commit(pipeline, self.pipeline.engine)
+
+    def set_ports(self, ports: Mapping[int, str]) -> None:
+        """Attach these interfaces instead of the present ones. gNMI keeps describing those of the start.
+
+        Raises:
+            PortError: If one cannot be opened. Then the present ones stay.
+        """
+        with self._linking:
+            previous, self._ports = self._ports, dict(ports)
+            self._past = dict.fromkeys(ports, PortCounters()) | self._total()
+            if self._running is None:
+                return
+            engine, deliver = self._running
+            links = {place: self._seeded(p) for place, p in self._links.items() if place[0] in ports}
+            engine.stop()
+            try:
+                engine.start(ports, deliver, links=links, captures=self._captures_of(ports))
+            except PortError:
+                self._ports = previous
+                links = {place: self._seeded(properties) for place, properties in self._links.items()}
+                engine.start(previous, deliver, links=links, captures=self._captures)
+                raise
+
+    def _captures_of(self, ports: Mapping[int, str]) -> dict[int, tuple[int, int]]:
+        return {port: files for port, files in (self._captures or {}).items() if port in ports}
 
     def packet_out(self, message: p4r.PacketOut) -> None:
         """Process a controller's packet as if it had arrived at the CPU port.
@@ -294,10 +335,10 @@ class Device:
             if keep_cells is not None:  # now that no packet changes them
                 engine.keep_cells(keep_cells)
             try:
-                engine.start(self._ports, deliver, links=links)
+                engine.start(self._ports, deliver, links=links, captures=self._captures)
             except Exception:
                 if previous is not None:
-                    previous[0].start(self._ports, previous[1], links=links)
+                    previous[0].start(self._ports, previous[1], links=links, captures=self._captures)
                 raise
             self._running = engine, deliver
 

@@ -47,14 +47,17 @@ from fanin.p4switch.trace.events import (
     Extract,
     HitEntry,
     Ingress,
+    Invalid,
     Jump,
     Lookup,
     NamedValue,
     NamedValues,
+    NotEmitted,
     Output,
     PacketTrace,
     Parse,
     Parsed,
+    PortNotSet,
     Request,
     Select,
     State,
@@ -134,6 +137,7 @@ class _Packet:
         self._select: tuple[ParserState, list[int]] | None = None
         self._to_drop: tuple[str, Source | None] = ("", None)  # what last set egress_spec
         self._replica = 0
+        self._port_set = False  # whether a statement has set egress_spec
         self._copies = [Copy(None, "arrival")]
         self._owners: list[int] = []
         self._current = [0]  # copies that began and have not ended, the innermost last
@@ -170,6 +174,7 @@ class _Packet:
 
     def next(self, _number: int, _words: tuple[int, ...]) -> None:
         self._current = [self._waiting.popleft()]
+        self._port_set = False
 
     def arrived(self, _number: int, words: tuple[int, ...]) -> None:
         self.packet = _bytes(words)
@@ -204,7 +209,7 @@ class _Packet:
             for part, name, width, number in zip(state.key, names, state.key_widths, key, strict=True)
         )
         taken = (t for t in state.transitions if t.next_state == following and _may_meet(t, key))
-        case = next((_case_text(t, values) for t in taken), "default")
+        case = next((_case_text(t, values) for t in taken), "no case matches")
         self.events.append(Select(values, case, following or "accept"))
 
     def extract(self, number: int, words: tuple[int, ...]) -> None:
@@ -338,6 +343,7 @@ class _Packet:
                 self._assign(target, words, source)
             case op, _:
                 if op in ("mark_to_drop", "drop"):
+                    self._port_set = True
                     self._to_drop = "mark_to_drop", source
                 self.events.append(Call(op, source))
 
@@ -354,6 +360,7 @@ class _Packet:
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)
         if field is not None and field.name == "egress_spec":
+            self._port_set = True
             self._to_drop = "egress_spec is the drop port", source
         self.events.append(Assign(name, value, source))
 
@@ -410,8 +417,18 @@ class _Packet:
     def ingress_done(self, number: int, words: tuple[int, ...]) -> None:
         if number == words[0]:
             self.events.append(Drop(*self._to_drop))
+        elif not self._port_set and not number:
+            self.events.append(PortNotSet())
 
-    egress_done = ingress_done
+    def egress_done(self, number: int, words: tuple[int, ...]) -> None:
+        if number == words[0]:
+            self.events.append(Drop(*self._to_drop))
+
+    def invalid(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(Invalid(self.of.headers[number].name))
+
+    def not_emitted(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(NotEmitted(self.of.headers[number].name))
 
     def output(self, number: int, words: tuple[int, ...]) -> None:
         attached = self.of.ports is None or number in self.of.ports

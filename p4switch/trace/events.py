@@ -47,7 +47,7 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Choice of the next state: the key, and the case of the select that it met."""
+    """Choice of the next state: the key, and the case of the select that it met, or "no case matches"."""
 
     key: NamedValues
     case: str
@@ -185,6 +185,25 @@ class Jump:
 
 
 @dataclass(frozen=True, slots=True)
+class Invalid:
+    """Use of a field of a header that is not valid, by the event that follows: the value is undefined."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmitted:
+    """Header of a packet that leaves: it is valid, but the deparser does not emit it."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortNotSet:
+    """End of the ingress pipeline without any statement that set egress_spec: the packet goes to port 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Any other primitive."""
 
@@ -258,6 +277,9 @@ Event = (
     | Assign
     | Access
     | Jump
+    | Invalid
+    | NotEmitted
+    | PortNotSet
     | Call
     | Request
     | Enqueue

@@ -23,14 +23,17 @@ from fanin.p4switch.trace.events import (
     Event,
     Extract,
     Ingress,
+    Invalid,
     Jump,
     Lookup,
     NamedValue,
     NamedValues,
+    NotEmitted,
     Output,
     PacketTrace,
     Parse,
     Parsed,
+    PortNotSet,
     Request,
     Select,
     State,
@@ -113,6 +116,12 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
                 yield step + 1, f"{name}: {which} of {len(alternatives)}: {others}"
         case ActionRun(name, arguments, _):
             yield -1, f"action {name}({_values_text(arguments)})"
+        case Invalid(header):
+            yield 0, f"{header} is not valid: its fields have no defined value"
+        case NotEmitted(header):
+            yield step, f"{header} is valid but not emitted"
+        case PortNotSet():
+            yield step, "egress_spec was never set: the packet goes to port 0"
         case Jump(text, outcome, source):
             yield 0, f"if {text}: {_truth(outcome)}{_at(source)}"
         case Assign() | Access():
