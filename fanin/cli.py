@@ -141,7 +141,7 @@ class _Verbs(TyperGroup):
                 parameter.help = _COMPLETION[parameter.name]  # typer's own texts take two and three lines
         return found
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print the panels. Typer's own printer imports a Markdown parser, which takes half the time of --help."""
         from rich.markup import escape
         from rich.panel import Panel
