@@ -203,7 +203,10 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # not above: the list of verbs does without
 
-        say(f"fanin {version('fanin')}")
+        from fanin.experiments.results.provenance import commit
+
+        clone = commit()
+        say(f"fanin {version('fanin')}" + (f" (commit {clone})" if clone else ""))
         raise typer.Exit
 
 

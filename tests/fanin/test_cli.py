@@ -228,7 +228,7 @@ def test_a_command_with_an_option_that_there_is_not_cannot_be_typed() -> None:
 def test_the_command_that_is_installed_is_this_one() -> None:
     script = Path(sysconfig.get_path("scripts"), "fanin")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
-    assert done.stdout == f"fanin {version('fanin')}\n"
+    assert re.fullmatch(rf"fanin {version('fanin')}( \(commit [0-9a-f]{{12}}\+?\))?\n", done.stdout)
 
 
 def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
