@@ -93,6 +93,16 @@ def test_help_imports_no_verb() -> None:
     )
 
 
+def test_the_list_of_commands_imports_no_large_library() -> None:
+    script = "import sys; from fanin.cli import main; sys.argv = ['fanin', '--help']; main()"
+    done = subprocess.run([sys.executable, "-v", "-c", script], capture_output=True, text=True, check=True)
+    imported = set(re.findall(r"^import '([\w.]+)'", done.stderr, re.M))
+    assert "typer" in imported
+    large = ("numpy", "grpc", "torch", "matplotlib", "pydantic", "markdown_it", "pygments", "pyarrow")
+    assert not {module for module in imported if module.split(".")[0] in large}
+    assert len(imported) < 350
+
+
 # What runs things, and the largest libraries: none of it is needed to list options.
 COSTLY = {
     *(
