@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fanin.p4compiler import Compiled, CompileError, compile_file
+from fanin.p4switch.engine.engine import Engine
 from tests.p4compiler.conftest import source
 from tests.sizes import sized
 
@@ -88,14 +90,14 @@ NESTED: dict[str, Callable[[int], dict[str, str]]] = {
 def test_what_is_nested_is_compiled_or_refused(
     build: Callable[..., Compiled], parts: Callable[[int], dict[str, str]], depth: int
 ) -> None:
-    """Up to fifty levels whatever it is; of more, an error tells where."""
+    """Up to 400 levels whatever it is; of more, an error may tell where."""
     said = ""
     try:
         build(**parts(depth)).json_text()
     except CompileError as refused:
         said = str(refused)
     assert re.match(
-        r"test.p4:\d+:\d+: error: this is nested too deeply" if said and depth > 50 else "$", said
+        r"test.p4:\d+:\d+: error: this is nested too deeply" if said and depth > 400 else "$", said
     )
 
 
@@ -110,3 +112,31 @@ def test_an_empty_program_is_refused_by_its_name(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(CompileError, match=r"empty\.p4:1:1: error: the program is empty"):
         compile_file(path)
+
+
+LONG = {
+    "branches": (
+        "if (hdr.h.a == 255) {}"
+        + "".join(f" else if (hdr.h.b == {n}) {{ meta.x = {n}; }}" for n in range(500)),
+        300,
+    ),
+    "a sum": (f"meta.x = 0{' + 1' * 0} + hdr.h.b{' + hdr.h.b' * 999};", 300 * 1000 % 65536),
+    "operators": (f"meta.x = {'~' * 600}hdr.h.b;", 300),
+    "parentheses": (f"meta.x = {'(1 + ' * 500}hdr.h.b{')' * 500};", 800),
+    "conditions": (f"meta.x = {'hdr.h.a == 1 ? 16w7 : ' * 300}hdr.h.b;", 300),
+}
+
+
+@pytest.mark.parametrize(("statement", "result"), LONG.values(), ids=LONG)
+def test_what_p4c_accepts_nested_compiles_and_runs(
+    build: Callable[..., Compiled], statement: str, result: int
+) -> None:
+    config = build(apply=f"{statement} hdr.h.b = meta.x; standard_metadata.egress_spec = 1;").device_config()
+    packet = bytes([0, *(300).to_bytes(2, "big"), *bytes(5)])
+    assert Engine.load(config).process(0, packet) == [(1, bytes([0, *result.to_bytes(2, "big"), *bytes(5)]))]
+
+
+def test_the_recursion_limit_is_as_before_after_a_deep_program(build: Callable[..., Compiled]) -> None:
+    before = sys.getrecursionlimit()
+    build(apply=f"meta.x = meta.x{' + meta.x' * 999};")
+    assert sys.getrecursionlimit() == before

@@ -50,6 +50,36 @@ def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
 @pytest.mark.parametrize(
     ("loop", "total"),
     [
+        ("for (bit<8> i in (list<bit<8>>){1, 5, 9}) { hdr.h.a += i; }", 15),
+        ("for (bit<8> i in odd) { if (i == 3) { continue; } if (i == 7) { break; } hdr.h.a += i; }", 6),
+        ("for (bit<8> i in (list<bit<8>>){hdr.h.a + 1, hdr.h.a + 2}) { hdr.h.a += i; }", 3),  # computed once
+        ("for (bit<8> i in (list<bit<8>>){1, 2}) { i = 7; hdr.h.a += i; }", 14),
+        ("for (bit<8> i in (list<bit<8>>){}) { hdr.h.a = 1; }", 0),
+        ("for (bit<8> i in odd) { for (bit<8> j in odd) { hdr.h.a += 1; } }", 16),
+    ],
+)
+def test_loops_over_a_list(build: Build, loop: str, total: int) -> None:
+    declarations = HEADERS + "\nconst list<bit<8>> odd = {1, 3, 5, 7};"
+    apply = f"{loop} standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(declarations=declarations, apply=apply).device_config())
+    assert engine.process(0, bytes(8)) == [(1, bytes([total, *bytes(7)]))]
+
+
+@pytest.mark.parametrize(
+    ("loop", "message"),
+    [
+        ("for (h_t i in (list<h_t>){}) { }", "a loop over a list of h_t is not supported"),
+        ("list<bit<8>> l;", "a variable cannot be of type list<bit<8>>"),
+        ("for (bit<8> i in (list<bit<8>>){true}) { }", "a value of type bool stands where bit<8> is needed"),
+    ],
+)
+def test_lists_that_are_refused(complain: Complain, loop: str, message: str) -> None:
+    assert message in complain(apply=loop)
+
+
+@pytest.mark.parametrize(
+    ("loop", "total"),
+    [
         ("for (e_t e in hdr.s) { if (e.isValid()) { hdr.c.n += e.v; } }", 3),
         ("for (e_t e in hdr.s) { hdr.c.n += 1; e.setInvalid(); }", 3),  # its copy, not the stack's element
         ("for (e_t e in hdr.s) { hdr.s[1].v = 9; if (e.isValid()) { hdr.c.n += e.v; } }", 3),
