@@ -355,12 +355,8 @@ class StatementChecker:
             if call.name == "packet_in.lookahead":  # only for its check of the packet's length
                 variable = ir.Variable("ahead", result, node.span)
                 return [ir.Declare(node.span, variable, self.expressions.expr(node))]
-            hashes = self.scopes.top.find("PSA_HashAlgorithm_t")
-            if isinstance(hashes, types.Enum):
-                statements = psa.effect(call, self.calls.checksum_states, hashes)
-                if statements is not None:
-                    return statements
-            return [call]
+            statements = psa.effect(call, self.calls.checksum_states)
+            return [call] if statements is None else statements
         symbol = self.calls.called(function)
         if isinstance(symbol, ir.Action):
             return [

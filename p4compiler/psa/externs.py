@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.rewrite import has_effects
 from fanin.p4compiler.source import Span, error
 
-_SUM = types.Bits(16)
-_CARRYING = types.Bits(17)
-_ONES_COMPLEMENT16 = "ONES_COMPLEMENT16"
+_STATE = types.Bits(16)
+_SUM = types.Bits(32)
 # Methods that return a value, as CallChecker names them. Those of a checksum read the variable that holds its state.
 _VALUES = (
     "register.read", "meter.execute", "direct_meter.execute", "Hash.get_hash", "Random.read",
@@ -27,7 +29,7 @@ def value(call: ir.CallExtern, result: types.Type, states: dict[ir.Instance, ir.
     if call.name not in _VALUES or not isinstance(call.instance, ir.Instance):
         return None
     if call.name.startswith(STATE):
-        state = ir.Ref(_SUM, call.span, states[call.instance])
+        state = ir.Ref(_STATE, call.span, states[call.instance])
         return fold.unary(call.span, "~", state) if call.name.endswith(".get") else state
     parameters = tuple(
         ir.Variable(f"argument{number}", argument.type, argument.span, "in", parameter=True)
@@ -45,15 +47,12 @@ def value(call: ir.CallExtern, result: types.Type, states: dict[ir.Instance, ir.
     return ir.Call(result, call.span, function, call.arguments)
 
 
-def effect(
-    call: ir.CallExtern, states: dict[ir.Instance, ir.Variable], hashes: types.Type
-) -> list[ir.Stmt] | None:
+def effect(call: ir.CallExtern, states: dict[ir.Instance, ir.Variable]) -> list[ir.Stmt] | None:
     """Return the statements for a call of a PSA method without using its value; None if it is none of PSA's.
 
     Args:
         call: The call as written.
         states: The variables that hold the states of checksums.
-        hashes: The type PSA_HashAlgorithm_t.
     """
     if not isinstance(call.instance, ir.Instance):
         return None
@@ -67,14 +66,14 @@ def effect(
         return []
     if not call.name.startswith(f"{STATE}."):
         return None
-    state = ir.Ref(_SUM, call.span, states[call.instance])
+    state = ir.Ref(_STATE, call.span, states[call.instance])
     match call.name.removeprefix(f"{STATE}."):
         case "clear":
-            return [ir.Assign(call.span, state, ir.Constant(_SUM, call.span, 0))]
+            return [ir.Assign(call.span, state, ir.Constant(_STATE, call.span, 0))]
         case "set_state":
             return [ir.Assign(call.span, state, call.arguments[0])]
         case method:
-            return _add(call, state, hashes, subtract=method == "subtract")
+            return _add(call, state, subtract=method == "subtract")
 
 
 def _with_result(call: ir.CallExtern, arguments: tuple[ir.Expr, ...], target: ir.Ref) -> ir.CallExtern:
@@ -100,9 +99,19 @@ def _with_result(call: ir.CallExtern, arguments: tuple[ir.Expr, ...], target: ir
         bits = types.width(target.type) or 0
         base = ir.Constant(types.Bits(bits), span, 0)
         data, limit = arguments[0], ir.Constant(types.Bits(bits + 1), span, 1 << bits, 16)
-    return ir.CallExtern(
-        span, "hash", None, (target, algorithm, base, data, limit), ("out", "in", "in", "in", "in")
-    )
+    arguments = (target, algorithm, base, _in_bytes(span, data), limit)
+    return ir.CallExtern(span, "hash", None, arguments, ("out", "in", "in", "in", "in"))
+
+
+def _in_bytes(span: Span, data: ir.Expr) -> ir.Aggregate:
+    """Return the numbers in a value, each with zeros before it to whole bytes, as psa_switch hashes them."""
+    parts: list[ir.Expr] = []
+    for number in _scalars(data):
+        rest = -(types.width(number.type) or 0) % 8
+        if rest:
+            parts.append(ir.Constant(types.Bits(rest), span, 0))
+        parts.append(number)
+    return ir.Aggregate(types.Tuple(tuple(part.type for part in parts)), span, tuple(parts))
 
 
 def _refuse_colors(span: Span, arguments: tuple[ir.Expr, ...], count: int) -> None:
@@ -110,26 +119,64 @@ def _refuse_colors(span: Span, arguments: tuple[ir.Expr, ...], count: int) -> No
         raise error(span, "a meter that starts from a color is not supported", "leave the color out")
 
 
-def _add(call: ir.CallExtern, state: ir.Ref, hashes: types.Type, *, subtract: bool) -> list[ir.Stmt]:
-    """Add data to the one's complement sum, or subtract it: that adds its complement."""
+def _add(call: ir.CallExtern, state: ir.Ref, *, subtract: bool) -> list[ir.Stmt]:
+    """Add data to the one's complement sum of 16-bit words, or subtract it: that adds the complements of its words."""
     span = call.span
-    assert isinstance(hashes, types.Enum)
-    checksum = ir.Variable("checksum", _SUM, span)
-    total = ir.Variable("sum", _CARRYING, span)
-    of_data, sum_ = ir.Ref(_SUM, span, checksum), ir.Ref(_CARRYING, span, total)
-    algorithm = ir.Constant(hashes, span, hashes.members[_ONES_COMPLEMENT16])
-    zero, limit = ir.Constant(_SUM, span, 0), ir.Constant(_CARRYING, span, 1 << 16, 16)
-    arguments = (of_data, algorithm, zero, call.arguments[0], limit)
-    # The target's checksum is the complement of the sum.
-    term = of_data if subtract else fold.unary(span, "~", of_data)
-    wide = fold.binary(
-        span, _CARRYING, "+", fold.cast(span, _CARRYING, state), fold.cast(span, _CARRYING, term)
-    )
-    carry = fold.binary(span, _CARRYING, ">>", sum_, ir.Constant(types.Int(), span, 16))
-    folded = fold.cast(span, _SUM, fold.binary(span, _CARRYING, "+", sum_, carry))
-    return [
-        ir.Declare(span, checksum, None),
-        ir.CallExtern(span, "hash", None, arguments, ("out", "in", "in", "in", "in")),
-        ir.Declare(span, total, wide),
-        ir.Assign(span, state, folded),
-    ]
+    data, before = call.arguments[0], list[ir.Stmt]()
+    if has_effects(data):
+        kept = ir.Variable("data", data.type, span)
+        before.append(ir.Declare(span, kept, data))
+        data = ir.Ref(data.type, span, kept)
+    total = fold.cast(span, _SUM, state)
+    for word in _words(span, data):
+        term = fold.unary(span, "~", word) if subtract else word
+        total = fold.binary(span, _SUM, "+", total, fold.cast(span, _SUM, term))
+    for name in ("sum", "carried"):  # the second sum may have a carry, too
+        variable = ir.Variable(name, _SUM, span)
+        before.append(ir.Declare(span, variable, total))
+        part = ir.Ref(_SUM, span, variable)
+        low = fold.binary(span, _SUM, "&", part, ir.Constant(_SUM, span, 0xFFFF, 16))
+        high = fold.binary(span, _SUM, ">>", part, ir.Constant(types.Int(), span, 16))
+        total = fold.binary(span, _SUM, "+", low, high)
+    return [*before, ir.Assign(span, state, fold.cast(span, _STATE, total))]
+
+
+def _words(span: Span, data: ir.Expr) -> list[ir.Expr]:
+    """Cut data into words of 16 bits, the last one filled up with zeros."""
+    parts: list[tuple[ir.Expr, int]] = []
+    for leaf in _scalars(data):
+        bits = types.scalar(leaf.type)
+        width = types.width(leaf.type)
+        if width is None or not isinstance(bits, types.Bits | types.Bool):
+            raise error(leaf.span, f"a checksum of {leaf.type} is not supported", "add fields with a width")
+        parts.append((fold.cast(span, types.Bits(width), leaf), width))
+    rest = -sum(width for _, width in parts) % 16
+    if rest:
+        parts.append((ir.Constant(types.Bits(rest), span, 0), rest))
+    words: list[ir.Expr] = []
+    word: ir.Expr | None = None
+    missing = 16
+    for value, width in parts:
+        left = width
+        while left:
+            taken = min(left, missing)
+            piece = value if taken == width else fold.slice_(span, value, left - 1, left - taken)
+            joined = types.Bits(16 - missing + taken)
+            word = piece if word is None else fold.binary(span, joined, "++", word, piece)
+            left, missing = left - taken, missing - taken
+            if not missing:
+                words.append(word)
+                word, missing = None, 16
+    return words
+
+
+def _scalars(data: ir.Expr) -> Iterator[ir.Expr]:
+    """Yield the numbers in a value, in order."""
+    if isinstance(data, ir.Aggregate):
+        for element in data.elements:
+            yield from _scalars(element)
+    elif isinstance(data.type, types.Header | types.Struct | types.Tuple):
+        for f in data.type.fields:
+            yield from _scalars(ir.Field(f.type, data.span, data, f.name))
+    elif not types.width(data.type) == 0:
+        yield data
