@@ -104,13 +104,11 @@ def _with_result(call: ir.CallExtern, arguments: tuple[ir.Expr, ...], target: ir
 
 
 def _in_bytes(span: Span, data: ir.Expr) -> ir.Aggregate:
-    """Return the numbers in a value, each with zeros before it to whole bytes, as psa_switch hashes them."""
-    parts: list[ir.Expr] = []
-    for number in _scalars(data):
-        rest = -(types.width(number.type) or 0) % 8
-        if rest:
-            parts.append(ir.Constant(types.Bits(rest), span, 0))
-        parts.append(number)
+    """Return the numbers in a value, with zeros before them to whole bytes, as psa_switch hashes them."""
+    parts = list(_scalars(data))
+    rest = -sum(types.width(part.type) or 0 for part in parts) % 8
+    if rest:
+        parts.insert(0, ir.Constant(types.Bits(rest), span, 0))
     return ir.Aggregate(types.Tuple(tuple(part.type for part in parts)), span, tuple(parts))
 
 
