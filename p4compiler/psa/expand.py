@@ -63,6 +63,16 @@ def expand(program: nodes.Program) -> nodes.Program:
                 message = f"'{head.name}' has {len(head.parameters)} parameters, PSA's {part} has {_PARAMETERS[part]}"
                 raise error(head.name_span, message)
             blocks[part], heads[part] = call, head
+    composites = {d.name: d for d in program.declarations if isinstance(d, nodes.Composite)}
+    for name, (part, at) in _TYPES.items():
+        of = heads[part].parameters[at].type
+        if name not in ("ih", "im", "eh", "em") and _has_header(of, composites):
+            message = (
+                f"{of.span.fragment()} has a header: headers cannot be handed over between the pipelines"
+            )
+            raise error(of.span, message, "copy its fields to a struct")
+        if name in ("ih", "eh"):
+            _check_headers(of, composites)
     typedefs = tuple(
         nodes.Typedef(of.span, f"psa_frame_{name}_t", of.span, (), of, False)
         for name, of in ((name, heads[part].parameters[at].type) for name, (part, at) in _TYPES.items())
@@ -153,6 +163,32 @@ def _argument(call: nodes.Instance | nodes.Call, name: str, position: int) -> no
         if value is not None and call.arguments[position].name is None:
             return value
     raise error(call.span, f"the argument '{name}' is missing")
+
+
+def _has_header(of: nodes.TypeNode, composites: dict[str, nodes.Composite]) -> bool:
+    """Return whether a value of this type has headers."""
+    if isinstance(of, nodes.StackType):
+        return True
+    composite = composites.get(_type_name(of))
+    if composite is None:
+        return False
+    return composite.kind != "struct" or any(_has_header(f.type, composites) for f in composite.fields)
+
+
+def _check_headers(of: nodes.TypeNode, composites: dict[str, nodes.Composite]) -> None:
+    """Check that a struct of headers has no other fields.
+
+    Raises:
+        CompileError: At the first field that is not a header.
+    """
+    composite = composites.get(_type_name(of))
+    if composite is None or composite.kind != "struct":
+        return
+    for f in composite.fields:
+        if isinstance(f.type, nodes.BitsType) or _type_name(f.type) in ("bool", "error"):
+            message = f"field '{f.name}' of {composite.name} is not a header"
+            raise error(f.name_span, message, "put it into the metadata")
+        _check_headers(f.type, composites)
 
 
 def _pipeline(
