@@ -176,5 +176,5 @@ def _scalars(data: ir.Expr) -> Iterator[ir.Expr]:
     elif isinstance(data.type, types.Header | types.Struct | types.Tuple):
         for f in data.type.fields:
             yield from _scalars(ir.Field(f.type, data.span, data, f.name))
-    elif not types.width(data.type) == 0:
+    elif types.width(data.type) != 0:
         yield data

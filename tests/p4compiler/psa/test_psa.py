@@ -57,14 +57,26 @@ def test_an_index_of_a_type_with_a_name(tmp_path: Path) -> None:
         (", ep, BufferingQueueingEngine()", "", "the argument 'egress' is missing"),
         # what the frame cannot carry out
         ("struct handed_t {", "struct handed_t {\n    cmd_t cmd;", "handed_t has a header"),
-        ("    report_t report;\n}", "    report_t report;\n    bit<8> x;\n}", "field 'x' of headers_t is not a header"),
-        ("limit.execute(1)", "limit.execute(1, PSA_MeterColor_t.RED)", "a meter that starts from a color is not supported"),
-        ("packet.emit(hdr.cmd);", "if (hdr.cmd.to == 1) { packet.emit(hdr.cmd); }", "emit() on a condition is not supported"),
+        (
+            "    report_t report;\n}",
+            "    report_t report;\n    bit<8> x;\n}",
+            "field 'x' of headers_t is not a header",
+        ),
+        (
+            "limit.execute(1)",
+            "limit.execute(1, PSA_MeterColor_t.RED)",
+            "a meter that starts from a color is not supported",
+        ),
+        (
+            "packet.emit(hdr.cmd);",
+            "if (hdr.cmd.to == 1) { packet.emit(hdr.cmd); }",
+            "emit() on a condition is not supported",
+        ),
         ("(8) seen;", "(8, 5) seen;", "a register with an initial value is not supported"),
         ("InternetChecksum() checksum;", "Digest<handed_t>() digest; InternetChecksum() checksum;", ""),
         ("checksum.add({ hdr.cmd.what", "checksum.add({ 5", "a checksum of int is not supported"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused_is_refused_at_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
     path = tmp_path / "x.p4"
     text = PROGRAM.read_text()
@@ -81,19 +93,16 @@ def test_what_is_refused_is_refused_at_its_place(tmp_path: Path, old: str, new: 
 
 
 @pytest.mark.parametrize(
-    "extern",
+    ("declaration", "use"),
     [
-        "Digest<handed_t>() extra;|extra.pack(resubmit_meta);",
-        "Checksum<bit<16>>(PSA_HashAlgorithm_t.CRC16) extra;|extra.clear();",
+        ("Digest<handed_t>() extra;", "extra.pack(resubmit_meta);"),
+        ("Checksum<bit<16>>(PSA_HashAlgorithm_t.CRC16) extra;", "extra.clear();"),
     ],
 )
-def test_an_extern_without_a_counterpart_is_refused(tmp_path: Path, extern: str) -> None:
-    declaration, use = extern.split("|")
+def test_an_extern_without_a_counterpart_is_refused(tmp_path: Path, declaration: str, use: str) -> None:
     path = tmp_path / "x.p4"
-    text = PROGRAM.read_text().replace(
-        "    apply {\n        clone_i2e_meta",
-        f"    {declaration}\n    apply {{\n        {use} clone_i2e_meta",
-    )
+    old = "    apply {\n        clone_i2e_meta"
+    text = PROGRAM.read_text().replace(old, f"    {declaration}\n    apply {{\n        {use} clone_i2e_meta")
     path.write_text(text)
     with pytest.raises(CompileError, match="is not supported") as failure:
         compile_file(path)
