@@ -355,7 +355,7 @@ class StatementChecker:
             if call.name == "packet_in.lookahead":  # only for its check of the packet's length
                 variable = ir.Variable("ahead", result, node.span)
                 return [ir.Declare(node.span, variable, self.expressions.expr(node))]
-            statements = psa.effect(call, self.calls.checksum_states)
+            statements = psa.effect(call, result, self.calls.checksum_states)
             return [call] if statements is None else statements
         symbol = self.calls.called(function)
         if isinstance(symbol, ir.Action):

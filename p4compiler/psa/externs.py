@@ -26,7 +26,12 @@ def value(call: ir.CallExtern, result: types.Type, states: dict[ir.Instance, ir.
         result: The type that the method returns.
         states: The variables that hold the states of checksums.
     """
-    if call.name not in _VALUES or not isinstance(call.instance, ir.Instance):
+    # v1model's register.read has the same name, and returns nothing
+    if (
+        call.name not in _VALUES
+        or isinstance(result, types.Void)
+        or not isinstance(call.instance, ir.Instance)
+    ):
         return None
     if call.name.startswith(STATE):
         state = ir.Ref(_STATE, call.span, states[call.instance])
@@ -47,11 +52,14 @@ def value(call: ir.CallExtern, result: types.Type, states: dict[ir.Instance, ir.
     return ir.Call(result, call.span, function, call.arguments)
 
 
-def effect(call: ir.CallExtern, states: dict[ir.Instance, ir.Variable]) -> list[ir.Stmt] | None:
+def effect(
+    call: ir.CallExtern, result: types.Type, states: dict[ir.Instance, ir.Variable]
+) -> list[ir.Stmt] | None:
     """Return the statements for a call of a PSA method without using its value; None if it is none of PSA's.
 
     Args:
         call: The call as written.
+        result: The type that the method returns.
         states: The variables that hold the states of checksums.
     """
     if not isinstance(call.instance, ir.Instance):
@@ -62,7 +70,7 @@ def effect(call: ir.CallExtern, states: dict[ir.Instance, ir.Variable]) -> list[
             ir.Declare(call.span, unused, None),
             _with_result(call, call.arguments, ir.Ref(unused.type, call.span, unused)),
         ]
-    if call.name in _VALUES:
+    if call.name in _VALUES and not isinstance(result, types.Void):
         return []
     if not call.name.startswith(f"{STATE}."):
         return None
