@@ -14,6 +14,7 @@ from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import same
 from fanin.p4compiler.source import Span, error, suggestion
 
+_MAX_PRIORITY = (1 << 31) - 2  # one less than P4Runtime has, as they are raised by one where an entry has 0
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)
 _ATTACHED = {
@@ -240,7 +241,10 @@ class TableChecker:
     # Entries and keys
 
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
-        """Return the entries with priorities (P4_16 specification, 14.2.1.4), converted so that the smallest wins."""
+        """Return the entries with priorities (P4_16 specification, 14.2.1.4), also converted so that the smallest wins.
+
+        P4Runtime has no priority 0. If an entry has it, all priorities are one higher in the control plane.
+        """
         written = node.entries or ()
         _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
@@ -265,6 +269,9 @@ class TableChecker:
                 raise error(
                     entry.span, f"the priority of this entry is {priority}: it cannot be negative", hint
                 )
+            if priority > _MAX_PRIORITY:
+                message = f"the priority of this entry is {priority}: P4Runtime's are at most {_MAX_PRIORITY}"
+                raise error(entry.span, message)
             if priority in priorities:
                 message = f"two entries have the priority {priority}: where both match, either may win"
                 first = written[priorities.index(priority)].span
@@ -277,20 +284,24 @@ class TableChecker:
                 )
             priorities.append(priority)
         highest = max(priorities, default=0)
-        if largest_wins:
-            priorities = [highest + 1 - p for p in priorities]
-        return tuple(self.entry(e, table, p) for e, p in zip(written, priorities, strict=True))
+        places = [highest + 1 - p for p in priorities] if largest_wins else priorities
+        for at, entry in enumerate(written):
+            if given_place := [a for a in entry.annotations if a.name == "priority" and a.arguments]:
+                places[at] = self.constants.compile_time(given_place[0].arguments[0], "a priority")
+                largest_wins = False
+        if not largest_wins:
+            priorities = [max(places) + 1 - place for place in places]
+        more = 0 in priorities
+        numbered = zip(written, places, priorities, strict=True)
+        return tuple(self.entry(e, table, place, priority + more) for e, place, priority in numbered)
 
-    def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
-        """Check one entry. Its position `place` is its priority unless @priority gives one."""
+    def entry(self, node: nodes.Entry, table: ir.Table, priority: int, control_priority: int) -> ir.Entry:
+        """Check one entry."""
         keys = key_values(self.constants, node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
-        given = [a for a in node.annotations if a.name == "priority" and a.arguments]
-        priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
-        return ir.Entry(
-            keys, self.bound_action(node.action, table.actions, "defaultonly"), node.span, priority
-        )
+        call = self.bound_action(node.action, table.actions, "defaultonly")
+        return ir.Entry(keys, call, node.span, priority, control_priority, node.is_const)
 
 
 def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:

@@ -500,7 +500,7 @@ class _Parser(StatementParser):
         while not self.accept("}"):
             before = self.annotations()
             start = self.token.span
-            self.accept("const")
+            is_const = self.accept("const")
             priority: nodes.Expr | None = None
             if self.token.text == "priority" and self.peek().text == "=":
                 self.advance()
@@ -512,6 +512,7 @@ class _Parser(StatementParser):
             action = self.action_ref()
             after = self.annotations()
             self.expect(";")
-            entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after, priority))
+            span = start.to(self.last())
+            entries.append(nodes.Entry(span, keys, action, before + after, priority, is_const))
         self.accept(";")
         return tuple(entries)

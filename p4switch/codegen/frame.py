@@ -134,7 +134,9 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
             out.line("else if (group->count > 1)")
             out.line("    set_aside(&s->copy, p, kept, all);")
             _set(out, layout, "egress_rid", "group->replica[i].instance")
+            out.trace(RecordKind.REPLICA, "group->replica[i].port", "group->replica[i].instance")
             out.line("leave(s, p, group->replica[i].port);")
+            out.trace(RecordKind.COPY_DONE, 0)
         if replays:
             out.line("r->record = NULL;")
         out.line("s->base.sharing.from = NULL;")

@@ -50,6 +50,12 @@ class RecordKind(IntEnum):
     LOOPING = auto()  # statement: a jump
     TOO_LONG = auto()  # the packet's length
     OUTPUT = auto()  # port: length, then the bytes
+    CHOICE = auto()  # table: the position in the entry's group, the size of the group
+    CLONED = auto()  # instance type: a copy begins, and ends with COPY_DONE
+    REPLICA = auto()  # port: replication id; as CLONED
+    COPY_DONE = auto()  # nothing
+    LATER = auto()  # instance type: a copy is processed after this packet
+    NEXT = auto()  # nothing: the oldest copy that waits begins
     INVALID = auto()  # header that the next branch, table or statement uses although it is invalid
     NOT_EMITTED = auto()  # header that is valid, but that the deparser does not emit
 
