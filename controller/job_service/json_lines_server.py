@@ -1,4 +1,4 @@
-"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/how-to/jobs.md).
+"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/explanation/jobs.md).
 
 A worker needs no more. gRPC in the worker would have disadvantages: its threads do not survive a fork, the last message
 before the worker is killed may be lost, and only a Unix socket lets the kernel report the end of the worker's process.

@@ -8,7 +8,7 @@ told which workers of its job have ended.
 The connection is the membership. It stays open for the worker's life. When all workers of a job have ended, its lease
 is withdrawn. So packets of the next job cannot be mistaken for packets of this one that are still on the way.
 
-Messages are documents here (docs/how-to/jobs.md); controller/job_service has the connections. A worker that is in no
+Messages are documents here (docs/explanation/jobs.md); controller/job_service has the connections. A worker that is in no
 job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
 """
 
