@@ -2,7 +2,7 @@
 
 The supervisor of a sandbox creates the folder, which is named after it. It is removed when the supervisor ends or, if
 that was killed, by the next run. It names the first process inside, and all others inherit its path. So leftovers can
-be told apart from other users' processes.
+be distinguished from other users' processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIRST = "first"  # file in a folder: the first process inside, as it is known o
 
 
 class RunError(Exception):
-    """There is no folder for a run. The message says why and what to do."""
+    """There is no folder for a run. The message explains why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def _if_ours() -> Iterator[None]:
     """Skip what is gone or belongs to others.
 
     Raises:
-        OSError: This process lacks the resources to look, which says nothing about what it looks at.
+        OSError: This process lacks the resources to look, which proves nothing about what it looks at.
     """
     try:
         yield

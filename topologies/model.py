@@ -22,7 +22,7 @@ Role = Literal["server", "leaf", "spine", "core"]  # the tiers, from the hosts u
 
 
 class TopologyError(ValueError):
-    """An invalid topology; each line of the message names a key and says what is wrong with it and how to fix it."""
+    """An invalid topology; each line of the message names a key, what is wrong with it, and how to fix it."""
 
 
 class _Frozen(BaseModel):

@@ -117,7 +117,7 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
 
     Args:
         path: The file.
-        changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces what the file says.
+        changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces a value of the file.
 
     Raises:
         ScenarioError: If anything is wrong; the message lists everything.

@@ -90,7 +90,7 @@ class CallChecker:
         """Return the function or action that a call names."""
         if isinstance(function, nodes.Name):
             if function.name in _FORMER and self.scopes.current.find(function.name) is None:
-                message = f"v1model has no {function.name}() any more"
+                message = f"v1model no longer has {function.name}()"
                 raise error(function.span, message, _FORMER[function.name])
             return self.scopes.lookup(function.name, function.span, function.rooted, "function or action")
         if isinstance(function, nodes.TypeExpr):

@@ -240,7 +240,7 @@ class _Preprocessor:
         old = self.macros.get(name.text)
         if old is not None and (old.parameters != parameters or _texts(old.body) != _texts(macro.body)):
             hint = "#undef it first, if another meaning is intended"
-            self.reporter.warn(name.span, f"macro '{name.text}' is defined anew with another meaning", hint)
+            self.reporter.warn(name.span, f"macro '{name.text}' is defined again with another meaning", hint)
         self.macros[name.text] = macro
 
     def include(self, directive: Token, rest: list[Token], path: Path) -> None:
