@@ -99,8 +99,8 @@ def test_the_docstring_of_a_function_begins_with_a_verb(word: str) -> None:
 def test_an_entry_below_args_ends_a_sentence_and_its_name_is_code() -> None:
     half = " ".join(["word"] * (prose.LONGEST // 2 + 2))
     text = f"Do it.\n\n    Args:\n        beside: {half}\n        first, other: {half}\n    "
-    assert findings(text, kind="function") == []
-    found = [found for _, _, found in findings(text.replace(": ", " "), kind="function")]
+    assert findings(text, "a.py", "function") == []
+    found = [found for _, _, found in findings(text.replace(": ", " "), "a.py", "function")]
     assert found[1] == '"beside"'
     assert found[0].startswith("sentence of ")
 
