@@ -224,7 +224,7 @@ def listed_files() -> list[str]:
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\n")
-    top = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+    top = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
     return [
         name
         for name in names
