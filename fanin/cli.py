@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+from collections.abc import Callable
+from functools import wraps
 from inspect import cleandoc
 from io import TextIOWrapper
 from pkgutil import resolve_name
@@ -78,6 +81,8 @@ VERBS = {
     "packet": Verb("P4", "running.packet:packet", "Send one packet through a running switch and trace it."),
     "tables": Verb("P4", "running.tables:tables", "Show the table entries of a running switch."),
     "counters": Verb("P4", "running.counters:counters", "Show the counters of a running switch."),
+    "shims": Verb("P4", "programs.shims:shims", "Write p4c, simple_switch and other commands of courses."),
+    "course": Verb("P4", "programs.course:course", "Prepare an environment in which P4 courses run."),
     "bench": Verb("Maintainers", "bench:bench", "Measure the speed of switches, all-reduces and simulation."),
     "validate": Verb(
         "Maintainers", "validate:validate", "Check virtual time against live runs, models and papers."
@@ -99,7 +104,23 @@ def load(name: str) -> Any:
     command = get_command(found)
     for each in (command, *getattr(command, "commands", {}).values()):
         each.help = _laid_out(each.help or "")
+        if each.callback is not None:
+            each.callback = _interruptible(each.callback)
     return command
+
+
+def _interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a verb clean up after Ctrl-C, which ended the process at once before (fanin/__main__.py)."""
+
+    @wraps(function)
+    def call(*arguments: Any, **options: Any) -> Any:
+        from fanin.testbed.sandbox import raise_dropped_interrupts
+
+        raise_dropped_interrupts()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return function(*arguments, **options)
+
+    return call
 
 
 def _laid_out(text: str) -> str:
@@ -140,6 +161,31 @@ class _Verbs(TyperGroup):
             if isinstance(parameter, TyperOption) and parameter.name in _COMPLETION:
                 parameter.help = _COMPLETION[parameter.name]  # typer's own texts take two and three lines
         return found
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Print the panels. Typer's own printer imports a Markdown parser, which takes half the time of --help."""
+        from rich.markup import escape
+        from rich.panel import Panel
+        from rich.table import Table
+
+        from fanin.console import Terminal
+
+        terminal = Terminal()
+        terminal.print(f"\n [bold yellow]Usage:[/] {escape(self.get_usage(ctx).removeprefix('Usage: '))}")
+        terminal.print(f"\n {self.help}\n", highlight=False)
+        panels: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                panels["Options"].append(record)
+        for name, verb in VERBS.items():
+            panels.setdefault(verb.panel, []).append((name, verb.summary))
+        for title, lines in panels.items():
+            table = Table.grid(padding=(0, 2))
+            table.add_column(style="bold cyan", no_wrap=True, width=max(len(name) for name, _ in lines))
+            table.add_column()
+            for name, text in lines:
+                table.add_row(name, text)
+            terminal.print(Panel(table, title=title, title_align="left", border_style="dim"), highlight=False)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)

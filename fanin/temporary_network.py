@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,12 @@ FANIN = (
     sys.executable,
     "-P",
     "-c",
-    "import sys; sys.argv[0] = 'fanin'; from fanin.cli import main; main()",
+    "import sys; sys.argv[0] = 'fanin'; from fanin.__main__ import main; main()",
+)
+# The same, with the id of its parent as first argument: the parent may be killed before setpriv asks for a signal then.
+_FANIN_OF_PARENT = (
+    *FANIN[:-1],
+    f"import os, sys; int(sys.argv.pop(1)) == os.getppid() or sys.exit(); {FANIN[-1]}",
 )
 _LOOK_SECONDS = 0.1
 
@@ -36,13 +42,16 @@ def own_network(options: Sequence[str]) -> Iterator[RunningNetwork]:
     Raises:
         NetworkError: If the network does not start.
     """
+    # It inherits the mask, until it can end on SIGINT: Python may drop it while it starts.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process = subprocess.Popen(
-        ["setpriv", "--pdeathsig", "INT", "--", *FANIN, "up", *options],
+        ["setpriv", "--pdeathsig", "INT", "--", *_FANIN_OF_PARENT, str(os.getpid()), "up", *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # a terminal's Ctrl-C must reach it through this process, after the programs
     )
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         while (network := _network_of(process.pid)) is None:
             try:
                 status = process.wait(_LOOK_SECONDS)

@@ -477,6 +477,7 @@ class Entry(Node):
     action: ActionRef
     annotations: Annotations
     priority: Expr | None = None
+    is_const: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from fanin.p4compiler.nodes import Annotations
@@ -297,3 +298,16 @@ def substitute(type_: Type, bindings: dict[str, Type]) -> Type:
         case BlockInstance(block=block, arguments=arguments):
             return BlockInstance(block, tuple(substitute(a, bindings) for a in arguments))
     return type_
+
+
+_OTHER_LANGUAGES = {"char": "bit<8>", "byte": "bit<8>", "short": "int<16>", "long": "int<64>", "unsigned": "bit<32>",
+                    "var": "bit<32>", "auto": "bit<32>", "boolean": "bool", "_Bool": "bool"}  # fmt: skip
+
+
+def counterpart(name: str) -> str | None:
+    """Return P4's type for a type of C and similar languages (bit<32> for uint32_t), or None."""
+    sized = re.fullmatch(r"(u?)(?:int|bit)_?(\d+)(?:_t)?", name)
+    if sized is None:
+        return _OTHER_LANGUAGES.get(name)
+    unsigned = sized[1] or name.startswith("bit")
+    return f"{'bit' if unsigned else 'int'}<{sized[2]}>"

@@ -163,7 +163,7 @@ def _check(place: str, flow: FlowSpec) -> None:
 
 
 class FlowStation:
-    """A Station with the ends of all flows at one host.
+    """A Station with the ends of all flows at one host, which take turns on its network card.
 
     Attributes:
         ended: When each flow to this host had arrived, in seconds, by its number.
@@ -177,6 +177,7 @@ class FlowStation:
         self.expected: dict[int, int] = {}
         self.ports: set[int] = set()
         self._priority = priority
+        self._card = fabric.card(name)
         self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
         self._filter = stations.FrameFilter(self.host.ip)
         self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
@@ -248,23 +249,23 @@ class FlowStation:
                 del self._sending[session]
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """Return acknowledgements, then data, of each flow in turn; see Station."""
+        """Return acknowledgements, then data of the flows in turn; see Station."""
         while self._to_begin and self._to_begin[0][0] <= now:
             _, session, size = heapq.heappop(self._to_begin)
             sender = self._sending[session] = self._senders.pop(session)
             sender.write(np.broadcast_to(np.uint8(0), size))  # takes no memory
-        frames = []
         for session in sorted(self._answering):
             answer = self._receivers[session].answer()
             if answer is not None:
-                frames.append(self._headers[session].frames(answer))
+                self._card.acknowledge(self._headers[session].frames(answer))
         self._answering.clear()
         for session, sender in self._sending.items():
-            batches = sender.datagrams(now)
-            frames += [self._headers[session].frames(batch) for batch in batches]
-        return frames
+            for batch in sender.datagrams(now):
+                self._card.send(session, self._headers[session].frames(batch))
+        return self._card.take(now)
 
     def deadline(self) -> float | None:
         """See Station."""
         begin = [self._to_begin[0][0]] if self._to_begin else []
+        begin += [] if self._card.ready_at is None else [self._card.ready_at]
         return min([*begin, *(sender.deadline() for sender in self._sending.values())], default=None)

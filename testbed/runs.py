@@ -1,7 +1,7 @@
 """The runs of fanin on this machine: each has a folder, which shows whether the run is alive.
 
-The supervisor of a sandbox creates the folder, which is named after it. It is removed when the supervisor ends or, if
-that was killed, by the next run. It names the first process inside, and all others inherit its path. So leftovers can
+The folder is named after the supervisor of the sandbox. It is removed when the run ends; if all that could do so was
+killed, by the next run. It names the first process inside, and all others inherit its path. So leftovers can
 be distinguished from other users' processes.
 """
 
@@ -14,6 +14,7 @@ import shutil
 import signal
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +26,9 @@ VARIABLE = "FANIN_RUN"  # in the environment of every process of a run: its fold
 _PREFIX = "fanin-run-"
 _NAME = re.compile(_PREFIX + r"([0-9]+)-([0-9]+)-([0-9]+)")  # namespace, process, start in clock ticks
 _FIRST = "first"  # file in a folder: the first process inside, as it is known outside
+_ADVICE = "set TMPDIR to a folder of yours"
+_END_SECONDS = 5.0  # for killed processes to end
+_LOOK_SECONDS = 0.005
 
 
 class RunError(Exception):
@@ -103,33 +107,55 @@ class Run:
 
     def remove(self) -> None:
         """End its processes, if any are left, and delete its folder."""
-        for process in self.processes:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+        limit = time.monotonic() + _END_SECONDS
+        while (left := self.processes) and time.monotonic() < limit:
+            for process in left:
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(_LOOK_SECONDS)  # until they have ended, they may put more files into the folder
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def create() -> Run:
-    """Make a folder for a run of which this process is the supervisor, and remove those of dead runs.
+def supervised_by(process: int) -> Run:
+    """Return the run with this supervisor, whose folder may not exist yet.
+
+    Raises:
+        RunError: There is no temporary folder.
+    """
+    name = _name(process)
+    assert name is not None
+    with _explaining():
+        return Run(Path(tempfile.gettempdir(), name))
+
+
+def create(supervisor: int | None = None) -> Run:
+    """Make the folder of a run, and remove those of dead runs.
+
+    Args:
+        supervisor: The process that supervises the run. None is this process.
 
     Raises:
         RunError: The temporary folder is full or cannot be written to, or other users could replace what is in it.
     """
-    name = _name(os.getpid())
-    assert name is not None
-    advice = "set TMPDIR to a folder of yours"
+    with _explaining():
+        for dead in all_runs():
+            if not dead.alive:
+                dead.remove()
+        run = supervised_by(supervisor or os.getpid())
+        if how := replaceable(run.folder):
+            where = run.folder.parent
+            raise RunError(f"{where}: other users may replace the files of a run: {how}; {_ADVICE}")
+        run.folder.mkdir(mode=0o700)
+    return run
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
     try:
-        for run in all_runs():
-            if not run.alive:
-                run.remove()
-        folder = Path(tempfile.gettempdir(), name)
-        if how := replaceable(folder):
-            raise RunError(f"{folder.parent}: other users may replace the files of a run: {how}; {advice}")
-        folder.mkdir(mode=0o700)
+        yield
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        raise RunError(f"no folder for the files of a run: {where}{error.strerror}; {advice}") from None
-    return Run(folder)
+        raise RunError(f"no folder for the files of a run: {where}{error.strerror}; {_ADVICE}") from None
 
 
 def scratch() -> Path | None:
@@ -204,14 +230,15 @@ def _name(process: int) -> str | None:
 
 
 def _identity(process: int) -> str | None:
-    """Return the number of a process and its start in clock ticks, since numbers are reused; None if there is none.
+    """Return the number of a process and its start in clock ticks, since numbers are reused; None if it has ended.
 
     Raises:
         OSError: It cannot be determined.
     """
     with _if_ours():
-        stat = Path(f"/proc/{process}/stat").read_text()
-        return f"{process}-{stat.rpartition(')')[2].split()[19]}"
+        state, *others = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        if state not in "ZX":  # ended, and perhaps never reaped
+            return f"{process}-{others[18]}"
     return None
 
 

@@ -24,7 +24,10 @@ from fanin.topologies.errors import NetworkError
 
 _NOSUID, _NODEV, _NOEXEC, _RECURSIVE, _PRIVATE = 2, 4, 8, 1 << 14, 1 << 18  # mount.h
 _ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1 that the supervisor has ended
+_NO_FOLDER = "\0"  # precedes a reason that has nothing to do with namespaces
 END_SECONDS = 60.0  # for a command to end after it is asked to
+_AGAIN_SECONDS = 0.01
+_READY = 0  # follows the signals that the supervisor got before process 1 was ready for them
 _LONGEST_WAIT = 3600.0  # seconds, in sigtimedwait
 # Settings by which a kernel may forbid user namespaces: the name, the value that forbids, and one that allows them.
 _SYSCTLS = (
@@ -82,21 +85,17 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     if _inside:
         return listeners
     _check_cache()
-    try:
-        time_limit = END_SECONDS * setting()
-        run = runs.create()
-    except (runs.RunError, NetworkError) as error:
-        raise SandboxError(str(error)) from None
-    reader, writer = os.pipe()
-    # Blocked, the signals wait for sigwaitinfo outside, and inside until all is ready for them.
+    # Blocked, the signals wait for sigtimedwait outside, and inside until all is ready for them.
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
     try:
+        time_limit = END_SECONDS * setting()
+        run = runs.supervised_by(os.getpid())
+        reader, writer = os.pipe()
         child = _fork_inside(run)
-    except SandboxError:
+    except (SandboxError, runs.RunError, NetworkError) as error:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
-        run.remove()
-        raise
+        raise SandboxError(str(error)) from None
     if child:
         os.close(reader)
         for listener in listeners:
@@ -106,12 +105,15 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     os.environ[runs.VARIABLE] = str(run.folder)
     _raise_descriptor_limit()
     time_slices.shorten()
+    missed = _sent_before(reader) - signal.sigpending()
     threading.Thread(target=_obey, args=(reader,), name="sandbox", daemon=True).start()
     for number in stopping:  # process 1 does not get signals with the default action
         signal.signal(number, stop)
     _inside = True
     # The thread has inherited the mask, so that the main thread also gets the terminal's signals.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, stopping)
+    for number in missed:
+        signal.raise_signal(number)
     return listeners
 
 
@@ -164,13 +166,14 @@ def _fork_inside(run: runs.Run | None = None) -> int:
     Two processes are needed, since only children of the first are in its new namespace of processes.
 
     Args:
-        run: Process 1 is recorded in it. The child removes it if this process is killed; otherwise this process does.
+        run: The run that this process supervises. The child makes its folder and removes it, even if this process is
+            killed. If the child is killed, this process has to remove it.
 
     Returns:
         0 in process 1. Outside, the id of the child, which ends when process 1 does, with the same status.
 
     Raises:
-        SandboxError: There are no such namespaces.
+        SandboxError: There are no such namespaces, or there is no folder for the run.
     """
     if shutil.which("ip") is None:
         raise SandboxError("the command ip is not installed; install the package iproute2")
@@ -178,7 +181,10 @@ def _fork_inside(run: runs.Run | None = None) -> int:
         stream.flush()  # buffered output must not be printed twice
     reader, writer = os.pipe()
     parent = os.getpid()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        raise SandboxError(f"cannot start a process: {error.strerror}") from None
     if child:
         os.close(writer)
         with os.fdopen(reader) as told:
@@ -186,32 +192,55 @@ def _fork_inside(run: runs.Run | None = None) -> int:
         if not refusal:
             return child
         os.waitpid(child, 0)
-        raise SandboxError(_explained(refusal))
+        if run is not None:
+            run.remove()
+        raise SandboxError(
+            refusal.removeprefix(_NO_FOLDER) if refusal.startswith(_NO_FOLDER) else _explained(refusal)
+        )
     os.close(reader)
     # Should the supervisor be killed from here on, this waits for _end_as, which removes the run.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD, _ORPHANED})
+    first = -1
     try:
+        if run is not None:
+            runs.create(parent)  # not in the new namespace of users, to which other users are unknown
         _unshare()
         _end_with_parent(_ORPHANED)  # not above: a new user namespace forgets it
         if os.getppid() != parent:
-            if run is not None:
-                run.remove()
-            os._exit(1)
+            raise InterruptedError
+        between = os.getpid()
         first = os.fork()
         if first == 0:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _end_with_parent()
+            if _parent_outside() != between:
+                os._exit(1)
             if run is not None:
                 run.set_first()
             _set_up()
     except BaseException as error:  # Ctrl-C, too: the caller continues outside only
-        refused = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
-        os.write(writer, refused.encode())
+        if first == -1 and run is not None and not isinstance(error, runs.RunError):
+            run.remove()
+        with contextlib.suppress(OSError):  # the supervisor was killed
+            os.write(writer, _refused(error).encode())
         os._exit(1)
     os.close(writer)
     if first:
         _end_as(first, run, parent)
     return 0
+
+
+def _parent_outside() -> int:
+    """Return the id of the parent of this process 1, by the /proc of outside, which it still has."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+
+
+def _refused(error: BaseException) -> str:
+    """Return why there are no namespaces or no folder, for _fork_inside."""
+    if isinstance(error, runs.RunError):
+        return f"{_NO_FOLDER}{error}"
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else repr(error)
 
 
 def _explained(refusal: str) -> str:
@@ -299,6 +328,13 @@ def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoRet
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     kill_at, why = float("inf"), ""
+    # A terminal's Ctrl-C has not reached process 1 if it came before that was forked.
+    early = signal.sigpending() & stopping
+    for number in early:
+        signal.sigwait({number})
+        kill_at = time.monotonic() + time_limit
+    with contextlib.suppress(BrokenPipeError):
+        os.write(pipe, bytes([*early, _READY]))
     while not (ended := os.waitpid(child, os.WNOHANG))[0]:
         left = min(kill_at - time.monotonic(), _LONGEST_WAIT)
         info = signal.sigtimedwait(stopping | {signal.SIGCHLD}, max(left, 0.0))
@@ -323,6 +359,16 @@ def _supervise(child: int, run: runs.Run, pipe: int, time_limit: float) -> NoRet
     sys.exit(status if status >= 0 else 128 - status)
 
 
+def _sent_before(pipe: int) -> set[int]:
+    """Return the signals that the supervisor got before process 1 was ready for them."""
+    early = set[int]()
+    while received := os.read(pipe, 1):
+        if received[0] == _READY:
+            return early
+        early.add(received[0])
+    os._exit(128 + signal.SIGKILL)
+
+
 def _obey(pipe: int) -> None:
     """Deliver the signals that the supervisor passes on, and end everything when it is gone."""
     main = threading.main_thread().ident
@@ -332,15 +378,39 @@ def _obey(pipe: int) -> None:
     os._exit(128 + signal.SIGKILL)
 
 
-def stop(number: int, _frame: FrameType | None = None) -> NoReturn:
+def stop(number: int, _frame: FrameType | None = None) -> None:
     """Note a signal that asks this process to end, and raise what ends it.
 
     Raises:
         KeyboardInterrupt: For SIGINT.
-        SystemExit: For others; with 128 and the signal's number.
+        SystemExit: For others; with 128 and the signal's number. A second one would interrupt the clean-up.
     """
+    again = number in asked_to_stop
     asked_to_stop.append(number)
     if number == signal.SIGINT:
         raise KeyboardInterrupt
-    signal.signal(number, signal.SIG_IGN)  # a second one would interrupt the clean-up
-    raise SystemExit(128 + number)
+    if not again:
+        raise SystemExit(128 + number)
+
+
+def raise_dropped_interrupts() -> None:
+    """Let this process raise an interrupt again that Python has dropped, as it does in destructors and callbacks."""
+    sys.unraisablehook = _raise_again
+
+
+def _raise_again(dropped: "sys.UnraisableHookArgs") -> None:
+    match dropped.exc_value:
+        case KeyboardInterrupt():
+            number = int(signal.SIGINT)
+        case SystemExit(code=int(code)) if code - 128 in asked_to_stop:
+            number = code - 128
+            asked_to_stop.remove(number)
+        case _:
+            sys.__unraisablehook__(dropped)
+            return
+    main = threading.main_thread().ident
+    assert main is not None
+    # Later, when the destructor or the callback has ended: here it would be dropped again.
+    again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main, number))
+    again.daemon = True
+    again.start()

@@ -24,6 +24,9 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
     Raises:
         CompileError: If the program has errors; it holds all of them.
     """
+    _check_architecture(program)
+    for node in program.declarations:
+        _silence(node, reporter)
     checker = _ProgramChecker(reporter)
     with checker.scopes.declaring(program.declarations):
         for node in program.declarations:
@@ -49,6 +52,34 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
         controller,
         checker.package_annotations,
     )
+
+
+def _silence(node: nodes.Node, reporter: Reporter) -> None:
+    """Remember the declarations with @noWarn("..."), in which this warning is not wanted."""
+    if isinstance(node, nodes.Declaration):
+        for annotation in node.annotations:
+            if annotation.name == "noWarn" and annotation.arguments:
+                [name, *_] = annotation.arguments
+                if isinstance(name, nodes.String):
+                    reporter.silenced.append((annotation.span.to(node.span), name.value))
+    if isinstance(node, nodes.Control | nodes.Parser):
+        inner = (*node.locals, *(node.states if isinstance(node, nodes.Parser) else ()))
+        for part in inner:
+            _silence(part, reporter)
+
+
+def _check_architecture(program: nodes.Program) -> None:
+    """Check that a program which ends with V1Switch(...) main; has a declaration of V1Switch."""
+    if any(isinstance(node, nodes.Callable) and node.kind == "package" for node in program.declarations):
+        return
+    for node in program.declarations:
+        if (
+            isinstance(node, nodes.Instance)
+            and isinstance(node.type, nodes.NamedType)
+            and node.type.name == _PACKAGE
+        ):
+            hint = "write #include <v1model.p4> at the beginning of the program"
+            raise error(node.type.span, f"there is no '{_PACKAGE}': v1model.p4 is not included", hint)
 
 
 class _ProgramChecker:
@@ -118,7 +149,7 @@ class _ProgramChecker:
         self.package_annotations = self.constants.annotations(node.annotations)
         bindings: dict[str, types.Type] = {}
         if len(node.arguments) != len(package.parameters):
-            hint = f"({', '.join(p.name for p in package.parameters)})"
+            hint = f"write {package.name}({', '.join(f'{name}()' for name in _order(package))}) main;"
             count = f"{len(package.parameters)} arguments, not {len(node.arguments)}"
             raise error(node.span, f"'{package.name}' takes {count}", hint)
         for position, argument in enumerate(node.arguments):
@@ -126,7 +157,7 @@ class _ProgramChecker:
             parameter = by_name[0] if by_name else package.parameters[position]
             instance = self.package_argument(argument)
             assert isinstance(parameter.type, types.BlockInstance)
-            _fit(argument.span, instance, parameter.type, bindings)
+            self.fit(argument.span, instance, parameter.type, bindings, package)
             self.blocks[ir.Role(parameter.name)] = instance
 
     def package_argument(self, node: nodes.Argument) -> ir.Instance:
@@ -138,29 +169,42 @@ class _ProgramChecker:
             ):
                 made = nodes.Instance(value.span, named.name, named.span, (), named, value.arguments)
                 return self.instances.construct(made)
-        raise error(node.span, "a parser or control is needed here", "write its name and (): MyIngress()")
+        hint = (
+            f"write {node.span.fragment()}()"
+            if isinstance(value, nodes.TypeExpr)
+            else "write its name and ()"
+        )
+        raise error(node.span, "a parser or control is needed here", hint)
+
+    def fit(
+        self,
+        span: Span,
+        instance: ir.Instance,
+        wanted: types.BlockInstance,
+        bindings: dict[str, types.Type],
+        package: types.Block,
+    ) -> None:
+        """Check that a parser or control has the parameters that the architecture requires."""
+        block, of = instance.block, wanted.block
+        assert block is not None
+        own = dict(zip(of.type_parameters, wanted.arguments, strict=True))
+        shape = ", ".join(f"{p.direction} {types.substitute(p.type, own)}".strip() for p in of.parameters)
+        hint = f"its parameters are ({shape})"
+        if block.kind != of.kind or len(block.parameters) != len(of.parameters):
+            hint += f"; the order is {', '.join(_order(package))}"
+            raise error(span, f"'{block.name}' is not the architecture's {of.name}", hint)
+        for parameter, expected in zip(block.parameters, of.parameters, strict=True):
+            needed = types.substitute(expected.type, own)
+            if isinstance(needed, types.TypeVariable):
+                needed = bindings.setdefault(needed.name, parameter.type)
+            if needed != parameter.type or parameter.direction != expected.direction:
+                self.scopes.reporter.retract(parameter.span)  # "cannot be written", of this parameter
+                found = f"{parameter.direction} {parameter.type}".strip()
+                text = f"{expected.direction} {needed}".strip()
+                message = f"'{block.name}' has '{found} {parameter.name}', the architecture gives '{text}'"
+                raise error(parameter.span, message, f"write {text} {parameter.name}")
 
 
-def _fit(
-    span: Span, instance: ir.Instance, wanted: types.BlockInstance, bindings: dict[str, types.Type]
-) -> None:
-    """Check that a parser or control has the parameters that the architecture requires."""
-    block, of = instance.block, wanted.block
-    assert block is not None
-    own = dict(zip(of.type_parameters, wanted.arguments, strict=True))
-    shape = ", ".join(f"{p.direction} {types.substitute(p.type, own)}".strip() for p in of.parameters)
-    hint = f"its parameters are ({shape})"
-    if block.kind != of.kind or len(block.parameters) != len(of.parameters):
-        raise error(span, f"'{block.name}' is not the architecture's {of.name}", hint)
-    for parameter, expected in zip(block.parameters, of.parameters, strict=True):
-        needed = types.substitute(expected.type, own)
-        if isinstance(needed, types.TypeVariable):
-            needed = bindings.setdefault(needed.name, parameter.type)
-        if needed != parameter.type or parameter.direction != expected.direction:
-            found = f"{parameter.direction} {parameter.type}".strip()
-            text = f"{expected.direction} {needed}".strip()
-            raise error(
-                parameter.span,
-                f"'{block.name}' has '{found} {parameter.name}', the architecture gives '{text}'",
-                hint,
-            )
+def _order(package: types.Block) -> list[str]:
+    """Return the architecture's names for the arguments of a package, in order."""
+    return [p.type.block.name for p in package.parameters if isinstance(p.type, types.BlockInstance)]

@@ -89,7 +89,9 @@ class StatementChecker:
                 return self.for_in(node)
             case nodes.Break(span) | nodes.Continue(span):
                 if not self.loops:
-                    raise error(span, f"{span.fragment().rstrip('; ')} outside of a loop")
+                    word = "break" if isinstance(node, nodes.Break) else "continue"
+                    hint = "a case of a switch ends by itself: leave it out" if word == "break" else None
+                    raise error(span, f"{word} outside of a loop", hint)
                 return [ir.Break(span) if isinstance(node, nodes.Break) else ir.Continue(span)]
             case nodes.Block():
                 return list(self.body(node))
@@ -119,6 +121,7 @@ class StatementChecker:
                 return self._assign_computed_slice(node, base, low, width)
         left = self.expressions.expr(node.target)
         check_assignable(left)
+        self.calls.check_returns(node.value, node.target.span)
         right = self.expressions.expr(node.value)
         before: list[ir.Stmt] = []
         if node.op:
@@ -167,7 +170,8 @@ class StatementChecker:
         """Check a condition."""
         test = self.expressions.expr(node)
         if not isinstance(test.type, types.Bool):
-            hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
+            text = node.span.fragment() if node.span.expansion is None else "x"
+            hint = f"compare it with something: {text} != 0" if isinstance(test.type, types.Bits) else None
             self.scopes.reporter.add(error(node.span, f"a condition is a bool, not {test.type}", hint))
         return test
 
@@ -258,8 +262,10 @@ class StatementChecker:
         """Check the declaration of a variable."""
         of = self.types.resolve(node.type)
         if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
-            hint = "use const int, or a width" if isinstance(of, types.Int) else None
+            hint = f"give it a width: bit<32> {node.name}" if isinstance(of, types.Int) else None
             raise error(node.type.span, f"a variable cannot be of type {of}", hint)
+        if node.initial is not None:
+            self.calls.check_returns(node.initial, node.name_span)
         initial = (
             self.conversions.coerce(self.expressions.expr(node.initial), of)
             if node.initial is not None
@@ -318,6 +324,7 @@ class StatementChecker:
                 variable = ir.Variable("ahead", result, node.span)
                 return [ir.Declare(node.span, variable, self.expressions.expr(node))]
             return [call]
+        self.calls.check_former(node)
         symbol = self.calls.called(function)
         if isinstance(symbol, ir.Action):
             return [

@@ -30,7 +30,7 @@ class TypeChecker:
         self.scopes = scopes
         self.constants = constants
         self.errors: dict[str, int] = {}
-        self.match_kinds: set[str] = set()
+        self.match_kinds: dict[str, None] = {}  # in the order of their declaration
         self.enums: list[types.Enum] = []
         self.headers: list[types.Header] = []
 
@@ -67,7 +67,10 @@ class TypeChecker:
         values = tuple(self.resolve(a) for a in arguments)
         match symbol:
             case types.Extern(type_parameters=parameters):
-                self.check_count(span, name, len(parameters), len(values))
+                likely = (
+                    f"write {name}<{', '.join(['bit<32>'] * len(parameters))}>(...)" if parameters else None
+                )
+                self.check_count(span, name, len(parameters), len(values), likely)
                 return types.ExternInstance(symbol, values)
             case types.Block(type_parameters=parameters):
                 self.check_count(span, name, len(parameters), len(values))
@@ -79,7 +82,7 @@ class TypeChecker:
                 return types.BlockInstance(_block_type(symbol), ())
         raise error(span, f"'{name}' is not a type")
 
-    def check_count(self, span: Span, name: str, wanted: int, given: int) -> None:
+    def check_count(self, span: Span, name: str, wanted: int, given: int, hint: str | None = None) -> None:
         """Check that the number of type arguments is right.
 
         Raises:
@@ -87,7 +90,7 @@ class TypeChecker:
         """
         if wanted != given:
             plural = "s" * (wanted != 1)
-            raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")
+            raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}", hint)
 
     # Declarations of types
 
@@ -113,7 +116,7 @@ class TypeChecker:
                         raise error(span, f"error.{name} is declared twice")
                     self.errors[name] = len(self.errors)
             case nodes.Names():
-                self.match_kinds |= {name for name, _ in node.members}
+                self.match_kinds |= {name: None for name, _ in node.members}
             case nodes.Extern():
                 self._declare_extern(node)
             case nodes.Callable():

@@ -9,11 +9,18 @@ from finsy.proto import p4i, p4t
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.emit.layout import flat_fields
 from fanin.p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
+from fanin.p4compiler.emit.restrictions import check_placement, check_references, check_restriction
 from fanin.p4compiler.emit.tables import constant, extern_name, table_size
 from fanin.p4compiler.emit.uses import calls_in
 from fanin.p4compiler.graph import GraphProgram
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import error
+from fanin.p4constraints.annotations import (
+    ACTION_RESTRICTION,
+    ENTRY_RESTRICTION,
+    action_types,
+    entry_types,
+)
 
 P4Info = p4i.P4Info
 _IDS = p4i.P4Ids
@@ -105,6 +112,7 @@ class _Writer:
             self.action(action)
         for table in self.tables:
             self.table(table)
+        self.check_references()
         for instance in self.instances:
             self.instance(instance)
         for name, of in self.digests.items():
@@ -158,6 +166,18 @@ class _Writer:
             _document(field, parameter.annotations)
             self.typed(field, parameter.type)
 
+        check_placement(action.annotations, of_table=False)
+        check_restriction(action.annotations, ACTION_RESTRICTION, action_types(made))
+
+    def check_references(self) -> None:
+        """Check `@refers_to`, which may name any table."""
+        for table in self.tables:
+            for element in table.key:
+                check_references(element.annotations, self.info)
+        for action in self.actions.values():
+            for parameter in action.parameters:
+                check_references(parameter.annotations, self.info)
+
     def typed(self, field: Any, of: types.Type) -> None:
         """Write the width of a field or parameter, and the name of its type if the control plane should know it."""
         field.bitwidth = _runtime_width(of)
@@ -198,6 +218,8 @@ class _Writer:
                 made.direct_resource_ids.append(self.symbols.id(kind, instance.name))
         if table.support_timeout:
             made.idle_timeout_behavior = p4i.Table.NOTIFY_CONTROL
+        check_placement(table.annotations, of_table=True)
+        check_restriction(table.annotations, ENTRY_RESTRICTION, entry_types(made))
 
     def default_action(self, made: p4i.Table, table: ir.Table) -> None:
         action = table.default.action

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -240,7 +241,12 @@ class _Preprocessor:
         old = self.macros.get(name.text)
         if old is not None and (old.parameters != parameters or _texts(old.body) != _texts(macro.body)):
             hint = "#undef it first, if another meaning is intended"
-            self.reporter.warn(name.span, f"macro '{name.text}' is defined again with another meaning", hint)
+            self.reporter.warn(
+                name.span,
+                f"macro '{name.text}' is defined again with another meaning",
+                hint,
+                option="macro-redefined",
+            )
         self.macros[name.text] = macro
 
     def include(self, directive: Token, rest: list[Token], path: Path) -> None:
@@ -265,7 +271,12 @@ class _Preprocessor:
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
-        raise error(span, f"no such file: {wanted}", f"looked in {', '.join(str(p) for p in places)}")
+        looked = f"looked in {', '.join(map(str, places))}"
+        there = {f.name for place in places if place.is_dir() for f in place.iterdir()}
+        near = get_close_matches(Path(wanted).name, sorted(there), n=1)
+        open_, close = rest[0].text[0], rest[-1].text[-1]
+        hint = f"write #include {open_}{near[0]}{close}" if near else looked
+        raise error(span, f"no such file: {wanted}", hint)
 
     # Macro expansion (Prosser's algorithm: each token carries the macros that it came from)
 

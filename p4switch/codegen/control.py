@@ -80,6 +80,7 @@ class ControlWriter:
     def traced(self, out: Writer, branch: Branch, condition: str, expressions: ExpressionWriter) -> str:
         """Write a trace record of a branch, and return the variable with its condition."""
         number = self.actions.numbers.of(branch)
+        self.layout.trace_invalid(out, branch.condition)
         recorded: list[str] = []
         for field in condition_fields(self.layout.program, branch.condition):
             recorded += c_words(expressions.value(field).code, self.layout.program.field_type(field).width)

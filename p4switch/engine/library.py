@@ -87,6 +87,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
+        *((name, c_double) for name in ("packet_rate", "queue_packets")),
         *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),
@@ -135,10 +136,11 @@ SIGNATURES = {
     "forwarder_statistics": (None, [c_void_p, c_uint32, POINTER(PortStatistics)]),
     "forwarder_set_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkSettings)]),
     "forwarder_read_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkStatistics)]),
+    "forwarder_capture": (None, [c_void_p, c_uint32, c_int32, c_int32]),
     "forwarder_close": (None, [c_void_p]),
     "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),
-    "table_add": (c_int64, [c_void_p, Words, c_uint32, c_uint32]),
+    "table_add": (c_int64, [c_void_p, ctypes.c_char_p, c_uint32, c_uint32]),
     "table_remove": (None, [c_void_p, c_int64, Words]),
     "table_set": (None, [c_void_p, c_int64, c_uint32, Words]),
     "table_counter": (None, [c_void_p, c_int64, Words, Words]),

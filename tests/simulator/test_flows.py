@@ -12,6 +12,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.flows import FinishedFlow, Flows, FlowSpec
+from fanin.simulator.hosts.card import BURST
 from fanin.simulator.job_spec import JobSpec
 from fanin.topologies.model import Topology, TopologyError
 from fanin.topologies.shapes import leaf_spine
@@ -62,6 +63,26 @@ def test_incast_shares_the_link_of_the_receiver(switch: Engine) -> None:
     assert flows.run(1.0)
     last = max(flow.seconds for flow in flows.completed)
     assert last == pytest.approx((senders * packets + 1) * PACKET_BITS / (10 * GIGABIT) + 2 * DELAY, rel=1e-3)
+
+
+def test_flows_of_one_host_take_turns_on_its_link(switch: Engine) -> None:
+    """A short flow does not wait for the whole window of one that begins with it."""
+    window, short = 256, 2 * BURST
+    flows = Flows(
+        fabric(one_switch(3), switch),
+        [
+            FlowSpec(source="h1", destination="h2", size=4 * window * PAYLOAD),
+            FlowSpec(source="h1", destination="h3", size=short * PAYLOAD),
+        ],
+        window=window,
+        recovery=RECOVERY,
+    )
+    assert flows.run(1.0)
+    long, done = flows.completed
+    packet = PACKET_BITS / (10 * GIGABIT)
+    assert done.seconds == pytest.approx((2 * short + 1) * packet + 2 * DELAY, rel=1e-3)
+    assert long.seconds == pytest.approx((4 * window + short + 1) * packet + 2 * DELAY, rel=1e-3)
+    assert flows.counts.retransmissions == flows.counts.timeouts == 0
 
 
 def wait_in_incast(switch: Engine, control: Control) -> int:

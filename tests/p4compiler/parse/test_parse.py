@@ -130,8 +130,8 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
     ("text", "message"),
     [
         ("const bit<8> c = ;", "x.p4:1:18: error: expected an expression, found ';'"),
-        ("header h { bit<8> a }", "x.p4:1:21: error: expected ';', found '}'"),
-        ("control c() { apply { x = 1 } }", "x.p4:1:29: error: expected ';', found '}'"),
+        ("header h { bit<8> a }", "x.p4:1:20: error: missing ';'"),
+        ("control c() { apply { x = 1 } }", "x.p4:1:28: error: missing ';'"),
         (
             "control c() { bit<8> x; }",
             "x.p4:1:25: error: expected an apply block before the end of the control",
