@@ -176,7 +176,7 @@ class _ProgramChecker:
             by_name = [p for p in package.parameters if p.name == argument.name]
             parameter = by_name[0] if by_name else package.parameters[position]
             assert isinstance(parameter.type, types.BlockInstance)
-            _fit(argument.span, self.package_argument(argument), parameter.type, bindings)
+            self.fit(argument.span, self.package_argument(argument), parameter.type, bindings, package)
 
     def package_argument(self, node: nodes.Argument) -> ir.Instance:
         value = node.value
