@@ -192,6 +192,32 @@ def switch(
     say(write(outcomes, skipped, load, results), err=as_json)
 
 
+@bench.command("inserts")
+def inserts(
+    count: Annotated[int, typer.Option(min=1000, max=1_000_000, help="Entries in each table")] = 100_000,
+) -> None:
+    """Measure how fast the switch takes table entries by P4Runtime.
+
+    The baseline parses and reads the same messages and does nothing else. Entries come in batches of 1,000.
+
+    Examples:
+        fanin bench inserts
+        fanin bench inserts --count 10000
+    """
+    from fanin.assurance.bench.switch.inserts import insert_outcome
+    from fanin.assurance.bench.switch.tables import Routes
+    from fanin.console import console
+
+    for kind in ("lpm", "exact"):
+        found = insert_outcome(Routes(kind, count))
+        console.print(
+            f"{found.routes}: {count / found.seconds:,.0f} per second of processor time, "
+            f"×{found.ratio:.1f} the time of only reading their messages",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
 def _workers(texts: Sequence[str]) -> list[int]:
     """Return numbers of workers such as `4,8`, which are even because there are two leaves."""
     counts = []

@@ -51,7 +51,7 @@ def run(
 ) -> None:
     """Run a scenario, print its table and draw its figure.
 
-    Each point of the scenario runs live or in virtual time, as the scenario specifies (docs/reference/scenarios.md).
+    Each point of the scenario runs live or in virtual time, as the scenario specifies (docs/how-to/scenario.md).
 
     Examples:
         fanin run lesson:loss

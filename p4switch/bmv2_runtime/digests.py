@@ -81,7 +81,7 @@ class DigestLists:
         engine.keep_digests(self._wakeup.event)
 
     def acknowledge(self, list_id: int, buffer_id: int, samples: Sequence[int] | None) -> None:
-        """Let samples of a message be sent again; None means all.
+        """Forget samples of a message, so that equal ones count as new; None means all.
 
         Raises:
             KeyError: If there is no such list.

@@ -41,7 +41,7 @@ _FIRST, _CACHED = 3.0, 0.3  # seconds
 
 @dataclass(frozen=True, slots=True)
 class SwitchCase:
-    """One figure and its baseline, in packets per second unless the name says otherwise."""
+    """One figure and its baseline, in packets per second unless the name has another unit."""
 
     name: str
     pps: float

@@ -115,8 +115,8 @@ def up(
 ) -> None:
     """Build and program a network, and keep it up until Ctrl-C.
 
-    Use the network from another terminal: fanin ps lists its hosts, fanin exec runs a command on one of them, fanin
-    launch runs a program on all of them, fanin tables, fanin counters and fanin trace show what a switch does. Python
+    Use the network from another terminal: fanin ps lists its hosts, fanin exec runs a command on one of them, and fanin
+    launch runs a program on all of them. fanin tables, fanin counters and fanin trace show what a switch does. Python
     programs on the hosts that call fanin.init() or fanin.workers.join() form a job and get a lease.
 
     Examples:

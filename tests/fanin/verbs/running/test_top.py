@@ -80,11 +80,11 @@ def with_window(found: WorkerState, chunks: float) -> WorkerState:
 
 def test_the_window_is_the_smallest_of_the_workers_and_only_of_a_job_with_slots() -> None:
     members = with_window(worker("h1", 3), 3.9), with_window(worker("h2", 3), 2.6), worker("h3", None)
-    by_ring = job(*members, name="ring", state="by ring", slots=None, lease=None)
+    by_ring = job(*members, name="ring", state="using the ring", slots=None, lease=None)
     now = look(NOW, (job(*members), by_ring), 5)
     lines = shown(now, now)
     assert any(line.startswith("train in network 0:01:40 3 4 2 ") for line in lines)
-    assert any(line.startswith("ring by ring 0:01:40 3 0 1") for line in lines)
+    assert any(line.startswith("ring using the ring 0:01:40 3 0 1") for line in lines)
 
 
 def test_a_switch_that_has_restarted_has_no_rate() -> None:
