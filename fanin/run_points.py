@@ -354,5 +354,5 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
 
 
 def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:
-    """Return the cells of `points_table` for the settings, as written in scenarios."""
+    """Return the cells of a table for the settings, as written in scenarios."""
     return (value_text(name, row.get(name)) for name in varied)

@@ -78,9 +78,10 @@ def _show(snapshot: Callable[[], Snapshot], seconds: float, once: bool) -> None:
             before, now = now, snapshot()
     with Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            blocks: list[Table | str] = [
-                block for table in _tables(now, before) for block in (*fitting(table, 1, console), "")
-            ]
+            blocks: list[Table | str] = []
+            for table in _tables(now, before):
+                blocks.extend(fitting(table, 1, console))
+                blocks.append("")
             live.update(Group(*blocks), refresh=True)
             time.sleep(seconds)
             before, now = now, snapshot()
