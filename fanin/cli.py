@@ -162,7 +162,7 @@ class _Verbs(TyperGroup):
                 parameter.help = _COMPLETION[parameter.name]  # typer's own texts take two and three lines
         return found
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click calls it so
         """Print the panels. Typer's own printer imports a Markdown parser, which takes half the time of --help."""
         from rich.markup import escape
         from rich.panel import Panel

@@ -26,7 +26,7 @@ _KINDS = {
 
 
 class AnnotationError(Exception):
-    """Annotation that is malformed. The message says what it needs."""
+    """Annotation that is malformed. The message explains what it needs."""
 
 
 class Reference(NamedTuple):

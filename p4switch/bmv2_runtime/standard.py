@@ -150,7 +150,7 @@ class Standard(Tables):
         return [_signed(value) for value in self._register(register_array_name).read()]
 
     def bm_register_write(self, register_array_name: str, index: int, value: int) -> None:
-        """Set one cell of a register. Of a number that is too large, the lowest bits are kept."""
+        """Set one cell of a register. If a number is too large, its lowest bits are kept."""
         register = self._register(register_array_name, index)
         register.write(index, value & (1 << register.width) - 1)
 
@@ -238,7 +238,7 @@ class Standard(Tables):
     # Digests
 
     def bm_learning_ack(self, list_id: int, buffer_id: int, sample_ids: list[int]) -> None:
-        """Acknowledge samples of a message: equal ones are sent again."""
+        """Acknowledge samples of a message: equal ones are then reported once more."""
         self._learning(self._digests.acknowledge, list_id, buffer_id, sample_ids)
 
     def bm_learning_ack_buffer(self, list_id: int, buffer_id: int) -> None:
