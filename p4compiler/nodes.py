@@ -209,7 +209,14 @@ class TupleType(Node):
     elements: tuple[TypeNode, ...]
 
 
-TypeNode = NamedType | BitsType | StackType | TupleType
+@dataclass(frozen=True, slots=True)
+class ListType(Node):
+    """List type `list<element>`."""
+
+    element: TypeNode
+
+
+TypeNode = NamedType | BitsType | StackType | TupleType | ListType
 
 
 # Annotations and parameters
@@ -572,6 +579,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All declarations of a program, in order."""
+    """All declarations of a program, in order, and those of the frame that carries out another architecture."""
 
     declarations: tuple[Declaration, ...]
+    frame: tuple[Declaration, ...] = ()

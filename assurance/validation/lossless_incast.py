@@ -16,9 +16,10 @@ and the same with -conns 16 -flowsize 1250000.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,6 +223,17 @@ class Victim:
     def apart(self) -> tuple[float, ...]:
         """Return the differences, as shares of htsim's."""
         return tuple(ours / htsim - 1 for ours, htsim in zip(self.ours, self.htsim or (), strict=False))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return the entry of simulators.json."""
+        names = ("below_half", "under_used")
+        return {
+            "incast": self.incast.name,
+            "milliseconds": dict(zip(names, self.ours, strict=True)),
+            "htsim": self.htsim and dict(zip(names, self.htsim, strict=True)),
+            "seeds": [asdict(seen) for seen in self.seen],
+        }
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -192,6 +192,10 @@ ELSEWHERE = {
         "tests/assurance/bench/test_switch.py::test_every_case_runs_and_is_written_down",
     ),
     **dict.fromkeys(
+        ["fanin bench inserts", "fanin bench inserts --count 10000"],
+        "tests/assurance/bench/test_inserts.py::test_an_insert_takes_longer_than_reading_its_message",
+    ),
+    **dict.fromkeys(
         ["fanin bench allreduce", 'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"'],
         "tests/assurance/bench/test_allreduce.py::test_every_algorithm_sums_rightly_on_every_network",
     ),
