@@ -21,7 +21,7 @@ _KINDS = {2: "exact", 3: "lpm", 4: "ternary", 5: "range", 6: "optional"}  # p4.c
 
 
 class AnnotationError(Exception):
-    """Annotation that is malformed. The message says what it needs."""
+    """Annotation that is malformed. The message explains what it needs."""
 
 
 class Reference(NamedTuple):
