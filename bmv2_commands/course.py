@@ -80,7 +80,7 @@ exit 1
 
 
 class CourseError(Exception):
-    """Environment that cannot be set up. The message says why, and what to do."""
+    """Environment that cannot be set up. The message explains why, and what to do."""
 
 
 def set_up(folder: Path) -> None:

@@ -533,6 +533,7 @@ class Program:
     enums: tuple[types.Enum, ...]
     controller_headers: tuple[types.Header, ...]
     annotations: Annotations = ()  # of main
+    architecture: str = "v1model"
 
 
 class Roots(NamedTuple):

@@ -90,6 +90,16 @@ class Tuple(Type):
 
 
 @dataclass(frozen=True, slots=True)
+class List(Type):
+    """List type `list<element>`, of values that are given one by one."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"list<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
 class Record(Type):
     """Type of `{ x = a, y = b }` until its target is known."""
 
@@ -268,6 +278,30 @@ def width(type_: Type) -> int | None:
         case NewType(base=base):
             return width(base)
     return None
+
+
+def total_width(type_: Type, *, longest: bool) -> int | None:
+    """Return the width in bits of a value with all its parts; None if it has none.
+
+    Args:
+        type_: The type.
+        longest: True for the greatest width, False for the least, in which a varbit has no bits.
+    """
+    match type_:
+        case Varbit(width=bits):
+            return bits if longest else 0
+        case Stack(element=element, size=size):
+            width_of_one = total_width(element, longest=longest)
+            return None if width_of_one is None else size * width_of_one
+        case Fields(fields=fields) | Tuple(fields=fields):
+            widths = [total_width(f.type, longest=longest) for f in fields]
+            known = [w for w in widths if w is not None]
+            if len(known) < len(widths):
+                return None
+            return max(known, default=0) if isinstance(type_, Union) else sum(known)
+        case Error() | Enum(underlying=None):
+            return None  # the target decides
+    return width(type_)
 
 
 def scalar(type_: Type) -> Type:

@@ -47,7 +47,7 @@ _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
 
 
 class UsageError(Exception):
-    """Invalid command line. The message says what to change."""
+    """Invalid command line. The message explains what to change."""
 
 
 class StartError(Exception):

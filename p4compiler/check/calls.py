@@ -9,10 +9,12 @@ from fanin.p4compiler.check.conversions import Conversions, check_assignable, kn
 from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.check.types import TypeChecker
 from fanin.p4compiler.names import Names
+from fanin.p4compiler.psa import externs as psa
 from fanin.p4compiler.source import CompileError, Span, error
 
 HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")
+_SIZE_METHODS = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 # Calls of earlier versions of v1model and P4, with what replaces them; {0} and {1} are the arguments.
 _FORMER = {
     "clone3": "clone_preserving_field_list({0}, {1}, 1);",
@@ -57,6 +59,7 @@ class CallChecker:
         self.names = Names(first=1)  # for the variables that `_` stands for
         # "an action" or "a loop" while the body of one is being checked in a control; else empty
         self.inside = ""
+        self.checksum_states: dict[ir.Instance, ir.Variable] = {}  # of PSA's InternetChecksum
 
     # Calls for a value
 
@@ -75,9 +78,15 @@ class CallChecker:
                 if function.name != "isValid":
                     raise error(node.span, f"{function.name}() returns no value")
                 return ir.IsValid(types.Bool(), node.span, header)
+            size = self.size_method(node, function)
+            if size is not None:
+                return size
             call, result = self.extern_method(node, function)
             if call.name == "packet_in.lookahead":
                 return ir.Lookahead(result, node.span)
+            value = psa.value(call, result, self.checksum_states)
+            if value is not None:
+                return value
             raise error(node.span, f"{call.name}() is not supported as a value")
         symbol = self.called(function)
         if isinstance(symbol, ir.Function):
@@ -126,7 +135,7 @@ class CallChecker:
         hint = f"write {_FORMER[function.name].format(*given, '...', **values)}"
         if function.name in _KEEP_METADATA:
             hint += f" and mark each metadata field that is to be kept: {self._marked_field(node)}"
-            message = f"v1model has no {function.name}() any more"
+            message = f"v1model no longer has {function.name}()"
         else:
             message = f"P4_16 has no {function.name}()"
         raise error(function.span, message, hint)
@@ -240,6 +249,31 @@ class CallChecker:
             check_assignable(base)
         return base
 
+    def size_method(self, node: nodes.Call, function: nodes.Member) -> ir.Constant | None:
+        """Return the size that `x.minSizeInBits()` and its relatives give; None for any other method.
+
+        `x` is a value or a type. The least size of a varbit is 0; a header union has the size of its largest header.
+        """
+        if function.name not in _SIZE_METHODS:
+            return None
+        base = function.base
+        if isinstance(base, nodes.TypeExpr):
+            of = self.types.resolve(base.type)
+        else:
+            if isinstance(base, nodes.Name) and isinstance(
+                self.scopes.lookup(base.name, base.span, base.rooted), ir.Instance
+            ):
+                return None  # a method of an extern with this name
+            of = self.evaluate(base).type
+        bits = types.total_width(of, longest=function.name.startswith("max"))
+        if bits is None:
+            raise error(function.span, f"a value of type {of} has no size")
+        if node.arguments or node.types:
+            raise error(node.span, f"{function.name}() takes no arguments")
+        return ir.Constant(
+            types.Int(), node.span, bits if function.name.endswith("Bits") else (bits + 7) // 8
+        )
+
     def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
         """Check a call of a method of an extern object, or of a parameter of extern type.
 
@@ -279,6 +313,8 @@ class CallChecker:
         Returns:
             The call and the type of its result.
         """
+        if not signatures:
+            raise error(node.span, f"{name} has no constructor", "only the architecture makes it")
         fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
         if not fitting:
             counts = [len(s.parameters) for s in signatures]

@@ -54,6 +54,10 @@ class Conversions:
                 value, ir.Aggregate
             ):
                 return self._initializer(value, target)
+            case types.Tuple(rest=False), types.List(element=element) if isinstance(value, ir.Aggregate):
+                return ir.Aggregate(
+                    target, value.span, tuple(self.coerce(e, element) for e in value.elements)
+                )
             case types.InvalidHeader(), types.Header():
                 return ir.Invalid(target, value.span)
             case _, types.TypeVariable(name="_"):

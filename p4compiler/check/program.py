@@ -15,7 +15,9 @@ from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import CompileError, Reporter, Span, error
 
 _PACKAGE = "V1Switch"
-_ARCHITECTURE_FILES = ("core.p4", "v1model.p4")
+_FRAME_PACKAGE = "psa_frame_t"  # of psa/frame.p4
+_PSA_PACKAGES = ("IngressPipeline", "EgressPipeline", "PSA_Switch")
+_ARCHITECTURE_FILES = ("core.p4", "v1model.p4", "psa.p4", "frame.p4")
 
 
 def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
@@ -28,14 +30,15 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
     for node in program.declarations:
         _silence(node, reporter)
     checker = _ProgramChecker(reporter)
-    with checker.scopes.declaring(program.declarations):
-        for node in program.declarations:
-            try:
-                checker.declaration(node)
-            except CompileError as failure:
-                reporter.add(failure)
-                checker.statements.define_for_recovery(node)
-    reporter.check()
+    for declarations in (program.declarations, program.frame):
+        with checker.scopes.declaring(declarations):
+            for node in declarations:
+                try:
+                    checker.declaration(node)
+                except CompileError as failure:
+                    reporter.add(failure)
+                    checker.statements.define_for_recovery(node)
+        reporter.check()
     if not checker.blocks:
         hint = f"end the program with {_PACKAGE}(...) main;"
         raise error(program.declarations[-1].span, "the program has no 'main' package", hint)
@@ -51,6 +54,7 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
         own,
         controller,
         checker.package_annotations,
+        "psa" if program.frame else "v1model",
     )
 
 
@@ -135,16 +139,19 @@ class _ProgramChecker:
             self.scopes.declare(node.name, node.name_span, self.instances.instance(node))
 
     def package(self, node: nodes.Instance, package: types.Block) -> None:
-        if package.name != _PACKAGE:
+        if package.name in _PSA_PACKAGES:
+            self.psa_package(node, package)
+            return
+        if package.name not in (_PACKAGE, _FRAME_PACKAGE):
             raise error(
                 node.type.span,
                 f"package '{package.name}' is not supported",
-                f"only {_PACKAGE} of v1model.p4 is",
+                f"only {_PACKAGE} of v1model.p4 and PSA_Switch of psa.p4 are",
             )
         if [p.name for p in package.parameters] != [role.value for role in ir.Role]:
             hint = "include <v1model.p4>"
             raise error(node.type.span, f"this '{_PACKAGE}' is not the one of v1model.p4", hint)
-        if node.name != "main":
+        if node.name != "main" and package.name == _PACKAGE:
             raise error(node.name_span, f"the package's instance must be called 'main', not '{node.name}'")
         self.package_annotations = self.constants.annotations(node.annotations)
         bindings: dict[str, types.Type] = {}
@@ -159,6 +166,17 @@ class _ProgramChecker:
             assert isinstance(parameter.type, types.BlockInstance)
             self.fit(argument.span, instance, parameter.type, bindings, package)
             self.blocks[ir.Role(parameter.name)] = instance
+
+    def psa_package(self, node: nodes.Instance, package: types.Block) -> None:
+        """Check the blocks of a PSA pipeline; psa/expand.py has put them into the frame."""
+        if package.name == "PSA_Switch":
+            return
+        bindings: dict[str, types.Type] = {}
+        for position, argument in enumerate(node.arguments):
+            by_name = [p for p in package.parameters if p.name == argument.name]
+            parameter = by_name[0] if by_name else package.parameters[position]
+            assert isinstance(parameter.type, types.BlockInstance)
+            self.fit(argument.span, self.package_argument(argument), parameter.type, bindings, package)
 
     def package_argument(self, node: nodes.Argument) -> ir.Instance:
         value = node.value

@@ -17,6 +17,12 @@ from fanin.p4compiler.source import Span, error, suggestion
 _MAX_PRIORITY = (1 << 31) - 2  # one less than P4Runtime has, as they are raised by one where an entry has 0
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)
+# PSA's names of properties that v1model has, too
+_PSA_PROPERTIES = {
+    "psa_direct_counter": "counters",
+    "psa_direct_meter": "meters",
+    "psa_implementation": "implementation",
+}
 _ATTACHED = {
     "counters": ("direct_counter",),
     "meters": ("direct_meter",),
@@ -178,6 +184,7 @@ class TableChecker:
     # Properties
 
     def _with_property(self, node: nodes.Property, table: ir.Table) -> ir.Table:
+        node = replace(node, name=_PSA_PROPERTIES.get(node.name, node.name))
         match node.name:
             case "size":
                 size = self.expressions.expr(node.value)
@@ -187,6 +194,10 @@ class TableChecker:
             case "support_timeout":
                 value = self.constants.constant(node.value, types.Bool(), "support_timeout").value
                 return replace(table, support_timeout=bool(value))
+            case "psa_idle_timeout":
+                chosen = self.expressions.expr(node.value)
+                notify = isinstance(chosen, ir.Constant) and chosen.value == 1
+                return replace(table, support_timeout=notify)
             case "counters":
                 return replace(table, counters=self.attached(node, table.name))
             case "meters":

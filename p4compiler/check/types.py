@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.constants import ConstantChecker
 from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import Span, error
 
 _BASIC: dict[str, types.Type] = {
@@ -53,6 +54,8 @@ class TypeChecker:
                 return types.Stack(of, count)
             case nodes.TupleType(span, elements):
                 return types.Tuple(tuple(self.resolve(e) for e in elements))
+            case nodes.ListType(span, element):
+                return types.List(self.resolve(element))
             case nodes.NamedType(span, name, arguments, rooted):
                 if name in _BASIC:
                     return _BASIC[name]
@@ -185,11 +188,14 @@ class TypeChecker:
         self.scopes.declare(node.name, node.name_span, enum)
 
     def _declare_extern(self, node: nodes.Extern) -> None:
-        extern = types.Extern(node.name, node.type_parameters, {})
+        # psa.p4 says which extern of v1model does an extern's work
+        target = annotation_text(node.annotations, "v1model") or node.name
+        extern = types.Extern(target, node.type_parameters, {})
         self.scopes.declare(node.name, node.name_span, extern)
         with self._generic(node.type_parameters):
             for method in node.methods:
-                extern.methods.setdefault(method.name, []).append(self.signature(method))
+                name = target if method.name == node.name else method.name
+                extern.methods.setdefault(name, []).append(self.signature(method))
 
     @contextmanager
     def _generic(self, type_parameters: tuple[str, ...]) -> Iterator[None]:

@@ -80,6 +80,7 @@ class _Writer:
         self.value_sets = flat.blocks[ir.Role.PARSER].value_sets
         self.controller_headers = flat.source.controller_headers
         self.annotations = flat.source.annotations
+        self.architecture = flat.source.architecture
         self.collect()
         self.write()
 
@@ -127,7 +128,7 @@ class _Writer:
     def package(self) -> None:
         """Write what @pkginfo(name="...", version="...") and similar annotations say about the program."""
         package = self.info.pkg_info
-        package.arch = "v1model"
+        package.arch = self.architecture
         for annotation in self.annotations:
             for record in annotation.arguments:
                 if not isinstance(record, nodes.Record):
@@ -235,6 +236,15 @@ class _Writer:
 
     # Extern objects
 
+    def index_type(self, made: Any, name: str, of: types.Type) -> None:
+        """Write the name of the type of an array's indices, if the program has declared one."""
+        assert isinstance(of, types.ExternInstance)
+        if name in ("counter", "meter", "register") and len(of.arguments) > (name == "register"):
+            index = of.arguments[-1]
+            if isinstance(index, types.NewType):
+                self.type_spec(index)
+                made.index_type_name.name = index.name
+
     def instance(self, instance: ir.Instance) -> None:
         name = extern_name(instance)
         table = next((t for t in self.tables if instance in (t.counters, t.meters)), None)
@@ -272,6 +282,7 @@ class _Writer:
                 made.table_ids.extend(self.symbols.id(_IDS.TABLE, n) for n in names)
             case _:
                 return
+        self.index_type(made, name, instance.type)
         self.preamble(made.preamble, _KINDS[name], instance.name, instance.annotations, _OF_SELECTORS)
 
     def value_set(self, value_set: ir.ValueSet) -> None:

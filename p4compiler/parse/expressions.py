@@ -150,6 +150,12 @@ class ExpressionParser:
             self.expect("<")
             elements = self.type_arguments()
             return nodes.TupleType(start.span.to(self.last()), elements)
+        if start.text == "list" and self.peek().text == "<" and "list" not in self.type_names:
+            self.advance()
+            self.expect("<")
+            element = self.type()
+            self.expect(">")
+            return nodes.ListType(start.span.to(self.last()), element)
         if start.text in _TYPE_WORDS:
             self.advance()
             return nodes.NamedType(start.span, start.text)
@@ -224,7 +230,20 @@ class ExpressionParser:
             return False
         if name.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
             return True
+        if name.text == "list" and self.peek(2).text == "<":
+            return self._is_list_cast()
         return name.text in self.type_names and self.peek(2).text in (")", "<", "[")
+
+    def _is_list_cast(self) -> bool:
+        at = self.at
+        self.advance()
+        try:
+            self.type()
+            return self.token.text == ")"
+        except CompileError:
+            return False
+        finally:
+            self.at = at
 
     def primary(self) -> nodes.Expr:
         """Read a literal, a name, or an expression in parentheses or braces."""
@@ -421,7 +440,15 @@ class ExpressionParser:
             name = self.advance().text
             arguments: tuple[nodes.Expr, ...] = ()
             text, structured = "", False
-            if self.token.text in ("(", "["):
+            if name == "pragma":  # `@pragma name values`: it ends with the line
+                name = self.identifier("the pragma's name").text
+                first = self.at
+                while self.token.kind != END and self._on_line(start):
+                    self.advance()
+                inner = self.tokens[first : self.at]
+                text = " ".join(token.text for token in inner)
+                arguments = self.annotation_arguments(inner)
+            elif self.token.text in ("(", "["):
                 structured = self.token.text == "["
                 first = self.at + 1
                 self._skip_balanced()
@@ -430,6 +457,11 @@ class ExpressionParser:
                 arguments = self.annotation_arguments(inner)
             result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
         return tuple(result)
+
+    def _on_line(self, start: Span) -> bool:
+        """Return whether the next token stands on the line where `start` begins."""
+        span = self.token.span
+        return span.file is start.file and span.line == start.line
 
     def _skip_balanced(self) -> None:
         opened = self.token

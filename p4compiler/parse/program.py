@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from fanin.p4compiler import nodes
@@ -22,8 +23,12 @@ PROPERTIES = (
 _FORMER_PROPERTIES = {"reads": "key"}  # of P4_14
 
 
-def parse(tokens: list[Token]) -> nodes.Program:
+def parse(tokens: list[Token], type_names: Iterable[str] = ()) -> nodes.Program:
     """Parse a preprocessed program into its syntax tree.
+
+    Args:
+        tokens: The program.
+        type_names: The names of types that are declared elsewhere.
 
     Raises:
         CompileError: At the first syntax error.
@@ -31,6 +36,7 @@ def parse(tokens: list[Token]) -> nodes.Program:
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
+    parser.type_names |= set(type_names)
     declarations: list[nodes.Declaration] = []
     try:
         while parser.token.kind != END:

@@ -223,7 +223,8 @@ class StatementParser(ExpressionParser):
             return False
         if self.token.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
             return True
-        if self.token.text == "error" or self.token.text in self.type_names:
+        is_list = self.token.text == "list" and self.peek().text == "<"
+        if is_list or self.token.text == "error" or self.token.text in self.type_names:
             at = self.at
             try:
                 self.type()

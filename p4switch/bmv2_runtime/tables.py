@@ -80,7 +80,7 @@ def number(data: bytes) -> int:
 
 
 def octets(value: int, width: int) -> bytes:
-    """Return a value of so many bits as bytes."""
+    """Return a value of this many bits as bytes."""
     return value.to_bytes((width + 7) // 8, "big")
 
 
