@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from finsy import P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import P4CloneSessionEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
 from finsy.proto import p4i, p4r
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -41,12 +41,13 @@ class NamedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Everything that the control plane has to write; a group's replicas are (port, replication id)."""
+    """Everything that the control plane has to write; replicas of groups and sessions are (port, replication id)."""
 
     __pydantic_config__ = _STRICT
 
     entries: Sequence[NamedEntry] = ()
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    sessions: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
 
     def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
         """Return the same as P4Runtime entities, with the ids of this P4Info.
@@ -58,9 +59,11 @@ class Entries:
             schema = schema_of(p4info)
         except ControllerError as error:
             raise ValueError(str(error)) from None
+        kinds = ((P4MulticastGroupEntry, self.groups), (P4CloneSessionEntry, self.sessions))
         entities = [
-            P4MulticastGroupEntry(group, replicas=tuple(replicas)).encode(schema)
-            for group, replicas in self.groups.items()
+            kind(number, replicas=tuple(replicas)).encode(schema)
+            for kind, numbered in kinds
+            for number, replicas in numbered.items()
         ]
         for entry in self.entries:
             try:

@@ -20,7 +20,7 @@ def trace(
 
     Args:
         config: The compiled program, BMv2 JSON.
-        entries: Contents of tables and multicast groups.
+        entries: Contents of tables, multicast groups and clone sessions.
         packets: The port and the bytes of each packet.
         conditions: Which packets to trace, in the notation of p4switch/trace/conditions.py.
 
@@ -39,14 +39,15 @@ def trace(
 
 
 def fill(engine: Engine, entries: Entries) -> None:
-    """Write table entries and multicast groups with the names of the program alone, without P4Info.
+    """Write table entries, multicast groups and clone sessions with the names of the program alone, without P4Info.
 
     Raises:
         ValueError: If one of them does not fit the program.
     """
     try:
-        for group, replicas in entries.groups.items():
-            engine.multicast.insert(group, tuple(p4.Replica(port, number) for port, number in replicas))
+        for kind, numbered in ((engine.multicast, entries.groups), (engine.sessions, entries.sessions)):
+            for number, replicas in numbered.items():
+                kind.insert(number, tuple(p4.Replica(port, instance) for port, instance in replicas))
         for entry in entries.entries:
             table, found = _entry(engine.program.tables, entry)
             engine.table(table).insert(found)

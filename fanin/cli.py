@@ -81,6 +81,8 @@ VERBS = {
     "packet": Verb("P4", "running.packet:packet", "Send one packet through a running switch and trace it."),
     "tables": Verb("P4", "running.tables:tables", "Show the table entries of a running switch."),
     "counters": Verb("P4", "running.counters:counters", "Show the counters of a running switch."),
+    "shims": Verb("P4", "programs.shims:shims", "Write p4c, simple_switch and other commands of courses."),
+    "course": Verb("P4", "programs.course:course", "Prepare an environment in which P4 courses run."),
     "bench": Verb("Maintainers", "bench:bench", "Measure the speed of switches, all-reduces and simulation."),
     "validate": Verb(
         "Maintainers", "validate:validate", "Check virtual time against live runs, models and papers."
@@ -160,6 +162,31 @@ class _Verbs(TyperGroup):
                 parameter.help = _COMPLETION[parameter.name]  # typer's own texts take two and three lines
         return found
 
+    def format_help(self, ctx: Any, _formatter: Any) -> None:
+        """Print the panels. Typer's own printer imports a Markdown parser, which takes half the time of --help."""
+        from rich.markup import escape
+        from rich.panel import Panel
+        from rich.table import Table
+
+        from fanin.console import Terminal
+
+        terminal = Terminal()
+        terminal.print(f"\n [bold yellow]Usage:[/] {escape(self.get_usage(ctx).removeprefix('Usage: '))}")
+        terminal.print(f"\n {self.help}\n", highlight=False)
+        panels: dict[str, list[tuple[str, str]]] = {"Options": []}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                panels["Options"].append(record)
+        for name, verb in VERBS.items():
+            panels.setdefault(verb.panel, []).append((name, verb.summary))
+        for title, lines in panels.items():
+            table = Table.grid(padding=(0, 2))
+            table.add_column(style="bold cyan", no_wrap=True, width=max(len(name) for name, _ in lines))
+            table.add_column()
+            for name, text in lines:
+                table.add_row(name, text)
+            terminal.print(Panel(table, title=title, title_align="left", border_style="dim"), highlight=False)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and load(name), rest
@@ -197,7 +224,10 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # not above: the list of verbs does without
 
-        say(f"fanin {version('fanin')}")
+        from fanin.experiments.results.provenance import commit
+
+        clone = commit()
+        say(f"fanin {version('fanin')}" + (f" (commit {clone})" if clone else ""))
         raise typer.Exit
 
 

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from fanin.native.text import printable
 
 
-class _Console(Console):
+class Terminal(Console):
     """A console whose text is cleaned by printable(): Rich leaves terminal escapes in it as they are."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -19,7 +19,8 @@ class _Console(Console):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
-console = _Console()
-wide = _Console(
+console = Terminal()
+messages = Terminal(stderr=True)
+wide = Terminal(
     width=300
 )  # wider than the terminal, so that a pipe gets each row on one line, not folded or cut

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fanin.p4compiler.compile_cache import compile_once
 from fanin.p4compiler.compiled import Compiled
-from fanin.p4compiler.source import CompileError, Diagnostic, Span
+from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span
 
 if TYPE_CHECKING:
     from fanin.p4compiler.compile import compile_file, dump_after
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PHASE_NAMES",
+    "WARNINGS",
     "CompileError",
     "Compiled",
     "Diagnostic",

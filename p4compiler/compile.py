@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from traceback import walk_tb
-from typing import Any
+from typing import Any, TypeVar
 
 from fanin.p4compiler import phases
 from fanin.p4compiler.compiled import Compiled
@@ -17,6 +18,11 @@ from fanin.p4compiler.parse.preprocess import Lookups, preprocess
 from fanin.p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
 
 INCLUDE = Path(__file__).parent / "include"
+# For programs with deep nesting: Python's recursion limit, and a stack on which it cannot overflow (about 1 KB a call).
+_DEEPEST = 20_000
+_STACK_BYTES = 256 << 20
+_DEEP = threading.Lock()  # both are settings of the whole process
+_Result = TypeVar("_Result")
 
 
 def compile_file(
@@ -41,13 +47,17 @@ def compile_file(
         CompileError: If the program has errors. Its text lists all of them, with place, line, caret and hint.
         OSError: If `path` cannot be read.
     """
-    reporter = Reporter()
-    with _not_too_deep(path):
+    include_dirs = tuple(include_dirs)
+
+    def run() -> Compiled:
+        reporter = Reporter()
         tree: Any = _tokens(path, include_dirs, defines, reporter, lookups)
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
         return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings))
+
+    return _at_any_depth(path, run)
 
 
 def dump_after(
@@ -75,12 +85,16 @@ def dump_after(
     """
     if name not in phases.PHASE_NAMES:
         raise ValueError(f"there is no phase '{name}': the phases are {', '.join(phases.PHASE_NAMES)}")
-    reporter = Reporter()
-    with _not_too_deep(path):
+    include_dirs = tuple(include_dirs)
+
+    def run() -> tuple[str, tuple[Diagnostic, ...]]:
+        reporter = Reporter()
         tree: Any = _tokens(path, include_dirs, defines, reporter)
         for phase in phases.PHASES[: phases.PHASE_NAMES.index(name) + 1]:
             tree = phases.run_verified(phase, tree, reporter)
         return phase.dump(tree), _in_order(reporter.warnings)
+
+    return _at_any_depth(path, run)
 
 
 def _in_order(warnings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -105,13 +119,46 @@ def _start(path: str | Path) -> Span:
     return Span(SourceFile(str(path), ()), 1, 0, 1, 0)
 
 
-@contextmanager
-def _not_too_deep(path: str | Path) -> Iterator[None]:
-    """Turn a stack overflow on deeply nested code into an error at the innermost part being processed."""
+def _at_any_depth(path: str | Path, run: Callable[[], _Result]) -> _Result:
+    """Run the compiler, once more with a larger stack if the program is nested too deeply for Python's usual one.
+
+    Raises:
+        CompileError: If the larger stack does not suffice either; it names the innermost part being processed.
+    """
     try:
-        yield
+        return run()
+    except RecursionError:
+        pass
+    try:
+        with _DEEP:
+            return _with_large_stack(run)
     except RecursionError as failure:
         raise error(_innermost_span(failure, _start(path)), *TOO_DEEP) from None
+
+
+def _with_large_stack(run: Callable[[], _Result]) -> _Result:
+    """Run a function in a thread with a large stack. The recursion limit of the process is raised meanwhile."""
+    results: list[_Result] = []
+    failures: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            results.append(run())
+        except BaseException as failure:
+            failures.append(failure)
+
+    limit, size = sys.getrecursionlimit(), threading.stack_size(_STACK_BYTES)
+    sys.setrecursionlimit(max(limit, _DEEPEST))
+    try:
+        thread = threading.Thread(target=body, name="p4compiler", daemon=True)
+        thread.start()
+        thread.join()
+    finally:
+        threading.stack_size(size)
+        sys.setrecursionlimit(limit)
+    if failures:
+        raise failures[0]
+    return results[0]
 
 
 def _innermost_span(failure: RecursionError, otherwise: Span) -> Span:

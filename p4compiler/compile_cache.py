@@ -82,7 +82,7 @@ def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, 
     absolute = all(Path(place).is_absolute() for place in (path, *include_dirs))
     asked = (str(path), include_dirs, sorted(defines.items()), None if absolute else str(Path.cwd()))
     key = sha256(repr((asked, sys.version, protobuf.__version__)).encode())
-    for source in sorted(_SOURCES.rglob("*.py")):
+    for source in sorted((*_SOURCES.rglob("*.py"), *_SOURCES.rglob("*.p4"))):
         key.update(source.read_bytes())
     return key.hexdigest()[:32]
 

@@ -110,12 +110,19 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Entry of a table. If several match, the one with the smallest priority wins."""
+    """Entry of a table.
+
+    If several match, the one with the smallest `priority` wins, as in the JSON. In the control plane it has
+    `control_priority`, and the largest wins. `is_const` is True for an entry that is `const` itself. The table's
+    entries may be const besides.
+    """
 
     keys: tuple[KeyValue, ...]
     call: ActionCall
     span: Span
     priority: int
+    control_priority: int
+    is_const: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -526,6 +533,7 @@ class Program:
     enums: tuple[types.Enum, ...]
     controller_headers: tuple[types.Header, ...]
     annotations: Annotations = ()  # of main
+    architecture: str = "v1model"
 
 
 class Roots(NamedTuple):

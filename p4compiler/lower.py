@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from fanin.p4compiler import fold, ir, types
 from fanin.p4compiler.names import Names
-from fanin.p4compiler.rewrite import is_fixed, is_simple_key, map_children, overlap, path, reads
+from fanin.p4compiler.rewrite import children, is_fixed, is_simple_key, map_children, overlap, path, reads
 from fanin.p4compiler.source import Span, error
 
 
@@ -26,6 +26,10 @@ def lower(program: ir.FlatProgram) -> ir.FlatProgram:
         for role, block in program.blocks.items()
     }
     return replace(program, blocks=blocks)
+
+
+# The deepest expression in the JSON: json and the switch's reader call themselves for each level.
+MAX_DEPTH = 60
 
 
 def leaves(e: ir.Expr) -> list[ir.Expr]:
@@ -65,6 +69,7 @@ class _Lowerer:
         # Applied tables, and the statements before each application. Keys of other tables are not lowered.
         self.tables: dict[ir.Table, ir.Table] = {}
         self.keys: dict[ir.Table, tuple[ir.Stmt, ...]] = {}
+        self.depths: dict[ir.Expr, int] = {}  # of expressions with operands, as far as they are lowered
 
     def block(self, block: ir.Block) -> ir.Block:
         for action in block.actions:
@@ -126,7 +131,24 @@ class _Lowerer:
             case ir.Field(base=ir.Mux() as base, name=name, type=of):
                 position = [f.name for f in _fields(base.type)].index(name)
                 return self.expr(field_of(base, name, of, position), before)
-        return map_children(e, lambda child: self.expr(child, before))
+        return self.shallow(map_children(e, lambda child: self.expr(child, before)), before)
+
+    def shallow(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """Return the expression with operands that are nested too deeply computed beforehand, in variables."""
+        depth = 1 + max((self.depths.get(child, 0) for child in children(e)), default=0)
+        if depth > MAX_DEPTH:
+            e = map_children(e, lambda child: self.early(child, before))
+            depth = 1
+        self.depths[e] = depth
+        return e
+
+    def early(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """Return a variable that holds a number; anything else is returned unchanged."""
+        if self.depths.get(e, 0) < MAX_DEPTH or not _is_scalar(e.type) or isinstance(e.type, types.Int):
+            return e
+        variable = self.variable("tmp", e.type, e.span)
+        before.append(ir.Assign(e.span, variable, e))
+        return variable
 
     def equal(self, span: Span, left: ir.Expr, right: ir.Expr) -> ir.Expr:
         """Build a comparison. Structs, headers and stacks are compared part by part."""

@@ -209,7 +209,14 @@ class TupleType(Node):
     elements: tuple[TypeNode, ...]
 
 
-TypeNode = NamedType | BitsType | StackType | TupleType
+@dataclass(frozen=True, slots=True)
+class ListType(Node):
+    """List type `list<element>`."""
+
+    element: TypeNode
+
+
+TypeNode = NamedType | BitsType | StackType | TupleType | ListType
 
 
 # Annotations and parameters
@@ -477,6 +484,7 @@ class Entry(Node):
     action: ActionRef
     annotations: Annotations
     priority: Expr | None = None
+    is_const: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,7 +545,7 @@ class ValueSet(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Callable(Declaration):
-    """Head of a parser, control or package, as `kind` says; `constructor` is None for a type without a body."""
+    """Head of a parser, control or package, according to `kind`; `constructor` is None for a type without a body."""
 
     kind: str
     type_parameters: tuple[str, ...]
@@ -571,6 +579,7 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """All declarations of a program, in order."""
+    """All declarations of a program, in order, and those of the frame that carries out another architecture."""
 
     declarations: tuple[Declaration, ...]
+    frame: tuple[Declaration, ...] = ()

@@ -16,6 +16,7 @@ from fanin.p4compiler.inline.control_names import check_control_names
 from fanin.p4compiler.inline.program import inline
 from fanin.p4compiler.lower import lower
 from fanin.p4compiler.parse.program import parse
+from fanin.p4compiler.psa.expand import divide_deparsers, expand, is_frame
 from fanin.p4compiler.source import Reporter
 from fanin.p4compiler.verify.flat import verify_flat, verify_lowered
 from fanin.p4compiler.verify.graph import verify_graphs
@@ -43,6 +44,8 @@ class Phase:
 
 def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
     flat = inline(program)
+    if is_frame(flat):
+        flat = divide_deparsers(flat)
     check_control_names(flat, reporter)
     warn(flat, reporter)
     return flat
@@ -50,7 +53,7 @@ def _inline(program: ir.Program, reporter: Reporter) -> ir.FlatProgram:
 
 # In the order in which a program passes through them. The first takes the tokens of the preprocessed source.
 PHASES = (
-    Phase("parse", lambda tokens, _: parse(tokens), dump_syntax, verify_syntax),
+    Phase("parse", lambda tokens, _: expand(parse(tokens)), dump_syntax, verify_syntax),
     Phase("check", check, dump_checked, verify_checked),
     Phase("inline", _inline, dump_flat, verify_flat),
     Phase("lower", lambda program, _: lower(program), dump_flat, verify_lowered),

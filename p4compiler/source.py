@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -49,6 +51,11 @@ class Span(NamedTuple):
             return self
         return Span(self.file, self.line, self.column, last.end_line, last.end_column, self.expansion)
 
+    def contains(self, inner: Span) -> bool:
+        """Return whether another span begins in this one."""
+        begin, end = (self.line, self.column), (self.end_line, self.end_column)
+        return self.file is inner.file and begin <= (inner.line, inner.column) < end
+
     def fragment(self) -> str:
         """Return the text of the span. Only its first line, followed by ` ...`, if it has several."""
         text = self.file.line(self.line)
@@ -79,8 +86,10 @@ class Diagnostic:
         message: What is wrong.
         hint: What to do about it, or None.
         severity: "error" or "warning".
-        option: The name of the warning in p4c's options --Wwarn and --Werror, or None.
+        option: The name of the warning, as --Wdisable and @noWarn take it, or None.
         other: The place of another declaration that conflicts with this one, or None.
+        cause: What several errors may have in common, such as a name that is not declared, or None. Only the first
+            error with this cause is reported.
     """
 
     span: Span
@@ -89,6 +98,7 @@ class Diagnostic:
     severity: str = "error"
     option: str | None = None
     other: Span | None = None
+    cause: Hashable = None
 
     @property
     def identity(self) -> tuple[str, int, int, str]:
@@ -129,22 +139,56 @@ class CompileError(Exception):
 TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep them in variables or actions")
 
 
-def error(span: Span, message: str, hint: str | None = None, *, other: Span | None = None) -> CompileError:
+def error(
+    span: Span, message: str, hint: str | None = None, *, other: Span | None = None, cause: Hashable = None
+) -> CompileError:
     """Return a CompileError with one diagnostic, to be raised."""
-    return CompileError([Diagnostic(span, message, hint, other=other)])
+    return CompileError([Diagnostic(span, message, hint, other=other, cause=cause)])
+
+
+def suggestion(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint with the known name closest to this one, or None. Case and underscores count least."""
+    names = list(known)
+    alike = [other for other in names if _folded(other) == _folded(name)]
+    close = alike or difflib.get_close_matches(name, names, n=1)
+    return f"did you mean '{close[0]}'?" if close else None
+
+
+def _folded(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+# The names of all warnings, as --Wdisable and @noWarn take them. Those that p4c has, too, are called as there.
+WARNINGS = (
+    "duplicate-keys", "duplicate-priorities", "egress-spec", "index-out-of-range", "invalid", "invalid-header",
+    "macro-redefined", "mismatch", "never-emitted", "no-default-action", "no-implementation", "overflow",
+    "parser-transition", "select-default", "stale-checksum", "uninitialized-out-param", "uninitialized-use",
+    "unknown-property", "unnamed-object", "unreachable", "unsupported", "unused",
+)  # fmt: skip
 
 
 @dataclass(slots=True)
 class Reporter:
-    """Collector of diagnostics, so that one run reports several errors. A repeated message at one place counts once."""
+    """Collector of diagnostics, so that one run reports several errors.
+
+    A repeated message at one place counts once, and so do errors with the same cause.
+    """
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)
+    silenced: list[tuple[Span, str]] = field(
+        default_factory=list
+    )  # declarations, and a warning not wanted in them
 
     def add(self, failure: CompileError) -> None:
         """Keep the diagnostics of an error and continue."""
         known = {d.identity for d in self.errors}
-        self.errors += [d for d in failure.diagnostics if d.identity not in known]
+        causes = {d.cause for d in self.errors if d.cause is not None}
+        self.errors += [d for d in failure.diagnostics if d.identity not in known and d.cause not in causes]
+
+    def retract(self, cause: Hashable) -> None:
+        """Forget the errors with this cause, which another error is about to report."""
+        self.errors = [d for d in self.errors if d.cause != cause]
 
     def warn(
         self,
@@ -155,15 +199,18 @@ class Reporter:
         option: str | None = None,
         other: Span | None = None,
     ) -> None:
-        """Keep a warning.
+        """Keep a warning, unless it is in a declaration marked with @noWarn and its name.
 
         Args:
             span: The place.
             message: What is wrong.
             hint: What to do about it.
-            option: The warning's name in p4c's options.
+            option: The warning's name, one of WARNINGS. None only for the program's own #warning.
             other: The place of another declaration that conflicts with this one.
         """
+        assert option is None or option in WARNINGS, option
+        if any(option == name and declaration.contains(span) for declaration, name in self.silenced):
+            return
         warning = Diagnostic(span, message, hint, "warning", option, other)
         if all(warning.identity != w.identity for w in self.warnings):
             self.warnings.append(warning)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from fanin.p4compiler.nodes import Annotations
@@ -86,6 +87,16 @@ class Tuple(Type):
 
     def __str__(self) -> str:
         return f"tuple<{', '.join([*map(str, self.elements), *['...'] * self.rest])}>"
+
+
+@dataclass(frozen=True, slots=True)
+class List(Type):
+    """List type `list<element>`, of values that are given one by one."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"list<{self.element}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +280,30 @@ def width(type_: Type) -> int | None:
     return None
 
 
+def total_width(type_: Type, *, longest: bool) -> int | None:
+    """Return the width in bits of a value with all its parts; None if it has none.
+
+    Args:
+        type_: The type.
+        longest: True for the greatest width, False for the least, in which a varbit has no bits.
+    """
+    match type_:
+        case Varbit(width=bits):
+            return bits if longest else 0
+        case Stack(element=element, size=size):
+            width_of_one = total_width(element, longest=longest)
+            return None if width_of_one is None else size * width_of_one
+        case Fields(fields=fields) | Tuple(fields=fields):
+            widths = [total_width(f.type, longest=longest) for f in fields]
+            known = [w for w in widths if w is not None]
+            if len(known) < len(widths):
+                return None
+            return max(known, default=0) if isinstance(type_, Union) else sum(known)
+        case Error() | Enum(underlying=None):
+            return None  # the target decides
+    return width(type_)
+
+
 def scalar(type_: Type) -> Type:
     """Return the bits that represent a newtype, an enum or an error; any other type is returned unchanged."""
     match type_:
@@ -297,3 +332,16 @@ def substitute(type_: Type, bindings: dict[str, Type]) -> Type:
         case BlockInstance(block=block, arguments=arguments):
             return BlockInstance(block, tuple(substitute(a, bindings) for a in arguments))
     return type_
+
+
+_OTHER_LANGUAGES = {"char": "bit<8>", "byte": "bit<8>", "short": "int<16>", "long": "int<64>", "unsigned": "bit<32>",
+                    "var": "bit<32>", "auto": "bit<32>", "boolean": "bool", "_Bool": "bool"}  # fmt: skip
+
+
+def counterpart(name: str) -> str | None:
+    """Return P4's type for a type of C and similar languages (bit<32> for uint32_t), or None."""
+    sized = re.fullmatch(r"(u?)(?:int|bit)_?(\d+)(?:_t)?", name)
+    if sized is None:
+        return _OTHER_LANGUAGES.get(name)
+    unsigned = sized[1] or name.startswith("bit")
+    return f"{'bit' if unsigned else 'int'}<{sized[2]}>"

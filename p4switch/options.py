@@ -29,10 +29,7 @@ _LEVELS = {
     "error": logging.ERROR,
     "off": logging.CRITICAL + 1,
 }
-_CAPTURE = "capture on the interfaces themselves, for example with tcpdump -i INTERFACE"
 _REFUSED = {
-    "--pcap": _CAPTURE,
-    "--dump-packet-data": _CAPTURE,
     "--use-files": "attach interfaces with -i",
     "--packet-in": "attach interfaces with -i",
     "--debugger": "there is no debugger",
@@ -42,12 +39,15 @@ _REFUSED = {
 _REFUSED_TARGET = {
     "--dp-grpc-server-addr": "attach interfaces with -i",
 }
-_UNUSED = ("--thrift-port", "--notifications-addr", "--nanolog", "--max-port-count")
+_UNUSED = (
+    "--nanolog",
+    *("--max-port-count", "--log-file-max-size", "--log-file-max-files"),
+)
 _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
 
 
 class UsageError(Exception):
-    """Invalid command line. The message says what to change."""
+    """Invalid command line. The message explains what to change."""
 
 
 class StartError(Exception):
@@ -58,14 +58,15 @@ class StartError(Exception):
 class Options:
     """Parsed command line.
 
-    `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces.
+    `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces; `pcap` is a folder or None.
+    `grpc_address` is None with --no-grpc.
     """
 
     program: Path | None
     ports: dict[int, str]
     links: dict[tuple[int, Direction], LinkProperties]
     device_id: int
-    grpc_address: str
+    grpc_address: str | None
     tls: TlsFiles | None
     cpu_port: int | None
     drop_port: int
@@ -73,6 +74,11 @@ class Options:
     log_level: int
     log_console: bool
     log_file: Path | None
+    pcap: Path | None
+    thrift_port: int | None
+    notifications_address: str
+    logs_packets: bool
+    dumped_bytes: int
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -85,6 +91,9 @@ def parse(argv: Sequence[str]) -> Options:
     _refuse(general, _REFUSED)
     _refuse(target, _REFUSED_TARGET)
     switch = _switch_parser().parse_args(general)
+    if switch.program is None and switch.pcap is not None and switch.pcap.suffix == ".json":
+        # `--pcap PROGRAM.json`: the folder was left out
+        switch.program, switch.pcap = switch.pcap, Path()
     grpc = _target_parser().parse_args(target)
     if switch.no_p4 == (switch.program is not None):
         raise UsageError("give either the path of a BMv2 JSON or --no-p4")
@@ -97,7 +106,7 @@ def parse(argv: Sequence[str]) -> Options:
         ports=ports,
         links=_links(switch.link, ports),
         device_id=switch.device_id,
-        grpc_address=grpc.grpc_server_addr,
+        grpc_address=None if switch.no_grpc else grpc.grpc_server_addr,
         tls=_tls(grpc),
         cpu_port=grpc.cpu_port,
         drop_port=grpc.drop_port,
@@ -105,6 +114,12 @@ def parse(argv: Sequence[str]) -> Options:
         log_level=_LEVELS[switch.log_level if logging_wanted else "warn"],
         log_console=switch.log_console,
         log_file=switch.log_file,
+        pcap=switch.pcap,
+        thrift_port=switch.thrift_port,
+        logs_packets=bool(logging_wanted) and switch.log_level == "trace",
+        dumped_bytes=switch.dump_packet_data,
+        notifications_address=switch.notifications_addr
+        or f"ipc:///tmp/bmv2-{switch.device_id}-notifications.ipc",
     )
     for name, port in (("--cpu-port", options.cpu_port), ("--drop-port", options.drop_port)):
         if port is not None and not 0 < port <= _MAX_PORT:
@@ -230,9 +245,35 @@ def _switch_parser() -> _ArgumentParser:
     parser.add_argument(
         "--device-id", type=int, default=0, metavar="N", help="P4Runtime device id; default 0"
     )
+    parser.add_argument(
+        "--pcap",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="FOLDER",
+        help="capture the packets of each port in FOLDER/INTERFACE_in.pcap and _out.pcap; default: this folder",
+    )
+    parser.add_argument(
+        "--thrift-port", type=int, metavar="PORT", help="serve BMv2's runtime interface at 127.0.0.1:PORT"
+    )
+    parser.add_argument(
+        "--notifications-addr",
+        metavar="ADDRESS",
+        help="nanomsg address for digests; default ipc:///tmp/bmv2-N-notifications.ipc, where N is the device id",
+    )
+    parser.add_argument("--no-grpc", action="store_true", help="serve neither P4Runtime nor gNMI")
     parser.add_argument("--log-console", action="store_true", help="log to the standard output")
+    parser.add_argument(
+        "--dump-packet-data",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="with -L trace: log so many bytes of each packet that arrives or leaves",
+    )
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="log to a file")
-    parser.add_argument("-L", "--log-level", choices=_LEVELS, default="info", help="default info")
+    parser.add_argument(
+        "-L", "--log-level", choices=_LEVELS, default="info", help="default info; trace also logs each packet"
+    )
     parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
     _add_unused(parser, _UNUSED)
     return parser

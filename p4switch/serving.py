@@ -7,6 +7,9 @@ import logging
 import os
 import signal
 from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+import grpc
 
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.bmv2json.program import ProgramError
@@ -19,9 +22,14 @@ from fanin.p4switch.management.links import link_calls
 from fanin.p4switch.options import Options, StartError
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from fanin.p4switch.ports.capture import open_captures
 from fanin.p4switch.tls import TlsError
+from fanin.p4switch.trace.bmv2_log import PacketLog
 from fanin.p4switch.trace.injection import inject_call
 from fanin.p4switch.trace.stream import trace_stream
+
+if TYPE_CHECKING:
+    from fanin.p4switch.bmv2_runtime.server import ThriftServer
 
 _COLLECT_AFTER = 50_000  # additional objects
 
@@ -42,6 +50,10 @@ def run(options: Options) -> None:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(signal_number, lambda *_: None)
 
+    try:
+        captures = open_captures(options.pcap, options.ports) if options.pcap else None
+    except OSError as error:
+        raise StartError(f"--pcap: {error.filename}: {error.strerror}") from None
     device = Device(
         options.ports,
         options.cpu_port,
@@ -49,36 +61,60 @@ def run(options: Options) -> None:
         options.links,
         options.device_id,
         options.priority_queues,
+        captures,
     )
-    service = P4RuntimeService(device, options.device_id)
     try:
         if options.program is not None:
             device.boot(options.program.read_bytes())
-        calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
-        streams = {"Trace": trace_stream(lambda: device.engine)}
-        gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
-        handlers = management.handler(calls, streams), gnmi.handler()
-        credentials = options.tls.credentials() if options.tls else None
-        server, port = serve(service, options.grpc_address, *handlers, credentials=credentials)
-        if not _is_loopback(options.grpc_address) and (options.tls is None or options.tls.client_ca is None):
-            _log.warning(
-                "anyone who can connect to %s may set the program; --grpc-mutual-tls requires client certificates",
-                options.grpc_address,
-            )
+        thrift = _serve_thrift(device, options) if options.thrift_port is not None else None
+        services = _serve_grpc(device, options, options.grpc_address) if options.grpc_address else None
     except ProgramError as error:
         raise StartError(f"{options.program}: {error}") from None
-    except (OSError, PortError, TlsError, ToolchainError) as error:
+    except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
-    host = options.grpc_address.rpartition(":")[0]
-    ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
+    packet_log = PacketLog(lambda: device.engine, options.dumped_bytes) if options.logs_packets else None
     # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
-    print(f"ready device_id={options.device_id} grpc={host}:{port} ports={ports}", flush=True)
+    ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
+    at = f" grpc={services[1]}" if services else ""
+    at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
+    print(f"ready device_id={options.device_id}{at} ports={ports}", flush=True)
     os.read(ended, 1)
-    server.stop(grace=0).wait()
+    if packet_log:
+        packet_log.stop()
+    if thrift:
+        thrift.stop()
+    if services:
+        services[0].stop(grace=0).wait()
     device.stop()
+
+
+def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Server, str]:
+    """Serve P4Runtime, gNMI and management calls. Return the server and its address."""
+    calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
+    streams = {"Trace": trace_stream(lambda: device.engine)}
+    gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
+    handlers = management.handler(calls, streams), gnmi.handler()
+    credentials = options.tls.credentials() if options.tls else None
+    service = P4RuntimeService(device, options.device_id)
+    server, port = serve(service, address, *handlers, credentials=credentials)
+    if not _is_loopback(address) and (options.tls is None or options.tls.client_ca is None):
+        _log.warning(
+            "anyone who can connect to %s may set the program; --grpc-mutual-tls requires client certificates",
+            address,
+        )
+    return server, f"{address.rpartition(':')[0]}:{port}"
+
+
+def _serve_thrift(device: Device, options: Options) -> ThriftServer:
+    """Serve BMv2's runtime interface."""
+    # Imported here because most switches have no such clients.
+    from fanin.p4switch.bmv2_runtime.server import serve_thrift
+
+    assert options.thrift_port is not None
+    return serve_thrift(device, options.device_id, options.thrift_port, options.notifications_address)
 
 
 def _is_loopback(address: str) -> bool:

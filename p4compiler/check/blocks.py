@@ -10,6 +10,7 @@ from fanin.p4compiler.check.keys import key_values
 from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.check.statements import StatementChecker
 from fanin.p4compiler.check.tables import TableChecker
+from fanin.p4compiler.psa import externs as psa
 from fanin.p4compiler.source import CompileError, Span, error
 
 
@@ -89,7 +90,11 @@ class BlockChecker:
             case nodes.Constant():
                 self.statements.declare_constant(node)
             case nodes.Instance():
-                self.scopes.declare(node.name, node.name_span, self.instances.instance(node))
+                instance = self.instances.instance(node)
+                self.scopes.declare(node.name, node.name_span, instance)
+                if str(instance.type) == psa.STATE:
+                    state = self.instances.checksum_state(instance)
+                    prologue.append(ir.Declare(node.span, state, ir.Constant(state.type, node.span, 0)))
             case nodes.Action():
                 action = self.callables.action(node, top_level=False)
                 self.scopes.declare(node.name, node.name_span, action)

@@ -9,17 +9,34 @@ from fanin.p4compiler.check.conversions import Conversions, check_assignable, kn
 from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.check.types import TypeChecker
 from fanin.p4compiler.names import Names
-from fanin.p4compiler.source import Span, error
+from fanin.p4compiler.psa import externs as psa
+from fanin.p4compiler.source import CompileError, Span, error
 
-_HEADER_METHODS = ("isValid", "setValid", "setInvalid")
+HEADER_METHODS = ("isValid", "setValid", "setInvalid")
 _STACK_METHODS = ("push_front", "pop_front")
-_LISTS = "and mark each metadata field that is to be kept with @field_list(1)"
-# Functions of earlier versions of v1model, with a hint at what replaces them.
+_SIZE_METHODS = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
+# Calls of earlier versions of v1model and P4, with what replaces them; {0} and {1} are the arguments.
 _FORMER = {
-    "clone3": f"write clone_preserving_field_list(CloneType.I2E, session, 1), {_LISTS}",
-    "resubmit": f"write resubmit_preserving_field_list(1), {_LISTS}",
-    "recirculate": f"write recirculate_preserving_field_list(1), {_LISTS}",
+    "clone3": "clone_preserving_field_list({0}, {1}, 1);",
+    "resubmit": "resubmit_preserving_field_list(1);",
+    "recirculate": "recirculate_preserving_field_list(1);",
+    "drop": "mark_to_drop({standard_metadata});",
+    "valid": "{0}.isValid()",
+    "isValid": "{0}.isValid()",
+    "setValid": "{0}.setValid();",
+    "setInvalid": "{0}.setInvalid();",
+    "add_header": "{0}.setValid();",
+    "remove_header": "{0}.setInvalid();",
+    "copy_header": "{0} = {1};",
+    "modify_field": "{0} = {1};",
+    "add_to_field": "{0} = {0} + {1};",
+    "subtract_from_field": "{0} = {0} - {1};",
+    "apply": "{0}.apply();",
+    "extract": "{packet_in}.extract({0});",
+    "emit": "{packet_out}.emit({0});",
+    "no_op": "NoAction();",
 }
+_KEEP_METADATA = ("clone3", "resubmit", "recirculate")
 
 
 class CallChecker:
@@ -42,24 +59,34 @@ class CallChecker:
         self.names = Names(first=1)  # for the variables that `_` stands for
         # "an action" or "a loop" while the body of one is being checked in a control; else empty
         self.inside = ""
+        self.checksum_states: dict[ir.Instance, ir.Variable] = {}  # of PSA's InternetChecksum
 
     # Calls for a value
 
     def call(self, node: nodes.Call) -> ir.Expr:
         """Check a call whose result is used as a value."""
+        self.check_returns(node, None)
+        self.check_former(node)
         function = node.function
         if isinstance(function, nodes.Member):
             if self.applied_table(node) is not None:
-                hint = "use t.apply().hit, .miss, or switch (t.apply().action_run)"
+                text = node.span.fragment()
+                hint = f"write {text}.hit, {text}.miss, or switch ({text}.action_run)"
                 raise error(node.span, "the result of a table's apply is not a value", hint)
             header = self.header_method(node, function)
             if header is not None:
                 if function.name != "isValid":
                     raise error(node.span, f"{function.name}() returns no value")
                 return ir.IsValid(types.Bool(), node.span, header)
+            size = self.size_method(node, function)
+            if size is not None:
+                return size
             call, result = self.extern_method(node, function)
             if call.name == "packet_in.lookahead":
                 return ir.Lookahead(result, node.span)
+            value = psa.value(call, result, self.checksum_states)
+            if value is not None:
+                return value
             raise error(node.span, f"{call.name}() is not supported as a value")
         symbol = self.called(function)
         if isinstance(symbol, ir.Function):
@@ -86,12 +113,92 @@ class CallChecker:
             raise error(call.span, f"static assertion failed{text}")
         return condition
 
+    def check_former(self, node: nodes.Call) -> None:
+        """Check that a call is none of an earlier version of v1model or P4.
+
+        Raises:
+            CompileError: If it is one. Its hint is the call that replaces it, with the same arguments.
+        """
+        function = node.function
+        if not isinstance(function, nodes.Name) or function.name not in _FORMER:
+            return
+        if self.scopes.current.find(function.name) is not None or function.name in self.scopes.places:
+            return
+        given = [a.span.fragment() for a in node.arguments]
+        if function.name == "clone3" and len(given) < 2:
+            given = ["CloneType.I2E", "500"]
+        if "{0}" in _FORMER[function.name] and not given:
+            return
+        values = {
+            name: self._only_variable(name, name) for name in ("standard_metadata", "packet_in", "packet_out")
+        }
+        hint = f"write {_FORMER[function.name].format(*given, '...', **values)}"
+        if function.name in _KEEP_METADATA:
+            hint += f" and mark each metadata field that is to be kept: {self._marked_field(node)}"
+            message = f"v1model no longer has {function.name}()"
+        else:
+            message = f"P4_16 has no {function.name}()"
+        raise error(function.span, message, hint)
+
+    def _marked_field(self, node: nodes.Call) -> str:
+        """Return the declaration of a metadata field that the call names, marked to be kept."""
+        todo = [a.value for a in node.arguments if a.value is not None][-1:]
+        while todo:
+            value = todo.pop(0)
+            if isinstance(value, nodes.Tuple):
+                todo += value.elements
+                continue
+            try:
+                found = self.evaluate(value)
+            except CompileError:
+                continue
+            if isinstance(found, ir.Field) and types.width(found.type) is not None:
+                return f"@field_list(1) {found.type} {found.name};"
+            fields = found.type.fields if isinstance(found.type, types.Struct) else ()
+            for field in fields:
+                if types.width(field.type) is not None and not (
+                    isinstance(found.type, types.Struct) and found.type.name == "standard_metadata_t"
+                ):
+                    return f"@field_list(1) {field.type} {field.name};"
+        return "@field_list(1) bit<32> field;"
+
+    def check_returns(self, node: nodes.Expr, target: Span | None) -> None:
+        """Check that a call returns a value, and does not write its result to its first argument.
+
+        Args:
+            node: The expression.
+            target: The place of what the value is assigned to, or None.
+
+        Raises:
+            CompileError: If the call returns nothing.
+        """
+        if not isinstance(node, nodes.Call):
+            return
+        function, symbol = node.function, None
+        if isinstance(function, nodes.Name):
+            symbol = self.scopes.current.find(function.name)
+        elif isinstance(function, nodes.Member) and isinstance(function.base, nodes.Name):
+            found = self.scopes.current.find(function.base.name)
+            of = found.type if isinstance(found, ir.Instance | ir.Variable) else None
+            symbol = of.extern.methods.get(function.name) if isinstance(of, types.ExternInstance) else None
+        if not isinstance(symbol, list) or not all(_writes_result(s) for s in symbol):
+            return
+        count = len(symbol[0].parameters)
+        given = [a.span.fragment() for a in node.arguments]
+        given = (
+            given
+            if len(given) >= count
+            else [target.fragment() if target is not None else "variable", *given]
+        )
+        text = function.span.fragment()
+        hint = f"write {text}({', '.join(given)});"
+        if target is None:
+            hint += " before this, and use the variable here"
+        raise error(node.span, f"{text}() returns no value: it writes its result to its first argument", hint)
+
     def called(self, function: nodes.Expr) -> object:
         """Return the function or action that a call names."""
         if isinstance(function, nodes.Name):
-            if function.name in _FORMER and self.scopes.current.find(function.name) is None:
-                message = f"v1model has no {function.name}() any more"
-                raise error(function.span, message, _FORMER[function.name])
             return self.scopes.lookup(function.name, function.span, function.rooted, "function or action")
         if isinstance(function, nodes.TypeExpr):
             raise error(function.span, "constructor calls stand only in declarations of instances")
@@ -127,7 +234,7 @@ class CallChecker:
 
     def header_method(self, node: nodes.Call, function: nodes.Member) -> ir.Expr | None:
         """Check a call of a built-in method of a header or stack; return None for any other method."""
-        if function.name not in (*_HEADER_METHODS, *_STACK_METHODS):
+        if function.name not in (*HEADER_METHODS, *_STACK_METHODS):
             return None
         base = self.evaluate(function.base)
         wanted = types.Stack if function.name in _STACK_METHODS else types.Header | types.Union
@@ -141,6 +248,31 @@ class CallChecker:
         if function.name != "isValid":
             check_assignable(base)
         return base
+
+    def size_method(self, node: nodes.Call, function: nodes.Member) -> ir.Constant | None:
+        """Return the size that `x.minSizeInBits()` and its relatives give; None for any other method.
+
+        `x` is a value or a type. The least size of a varbit is 0; a header union has the size of its largest header.
+        """
+        if function.name not in _SIZE_METHODS:
+            return None
+        base = function.base
+        if isinstance(base, nodes.TypeExpr):
+            of = self.types.resolve(base.type)
+        else:
+            if isinstance(base, nodes.Name) and isinstance(
+                self.scopes.lookup(base.name, base.span, base.rooted), ir.Instance
+            ):
+                return None  # a method of an extern with this name
+            of = self.evaluate(base).type
+        bits = types.total_width(of, longest=function.name.startswith("max"))
+        if bits is None:
+            raise error(function.span, f"a value of type {of} has no size")
+        if node.arguments or node.types:
+            raise error(node.span, f"{function.name}() takes no arguments")
+        return ir.Constant(
+            types.Int(), node.span, bits if function.name.endswith("Bits") else (bits + 7) // 8
+        )
 
     def extern_method(self, node: nodes.Call, function: nodes.Member) -> tuple[ir.CallExtern, types.Type]:
         """Check a call of a method of an extern object, or of a parameter of extern type.
@@ -181,12 +313,18 @@ class CallChecker:
         Returns:
             The call and the type of its result.
         """
+        if not signatures:
+            raise error(node.span, f"{name} has no constructor", "only the architecture makes it")
         fitting = [s for s in signatures if len(s.parameters) == len(node.arguments)]
         if not fitting:
             counts = [len(s.parameters) for s in signatures]
             wanted = f"{' or '.join(map(str, counts))} argument{'s' * (counts != [1])}"
-            likely = ", ".join(self._likely(p) for p in signatures[0].parameters)
+            nearest = min(signatures, key=lambda s: abs(len(s.parameters) - len(node.arguments)))
+            likely = ", ".join(self._likely_arguments(nearest, node.arguments))
             hint = f"write {name.rpartition('.')[2]}({likely})"
+            listed = [p for p in nearest.parameters if p.name == "data"]
+            if listed and len(node.arguments) > max(counts):
+                hint = f"put the values of data in braces: {name}({likely.replace('data', '{ a, b, c }')})"
             raise error(node.span, f"{name}() takes {wanted}, not {len(node.arguments)}", hint)
         signature = fitting[0]
         bindings = dict(bindings)
@@ -207,16 +345,42 @@ class CallChecker:
         call = ir.CallExtern(node.span, name, instance, values, directions, given)
         return call, types.substitute(signature.result, bindings)
 
+    def _likely_arguments(self, signature: types.Signature, given: tuple[nodes.Argument, ...]) -> list[str]:
+        """Return likely arguments: those given, where their types fit, and a guess for the others."""
+        rest = [a for a in given if a.value is not None]
+        likely = []
+        for parameter in signature.parameters:
+            if rest and len(given) < len(signature.parameters) and self._fits(rest[0].value, parameter.type):
+                likely.append(rest.pop(0).span.fragment())
+            else:
+                likely.append(self._likely(parameter))
+        return likely
+
+    def _fits(self, node: nodes.Expr | None, wanted: types.Type) -> bool:
+        try:
+            found = self.evaluate(node).type if node is not None else None
+        except CompileError:
+            return False
+        return found == wanted or (isinstance(found, types.Int) and isinstance(wanted, types.Bits))
+
     def _likely(self, parameter: types.Parameter) -> str:
         """Return the likely argument for a parameter: the only variable of its declared type, or its name."""
+        if isinstance(parameter.type, types.Enum):
+            return f"{parameter.type}.{next(iter(parameter.type.members))}"
         if not isinstance(parameter.type, types.Named):
             return parameter.name
+        return self._only_variable(str(parameter.type), parameter.name)
+
+    def _only_variable(self, of: str, otherwise: str) -> str:
+        """Return the only visible variable of the type with this name, with or without its _t."""
         scope = self.scopes.current
         symbols = {name: scope.find(name) for name in scope.all_names()}
         same = [
-            name for name, s in symbols.items() if isinstance(s, ir.Variable) and s.type == parameter.type
+            name
+            for name, s in symbols.items()
+            if isinstance(s, ir.Variable) and str(s.type) in (of, f"{of}_t")
         ]
-        return same[0] if len(same) == 1 else parameter.name
+        return same[0] if len(same) == 1 else otherwise
 
     # Arguments
 
@@ -323,6 +487,12 @@ def _is_open(of: types.Type) -> bool:
     return isinstance(of, types.InvalidHeader) or (isinstance(of, types.Tuple | types.Record) and of.rest)
 
 
+def _writes_result(signature: types.Signature) -> bool:
+    """Return whether an extern writes its result to its first parameter instead of returning it."""
+    parameters = signature.parameters
+    return isinstance(signature.result, types.Void) and bool(parameters) and parameters[0].direction == "out"
+
+
 def is_packet(of: types.Type) -> bool:
     """Return whether a type is packet_in or packet_out: parameters of the architecture, without an instance."""
     return isinstance(of, types.ExternInstance) and of.extern.name in ("packet_in", "packet_out")
@@ -352,7 +522,7 @@ def ordered(
         given[key] = argument
     if len(given) != len(arguments) or any(p not in given and p not in optional for p in parameters):
         wanted = f"{len(parameters)} argument{'s' * (len(parameters) != 1)}"
-        hint = f"({', '.join(parameters)})" if parameters else None
+        hint = f"write {name}({', '.join(parameters)})"
         raise error(node.span, f"'{name}' takes {wanted}, not {len(arguments)}", hint)
     return [given.get(p) for p in parameters]
 

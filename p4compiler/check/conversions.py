@@ -54,6 +54,10 @@ class Conversions:
                 value, ir.Aggregate
             ):
                 return self._initializer(value, target)
+            case types.Tuple(rest=False), types.List(element=element) if isinstance(value, ir.Aggregate):
+                return ir.Aggregate(
+                    target, value.span, tuple(self.coerce(e, element) for e in value.elements)
+                )
             case types.InvalidHeader(), types.Header():
                 return ir.Invalid(target, value.span)
             case _, types.TypeVariable(name="_"):
@@ -148,7 +152,8 @@ def check_assignable(target: ir.Expr) -> None:
             if variable.parameter and variable.direction in ("in", ""):
                 which = "an 'in' parameter" if variable.direction else "a parameter without a direction"
                 hint = "copy it to a variable, or make it inout"
-                raise error(target.span, f"'{variable.name}' cannot be written: it is {which}", hint)
+                message = f"'{variable.name}' cannot be written: it is {which}"
+                raise error(target.span, message, hint, cause=variable.span)
         case ir.Field(base=base) | ir.Element(base=base) | ir.Slice(base=base):
             check_assignable(base)
         case ir.StackPart(base=base, part="next" | "last"):
@@ -213,6 +218,8 @@ def _cast_hint(value: ir.Expr, target: types.Type) -> str | None:
         return f"cast it: ({target}){text}"
     if isinstance(source, types.Bits) and isinstance(target, types.Bits):
         return f"cast it: ({target})({types.Bits(target.width, source.signed)}){text}"
+    if isinstance(value, ir.Constant) and isinstance(source, types.Int) and isinstance(target, types.Bool):
+        return f"write {'true' if value.value else 'false'}"
     if isinstance(source, types.Bits) and isinstance(target, types.Bool):
         return f"compare it with something: {text} != 0"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fanin.p4compiler import fold, ir, nodes, types
-from fanin.p4compiler.check.calls import CallChecker
+from fanin.p4compiler.check.calls import HEADER_METHODS, CallChecker
 from fanin.p4compiler.check.constants import ConstantChecker
 from fanin.p4compiler.check.conversions import Conversions, arithmetic_operand
 from fanin.p4compiler.check.scopes import Scopes, no_member, no_such
@@ -90,7 +90,15 @@ class ExpressionChecker:
             case ir.Aggregate(type=of, elements=elements):
                 return ir.Aggregate(of, node.span, elements)
         kind = type(symbol).__name__.lower() if not isinstance(symbol, list) else "function"
-        raise error(node.span, f"'{node.name}' is not a value (it is a{'n' * (kind[0] in 'aei')} {kind})")
+        hint = None
+        match symbol:
+            case ir.Table():
+                hint = f"write {node.name}.apply().hit"
+            case ir.Instance(type=types.ExternInstance(extern=extern)) if extern.name == "register":
+                kind, hint = "register", f"write {node.name}.read(variable, index);"
+        raise error(
+            node.span, f"'{node.name}' is not a value (it is a{'n' * (kind[0] in 'aei')} {kind})", hint
+        )
 
     def _member(self, node: nodes.Member) -> ir.Expr:
         if isinstance(node.base, nodes.TypeExpr):
@@ -104,6 +112,11 @@ class ExpressionChecker:
         of = base.type
         match of:
             case types.Fields(by_name=fields):
+                if node.name in HEADER_METHODS and not isinstance(of, types.Struct):
+                    hint = f"write {_text(node.base)}.{node.name}()"
+                    raise error(
+                        node.name_span, f"{node.name} is a method of headers: it needs parentheses", hint
+                    )
                 if node.name not in fields:
                     raise no_member(str(of), "field", node.name, node.name_span, fields)
                 if isinstance(base, ir.Aggregate):
@@ -132,6 +145,11 @@ class ExpressionChecker:
         raise error(node.span, f"type {of} has no member '{node.name}'")
 
     def _index(self, node: nodes.Index) -> ir.Expr:
+        if isinstance(node.base, nodes.Name):
+            array = self.scopes.lookup(node.base.name, node.base.span, node.base.rooted)
+            if isinstance(array, ir.Instance):
+                hint = f"write {node.base.name}.read(variable, {_text(node.index)});"
+                raise error(node.span, f"{array.type} cannot be indexed: it is read by a call", hint)
         base, index = self.expr(node.base), self.expr(node.index)
         if isinstance(base.type, types.Tuple):
             return self._tuple_element(node, base, base.type)
@@ -166,7 +184,11 @@ class ExpressionChecker:
             raise error(node.base.span, f"a slice of {base.type}", "only bit<> and int<> values have slices")
         if not 0 <= low <= high < of.width:
             raise error(
-                node.span, f"[{high}:{low}] is not a slice of {base.type}", "write [high:low], both included"
+                node.span,
+                f"[{high}:{low}] is not a slice of {base.type}",
+                f"the high bit comes first: write {_text(node.base)}[{low}:{high}]"
+                if high < low < of.width
+                else f"the highest bit is {of.width - 1}: write [high:low], both included",
             )
         return fold.slice_(node.span, base, high, low)
 

@@ -65,6 +65,12 @@ class InstanceChecker:
             self.constants.annotations(node.annotations),
         )
 
+    def checksum_state(self, instance: ir.Instance) -> ir.Variable:
+        """Return a new variable that holds the state of a checksum object of PSA."""
+        state = ir.Variable(instance.name, types.Bits(16), instance.span)
+        self.calls.checksum_states[instance] = state
+        return state
+
     def anonymous(self, block: ir.Block, named: nodes.NamedType) -> ir.Instance:
         """Add a new instance of a control that the program applies without declaring one."""
         assert self.declared is not None

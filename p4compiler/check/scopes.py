@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 
 from fanin.p4compiler import ir, nodes, types
-from fanin.p4compiler.source import CompileError, Reporter, Span, error
+from fanin.p4compiler.source import CompileError, Reporter, Span, error, suggestion
 
 Symbol = (
     types.Type | ir.Constant | ir.Text | ir.Aggregate | ir.Variable | ir.Action | ir.Table | ir.Instance | ir.Function
@@ -15,6 +15,7 @@ Symbol = (
 )  # fmt: skip
 
 MAX_LISTED = 8  # the most names that a hint lists
+MAX_MEMBERS = 3  # the most fields that a hint offers for one name
 
 
 class Scope:
@@ -91,10 +92,39 @@ class Scopes:
         if symbol is None and name in self.broken:
             raise CompileError([])  # the error in its declaration is reported already
         if symbol is None and name in self.places:
-            raise _too_early(name, span, self.places[name])
+            raise _too_early(name, span, self.places)
         if symbol is None:
-            raise no_such(what, name, span, scope.all_names())
+            raise error(
+                span, f"there is no {what} '{name}'", self._hint(what, name, scope), cause=(what, name)
+            )
         return symbol
+
+    def _hint(self, what: str, name: str, scope: Scope) -> str | None:
+        """Return what may be meant by a name that is not declared."""
+        if what == "type":
+            counterpart = types.counterpart(name)
+            names = [n for n in scope.all_names() if isinstance(scope.find(n), types.Type)]
+            return f"write {counterpart}" if counterpart else suggestion(name, names)
+        members = self._members_named(name) if what == "name" else []
+        if members:
+            return f"write {' or '.join(members)}"
+        near = suggestion(name, scope.all_names())
+        if near is None and what == "action":
+            return f"declare it before this: action {name}() {{ }}"
+        return near
+
+    def _members_named(self, name: str) -> list[str]:
+        """Return the fields of this name in the visible headers and structs, as a program writes them."""
+        scope = self.current
+        values = ((n, scope.find(n)) for n in scope.all_names())
+        todo = [(n, s.type) for n, s in values if isinstance(s, ir.Variable)]
+        found: list[str] = []
+        while todo and len(found) < MAX_MEMBERS:
+            text, of = todo.pop(0)
+            if isinstance(of, types.Fields):
+                found += [f"{text}.{name}"] if name in of.by_name else []
+                todo += [(f"{text}.{f.name}", f.type) for f in of.fields]
+        return found[:MAX_MEMBERS]
 
     @contextmanager
     def declaring(self, nodes_: Iterable[nodes.Node]) -> Iterator[None]:
@@ -107,12 +137,16 @@ class Scopes:
             self.places = before
 
 
-def _too_early(name: str, use: Span, declaration: nodes.Declaration) -> Exception:
+def _too_early(name: str, use: Span, places: Mapping[str, nodes.Declaration]) -> Exception:
     """Return the error for a name that is used inside its own declaration, or before it."""
+    declaration = places[name]
     span = declaration.span
-    begin, end = (span.line, span.column), (span.end_line, span.end_column)
-    if span.file is use.file and begin <= (use.line, use.column) < end:
+    if span.contains(use):
         return error(use, f"'{name}' is used in its own declaration", "P4 has no recursion")
+    user = next((other for other in places.values() if other.span.contains(use)), None)
+    if user is not None and user.name in _used(declaration, places):
+        hint = f"P4 has no recursion: move what both need into a third {_kind(declaration)}"
+        return error(use, f"'{user.name}' and '{name}' use each other", hint, other=span)
     # most likely applied in an action; moving the table up would fail the other way round
     if isinstance(declaration, nodes.Table):
         hint = "apply it in the control's apply block, before or after the action"
@@ -121,18 +155,33 @@ def _too_early(name: str, use: Span, declaration: nodes.Declaration) -> Exceptio
     return error(use, f"'{name}' is declared only further down", hint)
 
 
-def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the known name closest to this one, or None."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"did you mean '{close[0]}'?" if close else None
+def _kind(node: nodes.Declaration) -> str:
+    return type(node).__name__.lower()
 
 
-def no_such(what: str, name: str, span: Span, known: Iterable[str]) -> Exception:
+def _used(declaration: nodes.Declaration, places: Mapping[str, nodes.Declaration]) -> set[str]:
+    """Return the declarations that one uses, directly or through others."""
+    used: set[str] = set()
+    todo: list[object] = [declaration]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, tuple):
+            todo += node
+        elif isinstance(node, nodes.Node):
+            if isinstance(node, nodes.Name | nodes.NamedType) and node.name in places.keys() - used:
+                used.add(node.name)
+                todo.append(places[node.name])
+            todo += [getattr(node, f.name) for f in fields(node)]
+    return used
+
+
+def no_such(what: str, name: str, span: Span, known: Collection[str]) -> Exception:
     """Return the error for a name that does not exist."""
-    return error(span, f"there is no {what} '{name}'", suggestion(name, known))
+    listed = f"write one of {', '.join(known)}" if 0 < len(known) <= MAX_LISTED else None
+    return error(span, f"there is no {what} '{name}'", suggestion(name, known) or listed, cause=(what, name))
 
 
 def no_member(of: str, what: str, name: str, span: Span, known: Collection[str]) -> Exception:
     """Return the error for a missing member."""
     few = f"it has {', '.join(known)}" if 0 < len(known) <= MAX_LISTED else None
-    return error(span, f"{of} has no {what} '{name}'", suggestion(name, known) or few)
+    return error(span, f"{of} has no {what} '{name}'", suggestion(name, known) or few, cause=(of, what, name))

@@ -7,6 +7,7 @@ from fanin.p4compiler.check.conversions import check_assignable, is_constant
 from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.psa import externs as psa
 from fanin.p4compiler.rewrite import has_effects, map_children
 from fanin.p4compiler.source import CompileError, Span, error
 
@@ -89,7 +90,9 @@ class StatementChecker:
                 return self.for_in(node)
             case nodes.Break(span) | nodes.Continue(span):
                 if not self.loops:
-                    raise error(span, f"{span.fragment().rstrip('; ')} outside of a loop")
+                    word = "break" if isinstance(node, nodes.Break) else "continue"
+                    hint = "a case of a switch ends by itself: leave it out" if word == "break" else None
+                    raise error(span, f"{word} outside of a loop", hint)
                 return [ir.Break(span) if isinstance(node, nodes.Break) else ir.Continue(span)]
             case nodes.Block():
                 return list(self.body(node))
@@ -119,6 +122,7 @@ class StatementChecker:
                 return self._assign_computed_slice(node, base, low, width)
         left = self.expressions.expr(node.target)
         check_assignable(left)
+        self.calls.check_returns(node.value, node.target.span)
         right = self.expressions.expr(node.value)
         before: list[ir.Stmt] = []
         if node.op:
@@ -167,7 +171,8 @@ class StatementChecker:
         """Check a condition."""
         test = self.expressions.expr(node)
         if not isinstance(test.type, types.Bool):
-            hint = "compare it with something: x != 0" if isinstance(test.type, types.Bits) else None
+            text = node.span.fragment() if node.span.expansion is None else "x"
+            hint = f"compare it with something: {text} != 0" if isinstance(test.type, types.Bits) else None
             self.scopes.reporter.add(error(node.span, f"a condition is a bool, not {test.type}", hint))
         return test
 
@@ -201,6 +206,8 @@ class StatementChecker:
             else:
                 stack = self.expressions.expr(values)
                 variable = self.variable(node.variable).variable
+                if isinstance(stack, ir.Aggregate) and isinstance(stack.type, types.List):
+                    return self._for_in_list(node, stack, variable)
                 if not isinstance(stack.type, types.Stack) or not isinstance(
                     stack.type.element, types.Header
                 ):
@@ -211,12 +218,42 @@ class StatementChecker:
                 counter = self._kept("round", first, before, always=True)
                 element = ir.Element(stack.type.element, values.span, copy, counter)
                 value = self.conversions.coerce(element, variable.type)
-            test = ir.Binary(types.Bool(), values.span, "<=", counter, last)
-            done = ir.Binary(types.Bool(), values.span, "==", counter, last)
-            following = ir.Binary(counter.type, span, "+", counter, ir.Constant(counter.type, span, 1))
-            update = (ir.If(span, done, (ir.Break(span),), ()), ir.Assign(span, counter, following))
-            begin = (ir.Declare(span, variable, value),)
-            return [*before, self._loop(node.span, test, node.body, update, begin)]
+            return [*before, self._rounds(node, variable, counter, last, value)]
+
+    def _for_in_list(self, node: nodes.ForIn, values: ir.Aggregate, variable: ir.Variable) -> list[ir.Stmt]:
+        """Check a loop over a list, whose elements are computed before the first round."""
+        span = node.variable.name_span
+        if types.width(variable.type) is None:
+            raise error(node.variable.type.span, f"a loop over a list of {variable.type} is not supported")
+        before: list[ir.Stmt] = []
+        elements = [
+            self._kept("element", self.conversions.coerce(e, variable.type), before) for e in values.elements
+        ]
+        number = types.Bits(32)
+        counter = self._kept("round", ir.Constant(number, span, 0), before, always=True)
+        value = elements[-1] if elements else ir.Constant(variable.type, span, 0)
+        for position, element in reversed(list(enumerate(elements[:-1]))):
+            here = ir.Constant(number, element.span, position)
+            value = ir.Mux(
+                variable.type,
+                element.span,
+                ir.Binary(types.Bool(), element.span, "==", counter, here),
+                element,
+                value,
+            )
+        loop = self._rounds(node, variable, counter, ir.Constant(number, span, len(elements) - 1), value)
+        return [*before, loop] if elements else []
+
+    def _rounds(
+        self, node: nodes.ForIn, variable: ir.Variable, counter: ir.Expr, last: ir.Expr, value: ir.Expr
+    ) -> ir.Loop:
+        """Build a loop of rounds up to `last`, each of which sets the variable to `value`."""
+        span, where = node.variable.name_span, node.values.span
+        test = ir.Binary(types.Bool(), where, "<=", counter, last)
+        done = ir.Binary(types.Bool(), where, "==", counter, last)
+        following = ir.Binary(counter.type, span, "+", counter, ir.Constant(counter.type, span, 1))
+        update = (ir.If(span, done, (ir.Break(span),), ()), ir.Assign(span, counter, following))
+        return self._loop(node.span, test, node.body, update, (ir.Declare(span, variable, value),))
 
     def _kept(self, name: str, value: ir.Expr, before: list[ir.Stmt], *, always: bool = False) -> ir.Expr:
         """Save a value in a new variable, so that it is computed once. A constant is saved only if `always`."""
@@ -257,9 +294,14 @@ class StatementChecker:
     def variable(self, node: nodes.Variable) -> ir.Declare:
         """Check the declaration of a variable."""
         of = self.types.resolve(node.type)
-        if isinstance(of, types.Void | types.String | types.Int | types.ExternInstance | types.BlockInstance):
-            hint = "use const int, or a width" if isinstance(of, types.Int) else None
+        if isinstance(
+            of,
+            types.Void | types.String | types.Int | types.List | types.ExternInstance | types.BlockInstance,
+        ):
+            hint = f"give it a width: bit<32> {node.name}" if isinstance(of, types.Int) else None
             raise error(node.type.span, f"a variable cannot be of type {of}", hint)
+        if node.initial is not None:
+            self.calls.check_returns(node.initial, node.name_span)
         initial = (
             self.conversions.coerce(self.expressions.expr(node.initial), of)
             if node.initial is not None
@@ -313,11 +355,15 @@ class StatementChecker:
                     self.constants.compile_time(first, "how far a stack is moved") if first is not None else 0
                 )
                 return [ir.CallHeader(node.span, function.name, header, count)]
+            if self.calls.size_method(node, function) is not None:
+                return []
             call, result = self.calls.extern_method(node, function)
             if call.name == "packet_in.lookahead":  # only for its check of the packet's length
                 variable = ir.Variable("ahead", result, node.span)
                 return [ir.Declare(node.span, variable, self.expressions.expr(node))]
-            return [call]
+            statements = psa.effect(call, result, self.calls.checksum_states)
+            return [call] if statements is None else statements
+        self.calls.check_former(node)
         symbol = self.calls.called(function)
         if isinstance(symbol, ir.Action):
             return [

@@ -9,13 +9,20 @@ from fanin.p4compiler.check.conversions import known
 from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.keys import key_name, key_values, spread
-from fanin.p4compiler.check.scopes import Scopes, no_such, suggestion
+from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import same
-from fanin.p4compiler.source import Span, error
+from fanin.p4compiler.source import Span, error, suggestion
 
+_MAX_PRIORITY = (1 << 31) - 2  # one less than P4Runtime has, as they are raised by one where an entry has 0
 _OF_ENTRIES = ("largest_priority_wins", "priority_delta")
 _PROPERTIES = ("size", "counters", "meters", "implementation", "support_timeout", *_OF_ENTRIES)
+# PSA's names of properties that v1model has, too
+_PSA_PROPERTIES = {
+    "psa_direct_counter": "counters",
+    "psa_direct_meter": "meters",
+    "psa_implementation": "implementation",
+}
 _ATTACHED = {
     "counters": ("direct_counter",),
     "meters": ("direct_meter",),
@@ -67,6 +74,7 @@ class TableChecker:
                 node.name_span,
                 "a selector key without an action_selector has no effect",
                 "add implementation = ...;",
+                option="no-implementation",
             )
         return table
 
@@ -102,6 +110,16 @@ class TableChecker:
     def _listed_action(self, ref: nodes.ActionRef) -> ir.ActionCall:
         action = self._find_action(ref)
         directed = [p for p in action.parameters if p.direction]
+        given = ref.arguments or ()
+        if len(given) > len(directed):
+            listed = ", ".join(a.span.fragment() for a in given[: len(directed)])
+            hint = f"write {ref.name}{f'({listed})' if listed else ''};"
+            raise error(ref.span, f"'{ref.name}' is listed with values that the control plane gives", hint)
+        if directed and not given:
+            first = directed[0]
+            message = f"'{ref.name}' is listed without values for its parameters with a direction"
+            hint = f"leave out {first.direction} before {first.name}, or write {ref.name}(value)"
+            raise error(ref.span, message, hint)
         values = self.calls.block_arguments(ref, action.name, directed)
         return ir.ActionCall(action, values, ref.span, self.constants.annotations(ref.annotations))
 
@@ -166,6 +184,7 @@ class TableChecker:
     # Properties
 
     def _with_property(self, node: nodes.Property, table: ir.Table) -> ir.Table:
+        node = replace(node, name=_PSA_PROPERTIES.get(node.name, node.name))
         match node.name:
             case "size":
                 size = self.expressions.expr(node.value)
@@ -175,6 +194,10 @@ class TableChecker:
             case "support_timeout":
                 value = self.constants.constant(node.value, types.Bool(), "support_timeout").value
                 return replace(table, support_timeout=bool(value))
+            case "psa_idle_timeout":
+                chosen = self.expressions.expr(node.value)
+                notify = isinstance(chosen, ir.Constant) and chosen.value == 1
+                return replace(table, support_timeout=notify)
             case "counters":
                 return replace(table, counters=self.attached(node, table.name))
             case "meters":
@@ -186,7 +209,10 @@ class TableChecker:
             case _:
                 hint = suggestion(node.name, (*_PROPERTIES, "key", "actions", "default_action", "entries"))
                 self.scopes.reporter.warn(
-                    node.span, f"table property '{node.name}' is unknown and has no effect", hint
+                    node.span,
+                    f"table property '{node.name}' is unknown and has no effect",
+                    hint,
+                    option="unknown-property",
                 )
         return table
 
@@ -201,7 +227,7 @@ class TableChecker:
                 name = f"{table}_{node.name}"
                 hint = f'name it: @name("...") {node.name} = ...;'
                 message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
-                self.scopes.reporter.warn(value.span, message, hint)
+                self.scopes.reporter.warn(value.span, message, hint, option="unnamed-object")
             else:  # an absolute name: not prefixed with the control's
                 rooted = (nodes.String(value.span, f".{name}"),)
                 annotations = (nodes.Annotation(value.span, "name", rooted, ""), *annotations)
@@ -226,7 +252,10 @@ class TableChecker:
     # Entries and keys
 
     def entries(self, node: nodes.Table, table: ir.Table) -> tuple[ir.Entry, ...]:
-        """Return the entries with priorities (P4_16 specification, 14.2.1.4), converted so that the smallest wins."""
+        """Return the entries with priorities (P4_16 specification, 14.2.1.4), also converted so that the smallest wins.
+
+        P4Runtime has no priority 0. If an entry has it, all priorities are one higher in the control plane.
+        """
         written = node.entries or ()
         _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
@@ -251,6 +280,9 @@ class TableChecker:
                 raise error(
                     entry.span, f"the priority of this entry is {priority}: it cannot be negative", hint
                 )
+            if priority > _MAX_PRIORITY:
+                message = f"the priority of this entry is {priority}: P4Runtime's are at most {_MAX_PRIORITY}"
+                raise error(entry.span, message)
             if priority in priorities:
                 message = f"two entries have the priority {priority}: where both match, either may win"
                 first = written[priorities.index(priority)].span
@@ -263,20 +295,24 @@ class TableChecker:
                 )
             priorities.append(priority)
         highest = max(priorities, default=0)
-        if largest_wins:
-            priorities = [highest + 1 - p for p in priorities]
-        return tuple(self.entry(e, table, p) for e, p in zip(written, priorities, strict=True))
+        places = [highest + 1 - p for p in priorities] if largest_wins else priorities
+        for at, entry in enumerate(written):
+            if given_place := [a for a in entry.annotations if a.name == "priority" and a.arguments]:
+                places[at] = self.constants.compile_time(given_place[0].arguments[0], "a priority")
+                largest_wins = False
+        if not largest_wins:
+            priorities = [max(places) + 1 - place for place in places]
+        more = 0 in priorities
+        numbered = zip(written, places, priorities, strict=True)
+        return tuple(self.entry(e, table, place, priority + more) for e, place, priority in numbered)
 
-    def entry(self, node: nodes.Entry, table: ir.Table, place: int) -> ir.Entry:
-        """Check one entry. Its position `place` is its priority unless @priority gives one."""
+    def entry(self, node: nodes.Entry, table: ir.Table, priority: int, control_priority: int) -> ir.Entry:
+        """Check one entry."""
         keys = key_values(self.constants, node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
-        given = [a for a in node.annotations if a.name == "priority" and a.arguments]
-        priority = self.constants.compile_time(given[0].arguments[0], "a priority") if given else place
-        return ir.Entry(
-            keys, self.bound_action(node.action, table.actions, "defaultonly"), node.span, priority
-        )
+        call = self.bound_action(node.action, table.actions, "defaultonly")
+        return ir.Entry(keys, call, node.span, priority, control_priority, node.is_const)
 
 
 def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.constants import ConstantChecker
 from fanin.p4compiler.check.scopes import Scopes
+from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import Span, error
 
 _BASIC: dict[str, types.Type] = {
@@ -30,7 +31,7 @@ class TypeChecker:
         self.scopes = scopes
         self.constants = constants
         self.errors: dict[str, int] = {}
-        self.match_kinds: set[str] = set()
+        self.match_kinds: dict[str, None] = {}  # in the order of their declaration
         self.enums: list[types.Enum] = []
         self.headers: list[types.Header] = []
 
@@ -53,6 +54,8 @@ class TypeChecker:
                 return types.Stack(of, count)
             case nodes.TupleType(span, elements):
                 return types.Tuple(tuple(self.resolve(e) for e in elements))
+            case nodes.ListType(span, element):
+                return types.List(self.resolve(element))
             case nodes.NamedType(span, name, arguments, rooted):
                 if name in _BASIC:
                     return _BASIC[name]
@@ -67,7 +70,10 @@ class TypeChecker:
         values = tuple(self.resolve(a) for a in arguments)
         match symbol:
             case types.Extern(type_parameters=parameters):
-                self.check_count(span, name, len(parameters), len(values))
+                likely = (
+                    f"write {name}<{', '.join(['bit<32>'] * len(parameters))}>(...)" if parameters else None
+                )
+                self.check_count(span, name, len(parameters), len(values), likely)
                 return types.ExternInstance(symbol, values)
             case types.Block(type_parameters=parameters):
                 self.check_count(span, name, len(parameters), len(values))
@@ -79,7 +85,7 @@ class TypeChecker:
                 return types.BlockInstance(_block_type(symbol), ())
         raise error(span, f"'{name}' is not a type")
 
-    def check_count(self, span: Span, name: str, wanted: int, given: int) -> None:
+    def check_count(self, span: Span, name: str, wanted: int, given: int, hint: str | None = None) -> None:
         """Check that the number of type arguments is right.
 
         Raises:
@@ -87,7 +93,7 @@ class TypeChecker:
         """
         if wanted != given:
             plural = "s" * (wanted != 1)
-            raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}")
+            raise error(span, f"'{name}' takes {wanted} type argument{plural}, not {given}", hint)
 
     # Declarations of types
 
@@ -113,7 +119,7 @@ class TypeChecker:
                         raise error(span, f"error.{name} is declared twice")
                     self.errors[name] = len(self.errors)
             case nodes.Names():
-                self.match_kinds |= {name for name, _ in node.members}
+                self.match_kinds |= {name: None for name, _ in node.members}
             case nodes.Extern():
                 self._declare_extern(node)
             case nodes.Callable():
@@ -182,11 +188,14 @@ class TypeChecker:
         self.scopes.declare(node.name, node.name_span, enum)
 
     def _declare_extern(self, node: nodes.Extern) -> None:
-        extern = types.Extern(node.name, node.type_parameters, {})
+        # psa.p4 says which extern of v1model does an extern's work
+        target = annotation_text(node.annotations, "v1model") or node.name
+        extern = types.Extern(target, node.type_parameters, {})
         self.scopes.declare(node.name, node.name_span, extern)
         with self._generic(node.type_parameters):
             for method in node.methods:
-                extern.methods.setdefault(method.name, []).append(self.signature(method))
+                name = target if method.name == node.name else method.name
+                extern.methods.setdefault(name, []).append(self.signature(method))
 
     @contextmanager
     def _generic(self, type_parameters: tuple[str, ...]) -> Iterator[None]:

@@ -291,6 +291,9 @@ class _Writer:
                 raise error(
                     instance.span, f"a register of {of} is not supported on this target", "use bit<> or int<>"
                 )
+            if len(instance.arguments) > 1 and constant(instance.arguments[1]):
+                message = "a register with an initial value is not supported on this target"
+                raise error(instance.span, message, "let the control plane write it")
             size = constant(instance.arguments[0])
             if size == 0:
                 raise error(

@@ -25,11 +25,13 @@ _HASHES = (
     "xor16",
 )  # by the number of the HashAlgorithm constant
 
+_PSA_HASHES = ("identity", "crc32", "crc32_custom", "crc16", "crc16_custom", "csum16", "crc16")
+
 
 def algorithm(e: ir.Expr) -> str:
     """Return BMv2's name of a constant of type HashAlgorithm."""
     assert isinstance(e, ir.Constant)
-    return _HASHES[e.value]
+    return (_PSA_HASHES if str(e.type) == "PSA_HashAlgorithm_t" else _HASHES)[e.value]
 
 
 def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:

@@ -9,11 +9,18 @@ from finsy.proto import p4i, p4t
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.emit.layout import flat_fields
 from fanin.p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
+from fanin.p4compiler.emit.restrictions import check_placement, check_references, check_restriction
 from fanin.p4compiler.emit.tables import constant, extern_name, table_size
 from fanin.p4compiler.emit.uses import calls_in
 from fanin.p4compiler.graph import GraphProgram
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import error
+from fanin.p4constraints.annotations import (
+    ACTION_RESTRICTION,
+    ENTRY_RESTRICTION,
+    action_types,
+    entry_types,
+)
 
 P4Info = p4i.P4Info
 _IDS = p4i.P4Ids
@@ -73,6 +80,7 @@ class _Writer:
         self.value_sets = flat.blocks[ir.Role.PARSER].value_sets
         self.controller_headers = flat.source.controller_headers
         self.annotations = flat.source.annotations
+        self.architecture = flat.source.architecture
         self.collect()
         self.write()
 
@@ -105,6 +113,7 @@ class _Writer:
             self.action(action)
         for table in self.tables:
             self.table(table)
+        self.check_references()
         for instance in self.instances:
             self.instance(instance)
         for name, of in self.digests.items():
@@ -119,7 +128,7 @@ class _Writer:
     def package(self) -> None:
         """Write what @pkginfo(name="...", version="...") and similar annotations say about the program."""
         package = self.info.pkg_info
-        package.arch = "v1model"
+        package.arch = self.architecture
         for annotation in self.annotations:
             for record in annotation.arguments:
                 if not isinstance(record, nodes.Record):
@@ -157,6 +166,18 @@ class _Writer:
             _annotate(field, parameter.annotations)
             _document(field, parameter.annotations)
             self.typed(field, parameter.type)
+
+        check_placement(action.annotations, of_table=False)
+        check_restriction(action.annotations, ACTION_RESTRICTION, action_types(made))
+
+    def check_references(self) -> None:
+        """Check `@refers_to`, which may name any table."""
+        for table in self.tables:
+            for element in table.key:
+                check_references(element.annotations, self.info)
+        for action in self.actions.values():
+            for parameter in action.parameters:
+                check_references(parameter.annotations, self.info)
 
     def typed(self, field: Any, of: types.Type) -> None:
         """Write the width of a field or parameter, and the name of its type if the control plane should know it."""
@@ -198,6 +219,8 @@ class _Writer:
                 made.direct_resource_ids.append(self.symbols.id(kind, instance.name))
         if table.support_timeout:
             made.idle_timeout_behavior = p4i.Table.NOTIFY_CONTROL
+        check_placement(table.annotations, of_table=True)
+        check_restriction(table.annotations, ENTRY_RESTRICTION, entry_types(made))
 
     def default_action(self, made: p4i.Table, table: ir.Table) -> None:
         action = table.default.action
@@ -212,6 +235,15 @@ class _Writer:
             argument.value = _bytes(constant(value), types.width(of.type) or 1)
 
     # Extern objects
+
+    def index_type(self, made: Any, name: str, of: types.Type) -> None:
+        """Write the name of the type of an array's indices, if the program has declared one."""
+        assert isinstance(of, types.ExternInstance)
+        if name in ("counter", "meter", "register") and len(of.arguments) > (name == "register"):
+            index = of.arguments[-1]
+            if isinstance(index, types.NewType):
+                self.type_spec(index)
+                made.index_type_name.name = index.name
 
     def instance(self, instance: ir.Instance) -> None:
         name = extern_name(instance)
@@ -250,6 +282,7 @@ class _Writer:
                 made.table_ids.extend(self.symbols.id(_IDS.TABLE, n) for n in names)
             case _:
                 return
+        self.index_type(made, name, instance.type)
         self.preamble(made.preamble, _KINDS[name], instance.name, instance.annotations, _OF_SELECTORS)
 
     def value_set(self, value_set: ir.ValueSet) -> None:

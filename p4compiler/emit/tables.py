@@ -85,6 +85,10 @@ class PipelineWriter:
             )
         if table.entries is not None:
             made["entries"] = [self.entry(e, table) for e in table.entries]
+            lowest = max((e.priority for e in table.entries), default=0)
+            for entry, described in zip(table.entries, made["entries"], strict=True):
+                if entry.control_priority != lowest + 1 - entry.priority:
+                    described["p4runtime_priority"] = entry.control_priority
         return made
 
     def key(self, element: ir.KeyElement) -> Json:
@@ -160,6 +164,7 @@ class PipelineWriter:
             "match_key": keys,
             "action_entry": call,
             "priority": entry.priority,
+            **({"is_const": True} if entry.is_const and not table.entries_constant else {}),
         }
 
     def data(self, call: ir.ActionCall) -> list[str]:

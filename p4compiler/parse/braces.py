@@ -18,20 +18,25 @@ def unclosed_brace(tokens: list[Token], at: int) -> Token | None:
     texts = [token.text for token in tokens if token.kind != STRING]
     if texts.count("{") <= texts.count("}"):
         return None
-    opened: list[Token] = []
+    opened: list[tuple[Token, Token]] = []  # each brace, and the token whose line it belongs to
+    parentheses: list[Token] = []
+    head: Token | None = None  # the "(" of the ")" just read
     innermost: Token | None = None
     for place, token in enumerate(tokens):
         if place == at and opened:
-            innermost = opened[-1]
+            innermost = opened[-1][0]
         if token.kind == STRING:
             continue
         if token.text == "{":
-            opened.append(token)
+            opened.append((token, head or token))  # parameters may begin lines above it
         elif token.text == "}" and opened:
-            candidate = opened.pop()
-            if _is_further_left(token, candidate):
+            candidate, first = opened.pop()
+            if _is_further_left(token, first):
                 return candidate
-    return innermost or opened[-1]
+        elif token.text == "(":
+            parentheses.append(token)
+        head = parentheses.pop() if token.text == ")" and parentheses else None
+    return innermost or opened[-1][0]
 
 
 def _is_further_left(closing: Token, opening: Token) -> bool:

@@ -30,6 +30,7 @@ _OPERATORS = (
     ("+", "-", "++", "|+|", "|-|"),
     ("*", "/", "%"),
 )
+_WORDS_FOR_OPERATORS = {"and": "&&", "or": "||", "is": "=="}
 _LEVEL = {op: level for level, ops in enumerate(_OPERATORS) for op in ops}
 
 
@@ -86,6 +87,17 @@ class ExpressionParser:
             return token
         if text == ")" and token.text == "=" and token.kind != STRING:
             raise error(token.span, "'=' assigns, and cannot stand inside an expression", "compare with ==")
+        if token.kind == NAME and token.text in _WORDS_FOR_OPERATORS:
+            operator = _WORDS_FOR_OPERATORS[token.text]
+            raise error(token.span, f"'{token.text}' is not an operator of P4", f"write {operator}")
+        last = self.last()
+        if (
+            text == ";"
+            and self.at
+            and (token.kind == END or token.span.line > last.end_line or token.text == "}")
+        ):
+            behind = Span(last.file, last.end_line, last.end_column, last.end_line, last.end_column + 1)
+            raise error(behind, "missing ';'", f"write ; after {self.peek(-1).text}")
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected '{text}'{f' {what}' if what else ''}, found {found}")
 
@@ -138,6 +150,12 @@ class ExpressionParser:
             self.expect("<")
             elements = self.type_arguments()
             return nodes.TupleType(start.span.to(self.last()), elements)
+        if start.text == "list" and self.peek().text == "<" and "list" not in self.type_names:
+            self.advance()
+            self.expect("<")
+            element = self.type()
+            self.expect(">")
+            return nodes.ListType(start.span.to(self.last()), element)
         if start.text in _TYPE_WORDS:
             self.advance()
             return nodes.NamedType(start.span, start.text)
@@ -212,12 +230,26 @@ class ExpressionParser:
             return False
         if name.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
             return True
+        if name.text == "list" and self.peek(2).text == "<":
+            return self._is_list_cast()
         return name.text in self.type_names and self.peek(2).text in (")", "<", "[")
+
+    def _is_list_cast(self) -> bool:
+        at = self.at
+        self.advance()
+        try:
+            self.type()
+            return self.token.text == ")"
+        except CompileError:
+            return False
+        finally:
+            self.at = at
 
     def primary(self) -> nodes.Expr:
         """Read a literal, a name, or an expression in parentheses or braces."""
         token = self.token
         if token.kind == NUMBER:
+            self._refuse_address()
             self.advance()
             number = parse_number(token)
             return nodes.Integer(token.span, number.value, number.width, number.signed, number.base)
@@ -253,6 +285,26 @@ class ExpressionParser:
             return nodes.Name(token.span, token.text)
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected an expression, found {found}")
+
+    def _refuse_address(self) -> None:
+        """Raise an error if a MAC or IPv4 address follows, which is a number in P4."""
+        for separator, count, base, kind in ((":", 6, 16, "MAC"), (".", 4, 10, "IPv4")):
+            tokens = self.tokens[self.at : self.at + 2 * count - 1]
+            parts, between = tokens[::2], tokens[1::2]
+            if len(tokens) < 2 * count - 1 or any(t.text != separator for t in between):
+                continue
+            try:
+                numbers = [int(part.text, base) for part in parts]
+            except ValueError:
+                continue
+            if all(number <= 0xFF for number in numbers):
+                hint = f"write 0x{bytes(numbers).hex()}"
+                message = (
+                    f"an {kind} address is not a literal"
+                    if kind == "IPv4"
+                    else "a MAC address is not a literal"
+                )
+                raise error(tokens[0].span.to(tokens[-1].span), f"{message} of P4", hint)
 
     def _braces(self) -> nodes.Expr:
         start = self.expect("{").span
@@ -388,7 +440,15 @@ class ExpressionParser:
             name = self.advance().text
             arguments: tuple[nodes.Expr, ...] = ()
             text, structured = "", False
-            if self.token.text in ("(", "["):
+            if name == "pragma":  # `@pragma name values`: it ends with the line
+                name = self.identifier("the pragma's name").text
+                first = self.at
+                while self.token.kind != END and self._on_line(start):
+                    self.advance()
+                inner = self.tokens[first : self.at]
+                text = " ".join(token.text for token in inner)
+                arguments = self.annotation_arguments(inner)
+            elif self.token.text in ("(", "["):
                 structured = self.token.text == "["
                 first = self.at + 1
                 self._skip_balanced()
@@ -397,6 +457,11 @@ class ExpressionParser:
                 arguments = self.annotation_arguments(inner)
             result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
         return tuple(result)
+
+    def _on_line(self, start: Span) -> bool:
+        """Return whether the next token stands on the line where `start` begins."""
+        span = self.token.span
+        return span.file is start.file and span.line == start.line
 
     def _skip_balanced(self) -> None:
         opened = self.token

@@ -58,6 +58,7 @@ def tokenize(file: SourceFile) -> list[Token]:
     append = tokens.append
     match = _TOKEN.match
     line, line_start, position, glued = 1, 0, 0, False
+    directive = False  # whether the line begins with #: a string then ends on its line
     while position < len(text):
         found = match(text, position)
         column = position - line_start
@@ -74,6 +75,7 @@ def tokenize(file: SourceFile) -> list[Token]:
             glued = False
         elif kind == "newline":
             append(Token(NEWLINE, "\n", Span(file, line, column, line, column + 1)))
+            directive = False
             line += 1
             line_start = end
             glued = False
@@ -85,6 +87,12 @@ def tokenize(file: SourceFile) -> list[Token]:
             assert kind is not None
             begun = line
             newlines = text.count("\n", position, end) if kind == STRING else 0
+            if newlines and directive:
+                append(Token(STRAY, '"', Span(file, line, column, line, column + 1), glued))
+                position += 1
+                continue
+            if kind == SYMBOL and found.group() == "#" and (not tokens or tokens[-1].kind == NEWLINE):
+                directive = True
             if newlines:
                 line += newlines
                 line_start = text.rindex("\n", position, end) + 1

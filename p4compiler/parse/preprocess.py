@@ -2,13 +2,15 @@
 
 It implements a subset of C's preprocessor (ISO C 6.10) on P4's tokens: #include, #define (object- and function-like,
 # and ##), #undef, #if with integer expressions and defined(), #ifdef, #ifndef, #elif, #else, #endif, #error, #warning.
-#pragma is ignored. Line markers written by cpp set the places of the lines after them.
+#pragma is ignored, and so is any other line that begins with # and no directive, as with `cpp -x assembler-with-cpp`.
+Line markers written by cpp set the places of the lines after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -29,6 +31,9 @@ from fanin.p4compiler.source import CompileError, Expansion, Reporter, SourceFil
 
 MAX_INCLUDE_DEPTH = 64
 _MAX_KEPT = 16  # the deepest nesting of included files
+_DIRECTIVES = (
+    "if", "ifdef", "ifndef", "elif", "else", "endif", "define", "undef", "include", "error", "warning", "pragma",
+)  # fmt: skip
 
 # Files that were looked up, with a digest of their text; None for files that did not exist.
 Lookups = dict[Path, str | None]
@@ -156,8 +161,11 @@ class _Preprocessor:
         if len(line) == 1:
             return
         name, rest = line[1], line[2:]
+        if name.text not in _DIRECTIVES:
+            self.ignore(name)
+            return
         for token in rest:
-            if token.span.end_line > token.span.line:
+            if token.kind == STRAY and token.text == '"':
                 raise error(token.span, "a string in a directive ends on its line", 'is a " missing?')
         reading = all(c.reading for c in conditions)
         match name.text:
@@ -189,8 +197,16 @@ class _Preprocessor:
                 self.reporter.warn(name.span.to(line[-1].span), f"#warning {_spelling(rest)}")
             case "pragma":
                 pass
-            case _:
-                raise error(name.span, f"unknown directive #{name.text}")
+
+    def ignore(self, name: Token) -> None:
+        """Ignore a line that begins with # and no directive: courses write comments so. A slip is an error."""
+        if not name.glued or name.kind != NAME:
+            return
+        meant = get_close_matches(name.text, _DIRECTIVES, 1, 0.8)
+        if meant:
+            raise error(name.span, f"unknown directive #{name.text}", f"did you mean #{meant[0]}?")
+        hint = "write // before a comment"
+        self.reporter.warn(name.span, f"#{name.text} is no directive: the line is ignored", hint)
 
     def holds(self, name: Token, rest: list[Token]) -> bool:
         if name.text in ("ifdef", "ifndef"):
@@ -240,7 +256,12 @@ class _Preprocessor:
         old = self.macros.get(name.text)
         if old is not None and (old.parameters != parameters or _texts(old.body) != _texts(macro.body)):
             hint = "#undef it first, if another meaning is intended"
-            self.reporter.warn(name.span, f"macro '{name.text}' is defined anew with another meaning", hint)
+            self.reporter.warn(
+                name.span,
+                f"macro '{name.text}' is defined again with another meaning",
+                hint,
+                option="macro-redefined",
+            )
         self.macros[name.text] = macro
 
     def include(self, directive: Token, rest: list[Token], path: Path) -> None:
@@ -265,7 +286,12 @@ class _Preprocessor:
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
-        raise error(span, f"no such file: {wanted}", f"looked in {', '.join(str(p) for p in places)}")
+        looked = f"looked in {', '.join(map(str, places))}"
+        there = {f.name for place in places if place.is_dir() for f in place.iterdir()}
+        near = get_close_matches(Path(wanted).name, sorted(there), n=1)
+        open_, close = rest[0].text[0], rest[-1].text[-1]
+        hint = f"write #include {open_}{near[0]}{close}" if near else looked
+        raise error(span, f"no such file: {wanted}", hint)
 
     # Macro expansion (Prosser's algorithm: each token carries the macros that it came from)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 from fanin.p4compiler import nodes
 from fanin.p4compiler.parse.braces import unclosed_brace
 from fanin.p4compiler.parse.expressions import RESERVED
@@ -9,9 +12,23 @@ from fanin.p4compiler.parse.lex import END, NAME, Token
 from fanin.p4compiler.parse.statements import StatementParser
 from fanin.p4compiler.source import CompileError, SourceFile, Span, error
 
+_STRUCTURED = ("key", "actions", "entries")  # the properties of a table with braces
+# All properties that a table may have.
+PROPERTIES = (
+    *_STRUCTURED, "default_action", "size", "counters", "meters", "implementation", "support_timeout",
+    "largest_priority_wins", "priority_delta",
+)  # fmt: skip
 
-def parse(tokens: list[Token]) -> nodes.Program:
+
+_FORMER_PROPERTIES = {"reads": "key"}  # of P4_14
+
+
+def parse(tokens: list[Token], type_names: Iterable[str] = ()) -> nodes.Program:
     """Parse a preprocessed program into its syntax tree.
+
+    Args:
+        tokens: The program.
+        type_names: The names of types that are declared elsewhere.
 
     Raises:
         CompileError: At the first syntax error.
@@ -19,6 +36,7 @@ def parse(tokens: list[Token]) -> nodes.Program:
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
+    parser.type_names |= set(type_names)
     declarations: list[nodes.Declaration] = []
     try:
         while parser.token.kind != END:
@@ -167,7 +185,15 @@ class _Parser(StatementParser):
             annotations = self.annotations()
             start = self.token
             direction = self.advance().text if start.text in ("in", "out", "inout") else ""
+            bare = self.token
             declared = self.type()
+            if (
+                bare.kind == NAME
+                and self.token.text in (",", ")")
+                and bare.text not in self.type_names | RESERVED
+            ):
+                message = f"parameter '{bare.text}' has no type"
+                raise error(bare.span, message, f"write its type before its name: bit<32> {bare.text}")
             name = self.declared("the parameter's name")
             default = self.expression() if self.accept("=") else None
             span = start.span.to(self.last())
@@ -277,7 +303,12 @@ class _Parser(StatementParser):
             while not self.accept("}"):
                 if self.accept("transition"):
                     transition = self.transition()
-                    self.expect("}", "(a transition ends its state)")
+                    if self.token.text != "}":
+                        hint = "move it before the transition"
+                        raise error(
+                            self.token.span, "nothing follows a transition: a transition ends its state", hint
+                        )
+                    self.expect("}")
                     break
                 statements += self.statement()
         span = start.to(self.last())
@@ -298,6 +329,7 @@ class _Parser(StatementParser):
         cases = []
         while not self.accept("}"):
             first = self.token.span
+            self.refuse_case("state;")
             keys = self.keysets()
             self.expect(":")
             state = self.identifier("a state")
@@ -333,8 +365,30 @@ class _Parser(StatementParser):
             case "value_set":
                 return self.value_set(annotations)
             case "}":
-                raise error(self.token.span, "expected an apply block before the end of the control")
+                hint = "add apply { }, or remove a '}' above that is one too many"
+                raise error(self.token.span, "expected an apply block before the end of the control", hint)
+        if self._statement_follows():
+            hint = "move it into the apply block, an action or a state"
+            raise error(self.token.span, "a statement cannot stand between declarations", hint)
         return self.typed_declaration(annotations)
+
+    def _statement_follows(self) -> bool:
+        token, following = self.token, self.peek().text
+        if token.text in ("if", "switch", "return", "exit", "for", "transition"):
+            return True
+        if token.kind != NAME or token.text in RESERVED or token.text in self.type_names:
+            return False
+        if following != "(":
+            return following in (".", "=", "[")
+        at = self.at
+        self.advance()
+        try:
+            self.arguments()
+            return self.token.text == ";"
+        except CompileError:
+            return False
+        finally:
+            self.at = at
 
     def value_set(self, annotations: nodes.Annotations) -> nodes.ValueSet:
         start = self.expect("value_set").span
@@ -374,6 +428,13 @@ class _Parser(StatementParser):
             first = self.token.span
             constant = self.accept("const")
             word = self.advance()
+            if word.text not in PROPERTIES:
+                meant = get_close_matches(_FORMER_PROPERTIES.get(word.text, word.text), PROPERTIES, n=1)
+                if meant and meant[0] in _STRUCTURED:
+                    hint = f"write {meant[0]} = {{ ... }}"
+                    raise error(word.span, f"a table has no property '{word.text}'", hint)
+            if self.token.text == "{" and word.text in _STRUCTURED:
+                raise error(self.token.span, "expected '=', found '{'", f"write {word.text} = {{ ... }}")
             self.expect("=")
             match word.text:
                 case "key":
@@ -397,15 +458,24 @@ class _Parser(StatementParser):
             key, actions, default, default_constant, entries, entries_constant, tuple(properties),
         )  # fmt: skip
 
+    def refuse_comma(self, what: str) -> None:
+        if self.token.text == ",":
+            raise error(self.token.span, "expected ';', found ','", f"end each {what} with ;")
+
     def key(self) -> tuple[nodes.KeyElement, ...]:
         self.expect("{")
         elements = []
         while not self.accept("}"):
             start = self.token.span
             expression = self.expression()
+            if self.token.text in (";", ","):
+                text = start.to(self.last()).fragment()
+                hint = f"write {text}: exact; (or another kind, such as lpm or ternary)"
+                raise error(self.token.span, "this key has no match kind", hint)
             self.expect(":", "and how to match")
             kind = self.identifier("a match kind")
             annotations = self.annotations()
+            self.refuse_comma("key")
             self.expect(";")
             span = start.to(self.last())
             elements.append(nodes.KeyElement(span, expression, kind.text, kind.span, annotations))
@@ -417,8 +487,8 @@ class _Parser(StatementParser):
         refs = []
         while not self.accept("}"):
             refs.append(self.action_ref())
-            if not self.accept(";"):
-                self.expect(";", "after an action")
+            self.refuse_comma("action")
+            self.expect(";")
         self.accept(";")
         return tuple(refs)
 
@@ -436,7 +506,7 @@ class _Parser(StatementParser):
         while not self.accept("}"):
             before = self.annotations()
             start = self.token.span
-            self.accept("const")
+            is_const = self.accept("const")
             priority: nodes.Expr | None = None
             if self.token.text == "priority" and self.peek().text == "=":
                 self.advance()
@@ -448,6 +518,7 @@ class _Parser(StatementParser):
             action = self.action_ref()
             after = self.annotations()
             self.expect(";")
-            entries.append(nodes.Entry(start.to(self.last()), keys, action, before + after, priority))
+            span = start.to(self.last())
+            entries.append(nodes.Entry(span, keys, action, before + after, priority, is_const))
         self.accept(";")
         return tuple(entries)

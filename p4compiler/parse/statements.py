@@ -7,7 +7,8 @@ from dataclasses import replace
 from fanin.p4compiler import nodes
 from fanin.p4compiler.parse.expressions import RESERVED, ExpressionParser
 from fanin.p4compiler.parse.lex import NAME, STRING, Token
-from fanin.p4compiler.source import CompileError, Span, error
+from fanin.p4compiler.source import CompileError, Span, error, suggestion
+from fanin.p4compiler.types import counterpart
 
 _ASSIGNMENTS = frozenset(f"{op}=" for op in ("", "+", "-", "*", "/", "%", "&", "|", "^", "<<", "|+|", "|-|"))
 
@@ -24,8 +25,19 @@ class StatementParser(ExpressionParser):
         if self.token.text == "(":
             return self.instance(annotations, start, of)
         made = self.variable(annotations, start, of)
+        if self.token.text == "(":
+            self._refuse_constructor_after_name(made)
         self.expect(";")
         return replace(made, span=start.to(self.last()))
+
+    def _refuse_constructor_after_name(self, made: nodes.Variable) -> None:
+        opening = self.token.span
+        self.arguments()
+        if self.token.text == ";":
+            arguments = opening.to(self.last()).fragment()
+            hint = f"write {made.type.span.fragment()}{arguments} {made.name};"
+            raise error(opening, "the arguments of an instance come before its name", hint)
+        raise error(opening, "a function cannot be declared here", "move it before the parser or control")
 
     def variable(self, annotations: nodes.Annotations, start: Span, of: nodes.TypeNode) -> nodes.Variable:
         """Read the rest of a variable's declaration, without its semicolon."""
@@ -36,6 +48,9 @@ class StatementParser(ExpressionParser):
     def instance(self, annotations: nodes.Annotations, start: Span, of: nodes.TypeNode) -> nodes.Instance:
         """Read the rest of an instance's declaration, starting with its arguments."""
         arguments = self.arguments()
+        if self.token.text == ";" and isinstance(of, nodes.NamedType):
+            hint = f"write ) {'main' if of.name == 'V1Switch' else 'name'};"
+            raise error(self.token.span, f"this instance of {of.name} has no name", hint)
         name = self.declared("the instance's name")
         if self.token.text == "=":
             raise error(self.token.span, "instances with abstract methods are not supported")
@@ -104,6 +119,17 @@ class StatementParser(ExpressionParser):
                 return [self.for_statement()]
             case "while" if self.peek().text == "(":
                 raise error(start.span, "P4 has no while", "write for (; condition; ) { }")
+            case "elif" | "elsif" | "elseif" if self.peek().text == "(":
+                raise error(start.span, f"P4 has no {start.text}", "write else if (condition) { }")
+            case "else":
+                hint = "an else follows the '}' or the one statement of its if directly"
+                raise error(start.span, "this else belongs to no if", hint)
+            case "transition":
+                hint = "end the state with transition select(expression) { value: state; default: state; }"
+                raise error(start.span, "a transition cannot stand inside another statement", hint)
+            case "select":
+                hint = "write transition select(...) { ... }"
+                raise error(start.span, "select is a part of a transition, not a statement", hint)
             case "break" | "continue" if self.peek().text == ";":
                 self.advance()
                 self.advance()
@@ -119,12 +145,23 @@ class StatementParser(ExpressionParser):
         """Read an assignment or a call, without its semicolon."""
         start = self.token.span
         target = self.postfix(self.primary())
+        step = self.token
+        if (step.text in "+-" and self.peek().text == step.text and self.peek().glued) or step.text == "++":
+            text = target.span.fragment()
+            raise error(
+                step.span,
+                f"'{step.text[0] * 2}' does not change a value",
+                f"write {text} = {text} {step.text[0]} 1;",
+            )
         op = self.assignment_operator()
         if op is not None:
             value = self.expression()
             return nodes.Assignment(start.to(value.span), target, value, op)
         if not isinstance(target, nodes.Call):
-            raise error(target.span, "this is not a statement", "an assignment or a call was expected")
+            hint = "an assignment or a call was expected"
+            if isinstance(target, nodes.Name | nodes.Member) and self.token.text == ";":
+                hint = f"to call it, write {target.span.fragment()}();"
+            raise error(target.span, "this is not a statement", hint)
         return nodes.CallStatement(target.span, target)
 
     def assignment_operator(self) -> str | None:
@@ -186,7 +223,8 @@ class StatementParser(ExpressionParser):
             return False
         if self.token.text in ("bit", "int", "bool", "varbit", "tuple", "string"):
             return True
-        if self.token.text == "error" or self.token.text in self.type_names:
+        is_list = self.token.text == "list" and self.peek().text == "<"
+        if is_list or self.token.text == "error" or self.token.text in self.type_names:
             at = self.at
             try:
                 self.type()
@@ -196,8 +234,17 @@ class StatementParser(ExpressionParser):
             finally:
                 self.at = at
         if self.peek().kind == NAME and self.peek().text not in RESERVED:
-            raise error(self.token.span, f"there is no type '{self.token.text}'")
+            name = self.token.text
+            replacement = counterpart(name)
+            hint = f"write {replacement}" if replacement else suggestion(name, sorted(self.type_names))
+            raise error(self.token.span, f"there is no type '{name}'", hint)
         return False
+
+    def refuse_case(self, then: str) -> None:
+        """Raise an error if a case begins with the word `case`."""
+        if self.token.text == "case" and self.peek().text != ":":
+            hint = f"leave the word out: {self.peek().text}: {then}"
+            raise error(self.token.span, "P4's cases have no word case", hint)
 
     def if_statement(self) -> nodes.If:
         """Read an if."""
@@ -219,6 +266,7 @@ class StatementParser(ExpressionParser):
         cases = []
         while not self.accept("}"):
             first = self.token.span
+            self.refuse_case("{ }")
             label = self.expression()
             self.expect(":")
             body = self.block() if self.token.text == "{" else None

@@ -25,16 +25,43 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
     facts = flow.merged(ends.get(name) for name in ("accept", "reject"))
     for role in (ir.Role.VERIFY_CHECKSUM, ir.Role.INGRESS, ir.Role.EGRESS, ir.Role.COMPUTE_CHECKSUM):
         if facts is None:
-            return
+            break
         if role is ir.Role.EGRESS and any(map(_clones, blocks.values())):
             facts = NOTHING  # a cloned packet arrives with the headers it had elsewhere
         facts = flow.merged([flow.body(blocks[role].body, facts), *flow.exits])
         flow.exits.clear()
+    for block in blocks.values():
+        for body in (block.body, *(action.body for action in block.actions)):
+            _warn_of_order(body, flow, reporter)
     for (span, is_written), header in flow.invalid.items():
         what = "what is written to it is undefined" if is_written else "its fields have no defined value"
         message = f"header '{header}' is invalid on every way to here: {what}"
         hint = f"extract {header}, or call {header}.setValid(), before this"
         reporter.warn(span, message, hint, option="invalid-header")
+
+
+def _warn_of_order(body: tuple[ir.Stmt, ...], flow: _Invalid, reporter: Reporter) -> None:
+    """Warn about fields that are written just before their header's setValid(), where it may be invalid."""
+    fields: dict[Path, ir.Field] = {}  # the first field written, by header
+    for s in body:
+        match s:
+            case ir.Assign(target=ir.Field(base=base) as field) if isinstance(base.type, types.Header):
+                where = path(base)
+                if where is not None and is_fixed(base):
+                    fields.setdefault(where, field)
+            case ir.CallHeader(method="setValid", header=header):
+                first = fields.pop(path(header) or (), None)
+                if first is not None and (first.span, True) not in flow.invalid:
+                    name = _header_text(first)
+                    message = f"{first.span.fragment()} is written before {name}.setValid(), so its value is undefined"
+                    hint = f"move {name}.setValid(); before this"
+                    reporter.warn(first.span, message, hint, option="invalid-header")
+            case ir.Assign() | ir.CallExtern():
+                pass
+            case _:
+                fields.clear()
+        for inner in bodies(s):
+            _warn_of_order(inner, flow, reporter)
 
 
 class _Invalid(Flow):

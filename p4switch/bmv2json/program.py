@@ -276,13 +276,17 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class TableKey:
-    """Key field; `kind` is exact, lpm, ternary, range, optional or valid; `mask` None means all bits."""
+    """Key field; `kind` is exact, lpm, ternary, range, optional or valid; `mask` None means all bits.
+
+    Numbers of a `signed` field are in two's complement, and unsigned ones here.
+    """
 
     name: str
     kind: str
     target: Field
     width: int
     mask: int | None
+    signed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +300,16 @@ class ConstMatch:
 
 @dataclass(frozen=True, slots=True)
 class ConstEntry:
-    """Entry declared by the program. The lowest `priority` wins, as in the JSON."""
+    """Entry declared by the program, with P4Runtime's priority, where the largest wins.
+
+    `is_const` is True for an entry that is `const` itself. The table's entries may be const besides.
+    """
 
     matches: tuple[ConstMatch, ...]
     priority: int
     action: int
     data: tuple[int, ...]
+    is_const: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +472,7 @@ class CalculationInput:
     width: int = 0
 
 
-REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent"}
+REMEMBERING = {"toeplitz", "round_robin", "round_robin_consistent", "crc16_custom", "crc32_custom"}
 """Hash algorithms whose result depends on state set by a controller or by earlier packets."""
 
 

@@ -192,6 +192,7 @@ class PrimitiveWriter:
         """Write one primitive call."""
         self.source = primitive.source
         self.number = self.numbers.of(primitive)
+        self.layout.trace_invalid(out, primitive.arguments)
         self.touch(out, primitive)
         name = primitive.op.lstrip("_")
         if name in FROM_OPERANDS:

@@ -11,6 +11,9 @@ from fanin.p4switch.codegen.tables import TableWriter
 from fanin.p4switch.codegen.tracing import RecordKind, condition_fields
 from fanin.p4switch.codegen.writer import Writer
 
+# The deepest nesting of blocks: clang accepts 256 brackets, and Python 1,000 calls.
+_DEEPEST = 40
+
 
 class ControlWriter:
     """Writer of one pipeline as a function.
@@ -29,6 +32,11 @@ class ControlWriter:
         self.meeting = _meeting_points(pipeline)
         self.entries: dict[str, int] = {}
         self.written: set[str] = set()
+        self.depth = 0
+        self.later: list[
+            tuple[str, str | None]
+        ] = []  # nodes too deeply nested, and where to continue after each
+        self.jumped_to: set[str] = set()
         for node in pipeline.nodes.values():
             for successor in set(node.successors):
                 if successor is not None:
@@ -41,18 +49,32 @@ class ControlWriter:
         ):
             out.line("(void)s, (void)p;")
             self.flow(out, self.pipeline.initial, None)
+            for name, until in self.later:  # it grows meanwhile
+                out.line("return;")
+                self.flow(out, name, until)
+                if until is not None:
+                    out.line(f"goto {self.label(until)};")
         out.line()
+
+    def label(self, name: str) -> str:
+        """Return the label of a node."""
+        return self.names.identifier("node_", name, (self.pipeline.name, name))
 
     def flow(self, out: Writer, name: str | None, until: str | None) -> None:
         """Write the nodes from `name` up to, but without, `until`."""
         while name is not None and name != until:
             node = self.pipeline.nodes[name]
-            label = self.names.identifier("node_", name, (self.pipeline.name, name))
+            label = self.label(name)
             if name in self.written:
                 out.line(f"goto {label};")
                 return
+            if self.depth > _DEEPEST:
+                out.line(f"goto {label};")
+                self.later.append((name, until))
+                self.jumped_to |= {name, until} if until is not None else {name}
+                return
             self.written.add(name)
-            if self.entries.get(name, 0) > 1:
+            if self.entries.get(name, 0) > 1 or name in self.jumped_to:
                 out.label(label)
             meeting = self.meeting[name]
             self.node(out, node, meeting)
@@ -80,6 +102,7 @@ class ControlWriter:
     def traced(self, out: Writer, branch: Branch, condition: str, expressions: ExpressionWriter) -> str:
         """Write a trace record of a branch, and return the variable with its condition."""
         number = self.actions.numbers.of(branch)
+        self.layout.trace_invalid(out, branch.condition)
         recorded: list[str] = []
         for field in condition_fields(self.layout.program, branch.condition):
             recorded += c_words(expressions.value(field).code, self.layout.program.field_type(field).width)
@@ -130,12 +153,14 @@ class ControlWriter:
         elif choices[-1][1] == meeting and choices[-1][0] is None:
             choices.pop()
         head = "if"
+        self.depth += 1
         for condition, target in choices:
             test = f"{head} ({_bare(condition)})" if condition is not None else "else"
             with out.block(test):
                 if target != meeting:
                     self.flow(out, target, meeting)
             head = "else if"
+        self.depth -= 1
 
     def leave_on_exit(self, out: Writer, needed: bool) -> None:
         """Write a return for an action that may exit."""

@@ -11,7 +11,7 @@ from fanin.p4switch.codegen.actions import ActionWriter, PrimitiveWriter
 from fanin.p4switch.codegen.calculations import append_function
 from fanin.p4switch.codegen.checksums import ChecksumWriter
 from fanin.p4switch.codegen.expressions import ExpressionWriter
-from fanin.p4switch.codegen.layout import QUEUEING, Layout
+from fanin.p4switch.codegen.layout import QUEUEING, Layout, packet_headers
 from fanin.p4switch.codegen.tracing import RecordKind
 from fanin.p4switch.codegen.uses import headers_written
 from fanin.p4switch.codegen.writer import Writer
@@ -134,7 +134,9 @@ def _write_replicate(out: Writer, layout: Layout, actions: ActionWriter) -> None
             out.line("else if (group->count > 1)")
             out.line("    set_aside(&s->copy, p, kept, all);")
             _set(out, layout, "egress_rid", "group->replica[i].instance")
+            out.trace(RecordKind.REPLICA, "group->replica[i].port", "group->replica[i].instance")
             out.line("leave(s, p, group->replica[i].port);")
+            out.trace(RecordKind.COPY_DONE, 0)
         if replays:
             out.line("r->record = NULL;")
         out.line("s->base.sharing.from = NULL;")
@@ -190,6 +192,10 @@ def _write_deparse(out: Writer, layout: Layout, actions: ActionWriter) -> None:
         out.trace_line(f"for (unsigned i = 0; i < {count}; i++)")
         out.trace_line("    if (p->valid[deparser_order[i]])")
         out.trace_line("        trace_header(&s->base, p, TRACE_DEPARSE, deparser_order[i]);")
+        for header in packet_headers(layout.program) if out.traced else ():
+            if header.name not in deparser.order and not header.always_valid:
+                out.trace_line(f"if ({layout.is_valid(header.name)})")
+                out.trace(RecordKind.NOT_EMITTED, layout.header_index(header.name))
         out.line(f"uint8_t *first = emit_headers(p, deparser_order, {count}, s->input);")
         out.line("uint32_t length = (uint32_t)(p->end - first);")
         if layout.goes_again:

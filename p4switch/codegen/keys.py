@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 from fanin.p4switch.bmv2json.program import MeterArray, Program, Table, TableKey
 from fanin.p4switch.entries import (
@@ -19,6 +19,13 @@ from fanin.p4switch.entries import (
 )
 from fanin.p4switch.word_packing import to_words, word_count
 
+_SIMPLE: dict[str, type[Any]] = {
+    "exact": Exact,
+    "valid": Exact,
+    "lpm": Lpm,
+    "ternary": Ternary,
+    "optional": Exact,
+}
 METER_WORDS = 18  # struct meter in runtime/meter.h
 
 
@@ -60,8 +67,9 @@ class EntryExtra:
 class KeyLayout:
     """Positions of key fields in a packed key.
 
-    `kind` is exact, lpm, ternary or range, chosen as simple_switch does. The last `ranges` words are for range fields;
-    `joined` has bits for the words that continue the field of the word before.
+    `kind` is exact, lpm, ternary or range, chosen as simple_switch does. `has_priority` is True if entries may overlap,
+    so that a priority has to decide. The last `ranges` words are for range fields; `joined` has bits for the words that
+    continue the field of the word before.
     """
 
     def __init__(self, table: Table) -> None:
@@ -99,11 +107,13 @@ class KeyLayout:
                 word += word_count(key.width)
         self.words = max(1, word)
         self.places = tuple(places[n] for n in range(len(table.keys)))
-
-    @property
-    def has_priority(self) -> bool:
-        """Return whether entries may overlap, so that a priority has to decide."""
-        return self.kind in ("ternary", "range")
+        self.has_priority = self.kind in ("ternary", "range")
+        self._simple: tuple[tuple[type[Any], int, int], ...] | None = None
+        if self.words == 1 and not self.ranges:
+            self._simple = tuple(
+                (_SIMPLE[key.kind], place.shift, (1 << place.width) - 1)
+                for key, place in zip(table.keys, self.places, strict=True)
+            )
 
     def pack(self, key: EntryKey) -> PackedKey:
         """Pack an entry's key.
@@ -111,6 +121,38 @@ class KeyLayout:
         Raises:
             TableError: INVALID_ARGUMENT, with the name of the field that does not fit.
         """
+        return self._pack_simple(key) or self._pack_any(key)
+
+    def _pack_simple(self, key: EntryKey) -> PackedKey | None:
+        """Pack a key of one word, as most are, in one step; None if it has to be looked at more closely."""
+        if self._simple is None or len(key.match) != len(self._simple):
+            return None
+        word, mask, priority = 0, 0, key.priority
+        if self.has_priority != (priority > 0):
+            return None
+        matches = cast("tuple[Any, ...]", key.match)  # of the type that each field's kind has
+        for match, (kind, shift, full) in zip(matches, self._simple, strict=True):
+            if type(match) is not kind:
+                return None
+            value: int = match.value
+            if kind is Exact:
+                bits = full
+            elif kind is Ternary:
+                bits = match.mask
+            else:
+                length: int = match.prefix_length
+                if length < 0:
+                    return None
+                bits = full & ~(full >> length)
+                if self.kind == "lpm":
+                    priority = length
+            if value & ~bits or bits & ~full:  # also of negative numbers
+                return None
+            word |= value << shift
+            mask |= bits << shift
+        return PackedKey((word,), (mask,), (), priority)
+
+    def _pack_any(self, key: EntryKey) -> PackedKey:
         if len(key.match) != len(self.table.keys):
             raise self._invalid(f"{len(self.table.keys)} match fields are needed, not {len(key.match)}")
         words, mask, high = [0] * self.words, [0] * self.words, [0] * self.ranges

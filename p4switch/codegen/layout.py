@@ -19,6 +19,7 @@ from fanin.p4switch.bmv2json.program import (
     ProgramError,
 )
 from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.tracing import trusted_headers
 from fanin.p4switch.codegen.uses import Uses, jumps_back
 from fanin.p4switch.codegen.writer import Writer
 
@@ -151,6 +152,13 @@ class Layout:
         if header.is_metadata or header.always_valid:
             return "1"
         return f"p->valid[{self.header_index(name)}]"
+
+    def trace_invalid(self, out: Writer, part: object) -> None:
+        """Write a trace record for each invalid header of which a part of the program uses fields; see tracing.py."""
+        for name in trusted_headers(self.program, part) if out.traced else ():
+            if not self.program.headers[name].always_valid:
+                out.line(f"if (!{self.is_valid(name)})")
+                out.line(f"    TRACE(TRACE_INVALID, {self.header_index(name)});")
 
     def check_varbit(self, header: str, where: str) -> None:
         """Check that a header's varbit is byte-aligned: only parser and deparser support others."""

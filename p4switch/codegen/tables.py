@@ -46,6 +46,7 @@ class TableWriter:
             index = self.state.table_index(table.name)
             out.line(f"struct table *t = &s->tables[{index}];")
             if table.keys:
+                self.layout.trace_invalid(out, table.keys)
                 self._write_lookup(out, table)
                 out.line(f"const bool hit = {entry} != NULL;")
                 keys = [f"key[{word}]" for word in range(KeyLayout(table).words)]
@@ -83,6 +84,7 @@ class TableWriter:
             out.line("const uint64_t *group = (const uint64_t *)(uintptr_t)chosen_data[0];")
             hash_of = self.actions.calculations.call(selector, table.name)
             out.line(f"const uint64_t hash = group[2] ? next_random(&s->base) : {hash_of};")
+            out.trace(RecordKind.CHOICE, self._number(table), "group[0] ? hash % group[0] : 0", "group[0]")
             out.line("chosen_data = group[0] ? group + 3 + hash % group[0] * group[1] : NULL;")
             out.line("chosen = chosen_data ? (uint32_t)*chosen_data++ : UINT32_MAX;")
 

@@ -6,9 +6,12 @@ program with the same `struct state` is compiled, and replaces it for that time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from enum import IntEnum, auto
+from typing import Any
 
-from fanin.p4switch.bmv2json.expressions import Expression, Field
+from fanin.p4switch.bmv2json.expressions import Expression, Field, HeaderName, Unary
 from fanin.p4switch.bmv2json.program import Branch, ParserCall, Primitive, Program, Set
 from fanin.p4switch.codegen.uses import fields_in
 
@@ -47,6 +50,14 @@ class RecordKind(IntEnum):
     LOOPING = auto()  # statement: a jump
     TOO_LONG = auto()  # the packet's length
     OUTPUT = auto()  # port: length, then the bytes
+    CHOICE = auto()  # table: the position in the entry's group, the size of the group
+    CLONED = auto()  # instance type: a copy begins, and ends with COPY_DONE
+    REPLICA = auto()  # port: replication id; as CLONED
+    COPY_DONE = auto()  # nothing
+    LATER = auto()  # instance type: a copy is processed after this packet
+    NEXT = auto()  # nothing: the oldest copy that waits begins
+    INVALID = auto()  # header that the next branch, table or statement uses although it is invalid
+    NOT_EMITTED = auto()  # header that is valid, but that the deparser does not emit
 
 
 class Numbers:
@@ -79,8 +90,29 @@ class Numbers:
         return self._of[id(part)]
 
 
+def trusted_headers(program: Program, part: object) -> list[str]:
+    """Return the packet's headers of which a part of the program uses fields without testing their validity."""
+    found = fields_in(part)
+    tested = {f.header for f in found if f.name == "$valid$"} | set(_tested_headers(part))
+    used = dict.fromkeys(f.header for f in found if f.header not in tested)
+    return [name for name in used if name in program.headers and not program.headers[name].is_metadata]
+
+
+def _tested_headers(node: Any) -> Iterator[str]:
+    """Yield the headers whose validity is tested inside a node."""
+    match node:
+        case Unary("valid", HeaderName(name)):
+            yield name
+        case tuple():
+            for item in node:
+                yield from _tested_headers(item)
+        case _ if is_dataclass(node):
+            for part in fields(node):
+                yield from _tested_headers(getattr(node, part.name))
+
+
 def condition_fields(program: Program, condition: Expression) -> list[Field]:
     """Return the fields whose values explain the outcome of a condition."""
-    fields = dict.fromkeys(f for f in fields_in(condition) if f.name != "$valid$")
-    kinds = {field: program.field_type(field) for field in fields}
+    found = dict.fromkeys(f for f in fields_in(condition) if f.name != "$valid$")
+    kinds = {field: program.field_type(field) for field in found}
     return [field for field, kind in kinds.items() if kind.width and not kind.varying]

@@ -32,6 +32,11 @@ class CounterCells:
         """Return all cells."""
         return [cell.value() for cell in self._cells]
 
+    def keep(self, previous: CounterCells | None) -> None:
+        """Copy the cells of another switch's counter, unless it has another size."""
+        if previous is not None and previous.size == self.size:
+            ctypes.memmove(self._cells, previous._cells, ctypes.sizeof(self._cells))
+
     @locked
     def write(self, index: int, value: CounterValue) -> None:
         """Set one cell."""
@@ -105,6 +110,16 @@ class RegisterCells:
         size, step = self._bytes, self._step
         data = ctypes.string_at(self._first + start * step, (end - start - 1) * step + size)
         return [int.from_bytes(data[at : at + size], "little") for at in range(0, (end - start) * step, step)]
+
+    def keep(self, previous: RegisterCells | None) -> None:
+        """Copy the cells of another switch's register, unless it has another size or width."""
+        if previous is None or (previous.size, previous.width) != (self.size, self.width):
+            return
+        if self._step == previous._step == self._bytes:
+            ctypes.memmove(self._first, previous._first, self.size * self._step)
+        else:
+            for index, value in enumerate(previous.read()):
+                self.write(index, value)
 
     @locked
     def write(self, index: int, value: int) -> None:

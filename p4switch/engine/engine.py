@@ -235,6 +235,20 @@ class Engine:
         """Return a register."""
         return _named(self._registers, name, "register")
 
+    def keep_cells(self, previous: Engine) -> None:
+        """Take over the cells of registers and counters of another program, if this one has the same.
+
+        An entry's direct counter is kept if both programs have the entry.
+        """
+        with previous.lock, self.lock:
+            for name, register in self._registers.items():
+                register.keep(previous._registers.get(name))
+            for name, counter in self._counters.items():
+                counter.keep(previous._counters.get(name))
+            for name, table in self._tables.items():
+                if name in previous._tables:
+                    table.keep_counters(previous._tables[name])
+
     def set_priority_queues(self, count: int) -> None:
         """Set the number of queues of every port, initially one. Packets of that priority or a higher one are dropped.
 
@@ -243,6 +257,35 @@ class Engine:
         with self.lock:
             runtime().switch_set_priority_queues(self.base, count)
             self.priority_queues = count
+
+    @property
+    def config(self) -> bytes:
+        """Return the BMv2 JSON that the engine was loaded from."""
+        return self._config
+
+    def set_crc(
+        self,
+        calculation: str,
+        polynomial: int,
+        initial: int,
+        final: int,
+        *,
+        reflect_input: bool,
+        reflect_output: bool,
+    ) -> None:
+        """Set the parameters of a crc16_custom or crc32_custom. Before, they are crc16 and crc32.
+
+        Raises:
+            TableError: NOT_FOUND if there is no such calculation.
+        """
+        found = self.program.calculations.get(calculation)
+        if found is None or found.algorithm not in ("crc16_custom", "crc32_custom"):
+            raise TableError(TableErrorCode.NOT_FOUND, f"the program has no custom CRC {calculation}")
+        with self.lock:
+            state = self._hash_state(calculation)
+            state.polynomial, state.initial, state.final = polynomial, initial, final
+            state.reflects_input, state.reflects_output = reflect_input, reflect_output
+            state.crc_set = True
 
     def set_hash_key(self, calculation: str, key: bytes) -> None:
         """Set the key of a toeplitz calculation.
@@ -256,8 +299,11 @@ class Engine:
                 TableErrorCode.NOT_FOUND, f"the program has no toeplitz calculation {calculation}"
             )
         with self.lock:
-            index = self.program.hash_states.index(calculation)
-            HashState.from_address(runtime().switch_hash_state(self.base, index)).set_key(key)
+            self._hash_state(calculation).set_key(key)
+
+    def _hash_state(self, calculation: str) -> HashState:
+        index = self.program.hash_states.index(calculation)
+        return HashState.from_address(runtime().switch_hash_state(self.base, index))
 
     # Reports
 
@@ -310,6 +356,7 @@ class Engine:
         *,
         offload: bool = True,
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
+        captures: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         """Open the interfaces and forward packets in a thread.
 
@@ -318,13 +365,16 @@ class Engine:
             packet_in: Receives packets to the CPU port, in another thread.
             offload: Whether packets that leave one after another may be sent as one superframe.
             links: The links to emulate at the ports.
+            captures: The files that record the packets of a port, arriving and leaving, as descriptors of pcap files.
 
         Raises:
             PortError: If ports are open already, or one cannot be opened.
         """
         if self._switch.live:
             raise PortError("the ports are open already")
-        self._switch.live.append(LivePorts(self.base, ports, self._cpu_port, packet_in, offload, links or {}))
+        self._switch.live.append(
+            LivePorts(self.base, ports, self._cpu_port, packet_in, offload, links or {}, captures or {})
+        )
 
     def stop(self) -> None:
         """Stop the threads and close the ports. It may be called twice."""

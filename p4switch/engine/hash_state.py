@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from ctypes import c_uint32, c_uint64, c_void_p
+from ctypes import c_bool, c_uint32, c_uint64, c_void_p
 
 from fanin.p4switch.entries import TableError, TableErrorCode
 
@@ -17,6 +17,8 @@ class HashState(ctypes.Structure):
     _fields_ = (
         *(("next", c_uint64), ("seen", c_void_p), ("places", c_uint64)),
         *(("key_words", c_uint32), ("key", c_uint32 * MAX_KEY_WORDS)),
+        *((name, c_bool) for name in ("crc_set", "reflects_input", "reflects_output")),
+        *((name, c_uint32) for name in ("polynomial", "initial", "final")),
     )
 
     def set_key(self, key: bytes) -> None:

@@ -43,8 +43,12 @@ class Collected(ctypes.Structure):
 class Drops(ctypes.Structure):
     """Numbers of packets dropped because of limits.
 
-    The limits are: the length of a packet that leaves; the number of passes of a packet and its copies; the memory for
-    packets that wait for their next pass; the number of jumps in an action.
+    There is a limit for each of these:
+
+    - the length of a packet that leaves
+    - the number of passes of a packet and its copies
+    - the memory for packets that wait for their next pass
+    - the number of jumps in an action
     """
 
     _fields_ = tuple((name, c_uint64) for name in ("too_long", "too_often", "no_room", "too_many_jumps"))
@@ -65,9 +69,9 @@ class Replica(ctypes.Structure):
 class PortStatistics(ctypes.Structure):
     """Statistics of one port since it was opened.
 
-    They count packets, frames (fewer because of offload) and bytes; packets that were not sent (`dropped`); frames that
-    arrived faster than they were read (`missed`); frames that the socket lost with an error; and packets with a
-    multicast or broadcast address.
+    They count packets, frames (fewer because of offload) and bytes, and packets with a multicast or broadcast address.
+    `dropped` counts packets that were not sent, and `missed` frames that arrived faster than they were read. The errors
+    count frames that the socket lost.
     """
 
     _fields_ = (
@@ -83,6 +87,7 @@ class LinkSettings(ctypes.Structure):
 
     _fields_ = (
         *((name, c_double) for name in ("rate", "delay", "jitter", "queue_bytes", "ecn_bytes")),
+        *((name, c_double) for name in ("packet_rate", "queue_packets")),
         *((name, c_double) for name in ("loss", "corruption", "duplication", "reordering", "displacement")),
         *((name, c_double) for name in ("burst_begin", "burst_end", "burst_loss", "overhead")),
         ("seed", c_uint64),
@@ -131,10 +136,11 @@ SIGNATURES = {
     "forwarder_statistics": (None, [c_void_p, c_uint32, POINTER(PortStatistics)]),
     "forwarder_set_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkSettings)]),
     "forwarder_read_link": (c_bool, [c_void_p, c_uint32, c_bool, POINTER(LinkStatistics)]),
+    "forwarder_capture": (None, [c_void_p, c_uint32, c_int32, c_int32]),
     "forwarder_close": (None, [c_void_p]),
     "table_open": (None, [c_void_p, c_uint32, c_uint32, c_uint64, c_uint32, c_uint32]),
     "table_extra": (c_void_p, [c_void_p, c_int64]),
-    "table_add": (c_int64, [c_void_p, Words, c_uint32, c_uint32]),
+    "table_add": (c_int64, [c_void_p, ctypes.c_char_p, c_uint32, c_uint32]),
     "table_remove": (None, [c_void_p, c_int64, Words]),
     "table_set": (None, [c_void_p, c_int64, c_uint32, Words]),
     "table_counter": (None, [c_void_p, c_int64, Words, Words]),

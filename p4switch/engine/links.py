@@ -50,6 +50,8 @@ class LinkProperties:
         duplication: The probability that a packet is duplicated.
         reordering: The probability that a packet is delayed so that others overtake it.
         displacement: The largest additional delay of a reordered packet or of a duplicate, in seconds.
+        packet_rate: Packets per second, instead of `rate`. Then queue_bytes and ecn_bytes do not apply.
+        queue_packets: The packets of each priority that wait at most before egress. None means unlimited.
         overhead: Bytes that each frame takes on the wire in addition to its own.
         seed: The seed of the random numbers.
         burst: Loss in bursts, or None.
@@ -66,6 +68,8 @@ class LinkProperties:
     reordering: float = 0.0
     displacement: float = 0.0
     burst: Burst | None = None
+    packet_rate: float | None = None
+    queue_packets: int | None = None
     overhead: int = 0
     seed: int = 0
 
@@ -90,6 +94,8 @@ class LinkProperties:
             burst_begin=burst.begin,
             burst_end=burst.end,
             burst_loss=burst.loss,
+            packet_rate=self.packet_rate or 0,
+            queue_packets=math.inf if self.queue_packets is None else self.queue_packets,
             overhead=self.overhead,
             seed=self.seed,
         )
@@ -186,6 +192,7 @@ _UNITS = {
     "bytes": {p + unit: n for p, n in (_DECIMAL | _BINARY).items() for unit in ("", "B")},
     "seconds": {"": "1", "s": "1", "ms": "1e-3", "us": "1e-6", "µs": "1e-6", "ns": "1e-9"},
     "a probability": {"": "1", "%": "0.01"},
+    "packets/s": {**_DECIMAL, "pps": "1"},
     "a whole number": {"": "1"},
 }
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)\s*(\S*)")
@@ -207,6 +214,14 @@ def _quantity(name: str, value: Any, kind: str, low: float = 0, high: float = ma
 
 def _rate(name: str, value: Any) -> float:
     return _quantity(name, value, "bits/s", 1e3, 1e12)
+
+
+def _packet_rate(name: str, value: Any) -> float:
+    return _quantity(name, value, "packets/s", 1, 1e9)
+
+
+def _packets(name: str, value: Any) -> int:
+    return int(_quantity(name, value, "a whole number", 0, 1e9))
 
 
 def _bytes(name: str, value: Any) -> int:
@@ -248,6 +263,8 @@ _READERS = {
     "reordering": _probability,
     "displacement": _seconds,
     "burst": _burst,
+    "packet_rate": _packet_rate,
+    "queue_packets": _packets,
     "overhead": _bytes,
     "seed": _seed,
 }

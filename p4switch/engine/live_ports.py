@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import socket
 import struct
@@ -24,6 +25,12 @@ GIVE_BACK = "qdisc del dev {0} clsact\n"
 GUARD = 'cat; printf %s "$1" | tc -force -batch -'
 
 
+_SO_SNDBUFFORCE = 32  # the socket module lacks it
+_CONTROL_BUFFER = 16 << 20  # bytes of packets to the control plane that wait, with the kernel's overhead
+
+_log = logging.getLogger(__name__)
+
+
 class PortError(Exception):
     """Port that cannot be opened, or that must be open and is not. The message names the interface and the cure."""
 
@@ -43,6 +50,7 @@ class LivePorts:
         packet_in: Callable[[bytes], None] | None,
         offload: bool,
         links: Mapping[tuple[int, Direction], LinkProperties],
+        captures: Mapping[int, tuple[int, int]],
     ) -> None:
         if cpu_port is not None and cpu_port in ports:
             raise PortError(f"port {cpu_port} is the CPU port and cannot be {ports[cpu_port]} as well")
@@ -50,6 +58,7 @@ class LivePorts:
         self._guard: subprocess.Popen[bytes] | None = None
         self._forwarder: int | None = None
         self._control: socket.socket | None = None
+        self._is_idle = True
         self._packet_in = packet_in
         self._threads: list[threading.Thread] = []
         self._numbers = list(ports)
@@ -57,6 +66,8 @@ class LivePorts:
             self._open(base, ports, cpu_port, offload)
             for (number, direction), properties in links.items():
                 self.set_link(number, direction, properties)
+            for number, (incoming, outgoing) in captures.items():
+                runtime().forwarder_capture(self._forwarder, self._index(number), incoming, outgoing)
             self._start()
         except BaseException:
             self.close()
@@ -73,6 +84,10 @@ class LivePorts:
             self._sockets.append(socket.socket(fileno=opened))
         if cpu_port is not None:
             self._control, inner = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:  # without the privilege the buffer is as large as the system lets it be
+                inner.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, _CONTROL_BUFFER)
+            except PermissionError:
+                inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _CONTROL_BUFFER)
             self._sockets.append(inner)
             self._numbers.append(cpu_port)
         interfaces = dict.fromkeys(ports.values())
@@ -184,9 +199,28 @@ class LivePorts:
 
     def _receive(self, control: socket.socket) -> None:
         """Receive packets from the program to the control plane, until the socket is shut down."""
-        while packet := control.recv(1 << 17):
+        refused = 0
+        while packet := self._next_packet(control):
             if self._packet_in is not None:
                 self._packet_in(packet)
+            if self._is_idle and (now := self.statistics()[self._numbers[-1]].dropped) > refused:
+                _log.warning(
+                    "%d packets to the CPU port were dropped, %d since the program was loaded: they came faster than "
+                    "they are read",
+                    now - refused,
+                    now,
+                )
+                refused = now
+
+    def _next_packet(self, control: socket.socket) -> bytes:
+        """Return a packet; wait if there is none, in which case the next one finds the thread idle."""
+        try:
+            packet = control.recv(1 << 17, socket.MSG_DONTWAIT)
+            self._is_idle = False
+        except BlockingIOError:
+            self._is_idle = True
+            packet = control.recv(1 << 17)
+        return packet
 
 
 def _tc(commands: str, *, check: bool = True) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from struct import Struct
 
 from fanin.p4switch.bmv2json.program import Action, Program, Table
 from fanin.p4switch.codegen.keys import EntryExtra, KeyLayout, PackedKey
@@ -33,6 +35,10 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.word_packing import to_words, word_count
+
+# Of a handle, as in BMv2: a handle is an i32 over Thrift.
+_INDEX_BITS = 24
+_REUSES = 1 << 7
 
 
 @dataclass(slots=True)
@@ -82,8 +88,12 @@ class TableShape:
 class MatchTable:
     """Match table of a running switch.
 
-    Writes raise TableError: for a key that exists already or does not exist, a full table, a match or an action that
-    does not fit, and a table or default action that the program declares constant.
+    Writes raise TableError in these cases:
+
+    - The key exists already, or does not exist.
+    - The table is full.
+    - The match or the action does not fit.
+    - The program declares the table or the default action constant.
     """
 
     def __init__(
@@ -99,6 +109,8 @@ class MatchTable:
         self.is_const = shape.table.const_entries is not None
         self._address = address
         self._installed: dict[PackedKey, _Installed] = {}
+        self._by_index: dict[int, PackedKey] = {}
+        self._reused: Counter[int] = Counter()  # how often an index had another entry before
         self._numbers = shape.numbers
         self._data_words = shape.data_words
         self._default: EntryAction | None = None
@@ -107,15 +119,25 @@ class MatchTable:
         if profile is not None:
             self._data_words = max(1, self._data_words)  # a group's address
             profile.tables.add(self)
+        # The actions whose parameters each fit into a word: number, widths, and the words that follow them.
+        self._simple: dict[str, tuple[int, tuple[int, ...], tuple[int, ...]]] = {}
+        for name, number in shape.numbers.items():
+            widths = tuple(parameter.width for parameter in self.table.actions[number].parameters)
+            if max(widths, default=0) <= 64:
+                self._simple[name] = number, widths, (0,) * (self._data_words - len(widths))
         extra = shape.extra
         self._meter_rates = 0 if extra.meter is None else extra.meter.rates
         self._hit_at = extra.last_hit
         layout = self.keys
+        # Both are called for every entry.
+        self._pack_words = Struct(f"={2 * layout.words + layout.ranges + self._data_words}Q").pack
+        self._table_add = runtime().table_add
         runtime().table_open(
             address, layout.words, layout.ranges, layout.joined, self._data_words, extra.words
         )
         self._initial: EntryAction | None = shape.default
         self._set_default(self._initial)
+        self._declared = shape.entries
         for entry in shape.entries:
             if self.keys.pack(entry.key) not in self._installed:  # of equal keys the first wins
                 self._add(entry)
@@ -124,12 +146,15 @@ class MatchTable:
     def release(self, size: int) -> None:
         """Make the program's entries ordinary ones, which can be changed, in a table of at least `size` entries.
 
+        Entries that are `const` themselves stay constant.
         The JSON does not say whether a program declares `entries` or `const entries`; P4Info does.
         """
         self.is_const = False
         self.table = replace(self.table, max_size=max(size, self.table.max_size))
-        for installed in self._installed.values():
-            installed.entry = replace(installed.entry, is_const=False)
+        declared = zip(self._declared, self.table.const_entries or (), strict=True)
+        const = {self.keys.pack(entry.key) for entry, described in declared if described.is_const}
+        for packed, installed in self._installed.items():
+            installed.entry = replace(installed.entry, is_const=packed in const)
 
     @locked
     def insert(self, entry: Entry) -> None:
@@ -146,6 +171,7 @@ class MatchTable:
         """Replace the action of an entry."""
         self._writable()
         installed = self._find(entry.key)
+        self._changeable(installed)
         number, data = self._resolve(entry.action)
         runtime().table_set(self._address, installed.index, number, words(data))
         installed.entry = entry
@@ -157,15 +183,19 @@ class MatchTable:
         self._writable()
         packed = self.keys.pack(key)
         installed = self._find(key)
+        self._changeable(installed)
         runtime().table_remove(self._address, installed.index, words((*packed.mask, *packed.high)))
         del self._installed[packed]
+        del self._by_index[installed.index]
+        self._reused[installed.index] += 1
         self._forget_groups()
 
     @locked
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries except constant ones."""
         for entry in self.entries():
-            self.delete(entry.key)
+            if not entry.is_const:
+                self.delete(entry.key)
 
     @locked
     def entries(self) -> list[Entry]:
@@ -182,6 +212,26 @@ class MatchTable:
         """Return the entry with a key, or None."""
         installed = self._installed.get(self.keys.pack(key))
         return installed.entry if installed else None
+
+    @locked
+    def handle(self, key: EntryKey) -> int:
+        """Return the handle of an entry: its index, and above it how often the index was used before (modulo 128)."""
+        index = self._find(key).index
+        return index | self._reused[index] % _REUSES << _INDEX_BITS
+
+    @locked
+    def entry_with_handle(self, handle: int) -> Entry | None:
+        """Return the entry with a handle, or None if it has been removed, even if its index is in use again."""
+        index = handle & (1 << _INDEX_BITS) - 1
+        packed = self._by_index.get(index)
+        if packed is None or handle >> _INDEX_BITS != self._reused[index] % _REUSES:
+            return None
+        return self._installed[packed].entry
+
+    def had_handle(self, handle: int) -> bool:
+        """Return whether an entry that has been removed had this handle."""
+        index = handle & (1 << _INDEX_BITS) - 1
+        return 0 <= handle >> _INDEX_BITS < self._reused[index]
 
     @locked
     def set_default(self, action: EntryAction | None) -> None:
@@ -208,6 +258,14 @@ class MatchTable:
         """Set the entry's direct counter."""
         self._counted()
         runtime().table_counter_set(self._address, self._index(key), value.packets, value.bytes)
+
+    def keep_counters(self, previous: MatchTable) -> None:
+        """Copy the direct counters of another switch's table, of the entries that both have and the default entry."""
+        if not (self.table.with_counters and previous.table.with_counters):
+            return
+        for key in (None, *(entry.key for entry in previous.entries())):
+            if key is None or self.entry(key) is not None:
+                self.write_counter(key, previous.counter(key))
 
     @locked
     def meter_config(self, key: EntryKey | None) -> MeterConfig | None:
@@ -288,11 +346,12 @@ class MatchTable:
         if packed in self._installed:
             raise self._error(TableErrorCode.ALREADY_EXISTS, f"an entry for {entry.key} exists")
         number, data = self._resolve(entry.action)
-        packed_words = words((*packed.words, *packed.mask, *packed.high, *data))
-        index = runtime().table_add(self._address, packed_words, packed.priority, number)
+        packed_words = self._pack_words(*packed.words, *packed.mask, *packed.high, *data)
+        index = self._table_add(self._address, packed_words, packed.priority, number)
         if index < 0:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, "out of memory")
         self._installed[packed] = _Installed(index, entry)
+        self._by_index[int(index)] = packed
         return int(index)
 
     def _set_default(self, action: EntryAction | None) -> None:
@@ -337,13 +396,21 @@ class MatchTable:
         return words(tuple(packed))
 
     def _forget_groups(self) -> None:
-        """Drop the groups that no entry refers to any more."""
+        """Drop the groups that no entry refers to now."""
         if self._groups:
             named = {i.entry.action for i in self._installed.values()} | {self._default}
             self._groups = {a: g for a, g in self._groups.items() if a in named}
 
     def _action(self, call: ActionCall) -> tuple[int, tuple[int, ...]]:
         """Return the action's number in the table, and its data padded to the table's width."""
+        simple = self._simple.get(call.name)
+        if simple is not None and len(call.args) == len(simple[1]):
+            index, widths, padding = simple
+            for value, width in zip(call.args, widths, strict=True):
+                if value >> width:  # also of negative numbers
+                    break
+            else:
+                return index, call.args + padding
         number = self._numbers.get(call.name)
         if number is None:
             raise self._error(
@@ -381,6 +448,10 @@ class MatchTable:
         if not self.table.keys:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no keys, so it takes no entries")
 
+    def _changeable(self, installed: _Installed) -> None:
+        if installed.entry.is_const:
+            raise self._error(TableErrorCode.INVALID_ARGUMENT, "this entry is constant")
+
     def _counted(self) -> None:
         if not self.table.with_counters:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no direct counter")
@@ -403,8 +474,7 @@ def _const_entries(program: Program, table: Table, keys: KeyLayout) -> Iterator[
                     matches.append(Range(match.value, match.second))
                 case _:
                     matches.append(Exact(match.value))
-        # In the JSON a low number wins.
-        priority = max(0, (1 << 31) - 1 - const.priority) if keys.has_priority else 0
+        priority = const.priority if keys.has_priority else 0
         call = ActionCall(program.actions[const.action].name, const.data)
         yield Entry(EntryKey(tuple(matches), priority), call, is_const=True)
 

@@ -7,6 +7,7 @@ client is a queue of messages. Not thread-safe: the service's lock guards it.
 from __future__ import annotations
 
 import logging
+import threading
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 
@@ -16,8 +17,9 @@ from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid, not
 from fanin.p4switch.p4runtime.proto import p4r, rpc_status
 from fanin.p4switch.p4runtime.roles import RoleAccess
 
-_MAX_QUEUED_PACKETS = 4096
-_MAX_QUEUED = _MAX_QUEUED_PACKETS + 256  # messages of any kind
+_MAX_QUEUED_PACKETS = 8192
+_MAX_QUEUED_BYTES = 16 << 20
+_MAX_NOTICES = 4352  # messages that must not be lost
 _MAX_ROLE_BYTES = 64 << 10  # of a role's name and config
 _MAX_ROLES = 32  # roles with a client, besides the default one: fewer than there may be streams
 _MAX_ROLES_LEFT = 64  # roles without a client whose highest election id and config are remembered
@@ -32,35 +34,73 @@ class Client:
     """Stream of a controller: the messages to send on it (an error or None ends it), its role, its host's address."""
 
     address: str = ""
-    outbox: SimpleQueue[Outgoing] = field(default_factory=SimpleQueue)
     role: _Role | None = None
     election_id: int | None = None
     has_left: bool = False
-    is_losing: bool = False
     is_ending: bool = False
+    lost: int = 0  # packets that found no room since the stream was opened
+    _losing: int = 0  # of them, those since the controller kept up
+    _bytes: int = 0  # of the messages that wait
+    _notices: int = 0  # of them, those that must not be lost
+    outbox: SimpleQueue[Outgoing] = field(default_factory=SimpleQueue)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: p4r.StreamMessageResponse) -> None:
         """Send a message that must not be lost: a controller that leaves too many unread loses its stream instead."""
-        if self.outbox.qsize() < _MAX_QUEUED:
-            self.outbox.put(message)
+        with self._lock:
+            has_room = self._notices < _MAX_NOTICES
+            self._notices += has_room
+        if has_room:
+            self.put(message)
         else:
-            self.end(f"the controller does not read its stream: {_MAX_QUEUED:,} messages wait")
+            self.end(f"the controller does not read its stream: {_MAX_NOTICES:,} messages wait")
 
     def end(self, reason: str) -> None:
         """End the stream with RESOURCE_EXHAUSTED, behind the messages that wait."""
         if not self.is_ending:
             self.is_ending = True
             _log.warning("the stream of a controller is ended: %s", reason)
-            self.outbox.put(P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, reason))
+            self.put(P4RuntimeError(grpc.StatusCode.RESOURCE_EXHAUSTED, reason))
 
     def offer(self, message: p4r.StreamMessageResponse) -> None:
         """Send a message that may be lost. Packets are lost if a controller does not keep up."""
-        if self.outbox.qsize() < _MAX_QUEUED_PACKETS:
-            self.outbox.put(message)
-            self.is_losing = False
-        elif not self.is_losing:
-            self.is_losing = True
+        with self._lock:
+            found = 0
+            if self.outbox.qsize() < _MAX_QUEUED_PACKETS and self._bytes < _MAX_QUEUED_BYTES:
+                if self._losing and self.outbox.qsize() < _MAX_QUEUED_PACKETS // 2:  # it has caught up
+                    self._losing, found = 0, self._losing
+            else:
+                self.lost += 1
+                self._losing += 1
+                found = -self._losing
+        if found >= 0:
+            self.put(message)
+            if found:
+                _log.warning("%d packets to a controller were lost, %d since it connected", found, self.lost)
+        elif found == -1:
             _log.warning("packets to a controller are being lost: it does not keep up")
+
+    def put(self, message: Outgoing) -> None:
+        """Add a message to those that wait."""
+        with self._lock:
+            self._bytes += _size(message)
+        self.outbox.put(message)
+
+    def take(self) -> Outgoing:
+        """Return the message that has waited longest, or wait for one."""
+        message = self.outbox.get()
+        with self._lock:
+            self._bytes -= _size(message)
+            self._notices -= _is_notice(message)
+        return message
+
+
+def _size(message: Outgoing) -> int:
+    return message.ByteSize() if isinstance(message, p4r.StreamMessageResponse) else 0
+
+
+def _is_notice(message: Outgoing) -> bool:
+    return isinstance(message, p4r.StreamMessageResponse) and message.HasField("arbitration")
 
 
 @dataclass(eq=False)
@@ -69,7 +109,10 @@ class _Role:
     clients: list[Client] = field(default_factory=list)
     # the highest election id ever seen; only the client that has it can be primary
     highest: int | None = None
-    access: RoleAccess = field(default_factory=RoleAccess)  # as the last primary configured it
+    access: RoleAccess = field(init=False)  # as the last primary configured it
+
+    def __post_init__(self) -> None:
+        self.access = RoleAccess(name=self.name)
 
     @property
     def primary(self) -> Client | None:
@@ -81,7 +124,8 @@ class _Role:
 class Arbitration:
     """Roles of one device and their clients.
 
-    The default role "" always exists. Of the others, those that were left last are remembered.
+    The default role "" always exists. The others are remembered for a while after they were left, the latest ones
+    longest.
     """
 
     def __init__(self, device_id: int) -> None:
@@ -146,12 +190,12 @@ class Arbitration:
                 del self._roles[name]
 
     def primaries(self) -> dict[Client, RoleAccess]:
-        """Return the primary of each role that has one. It receives packets and notifications, as its role says."""
+        """Return the primary of each role that has one. It receives the packets and notifications of its role."""
         return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
 
     def access(self, role: str) -> RoleAccess:
         """Return what a role may read: everything if nobody has configured it."""
-        return self._roles[role].access if role in self._roles else RoleAccess()
+        return self._roles[role].access if role in self._roles else RoleAccess(name=role)
 
     def require_primary(
         self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest
@@ -197,10 +241,10 @@ class Arbitration:
 
     def _access(self, role: _Role, message: p4r.Role) -> RoleAccess:
         if not message.HasField("config"):
-            return RoleAccess()
+            return RoleAccess(name=role.name)
         if not role.name:
             raise invalid("the default role has full pipeline access: give a role with a config a name")
-        access = RoleAccess(message.config)
+        access = RoleAccess(message.config, role.name)
         for other in self._roles.values():
             conflict = access.conflict(other.access) if other is not role else None
             if conflict is not None:

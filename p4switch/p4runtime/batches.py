@@ -21,7 +21,10 @@ def attempt(entities: Entities, update: p4r.Update, access: RoleAccess) -> P4Run
     """Carry out an update. Return the error if it fails, else None."""
     try:
         if not entities.allows(access, update.entity):
-            return denied("the role's config does not have the id of this entity")
+            return denied(
+                f"the role {access.name!r} may not write this entity: its config does not have the id, or "
+                "@p4runtime_role gives it to another role"
+            )
         entities.write(update)
     except P4RuntimeError as error:
         return error

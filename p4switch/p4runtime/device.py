@@ -57,6 +57,7 @@ class Device:
         links: Mapping[tuple[int, Direction], LinkProperties] | None = None,
         device_id: int = 0,
         priority_queues: int = 1,
+        captures: Mapping[int, tuple[int, int]] | None = None,
     ) -> None:
         self.lock = threading.Lock()
         self.controllers = Controllers()
@@ -71,6 +72,7 @@ class Device:
         self._past = dict.fromkeys(ports, PortCounters())  # of the earlier pipelines
         self._device_id = device_id
         self._priority_queues = priority_queues
+        self._captures = captures
         self._running: tuple[Engine, Callable[[bytes], None]] | None = None
         self._committed: LoadedPipeline | None = None
         self._saved: LoadedPipeline | None = None
@@ -94,6 +96,20 @@ class Device:
             PortError: If a port cannot be opened.
         """
         self._run(self._engine(device_config), _discard)
+
+    def prepare(self, device_config: bytes) -> None:
+        """Compile a BMv2 JSON, so that `boot` takes it from the cache.
+
+        Raises:
+            ProgramError: As for `Engine.load`.
+            ToolchainError: As for `Engine.load`.
+        """
+        self._engine(device_config)
+
+    @property
+    def interfaces(self) -> Mapping[int, str]:
+        """Return the interface of each port."""
+        return self._ports
 
     def load(self, config: p4r.ForwardingPipelineConfig) -> LoadedPipeline:
         """Load a config while the present one keeps forwarding.
@@ -134,8 +150,12 @@ class Device:
             raise P4RuntimeError(grpc.StatusCode.NOT_FOUND, "no config has been saved by VERIFY_AND_SAVE")
         self.commit(self._saved)
 
-    def commit(self, pipeline: LoadedPipeline) -> None:
+    def commit(self, pipeline: LoadedPipeline, keep_cells: Engine | None = None) -> None:
         """Forward with a pipeline instead of the present one.
+
+        Args:
+            pipeline: The pipeline.
+            keep_cells: The engine whose registers and counters the pipeline takes over, or None.
 
         Raises:
             P4RuntimeError: FAILED_PRECONDITION if a port cannot be opened.
@@ -150,7 +170,7 @@ class Device:
                 self.controllers.send(p4r.StreamMessageResponse(packet=packet_in))
 
         try:
-            self._run(pipeline.engine, deliver)
+            self._run(pipeline.engine, deliver, keep_cells)
         except PortError as error:
             raise P4RuntimeError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from error
         if self._notifier is not None:
@@ -168,9 +188,10 @@ class Device:
         return self._monitor
 
     def reconcile(self, pipeline: LoadedPipeline) -> None:
-        """Commit a pipeline that takes over the present one's table entries and multicast groups.
+        """Commit a pipeline that takes over the present one's entries, groups, and cells of registers and counters.
 
-        Counters and registers start at zero, unless the config is the present one. Then only the cookie changes.
+        Cells start at zero if the register or counter is new, or has another size or width. If the config is the
+        present one, only the cookie changes.
 
         Raises:
             P4RuntimeError: INVALID_ARGUMENT if one of them does not fit the new pipeline, or as for `commit`.
@@ -179,9 +200,36 @@ class Device:
         if present is not None and self._saved is None and _same_program(present.config, pipeline.config):
             self._committed = replace(present, config=pipeline.config)
             return
-        if self.pipeline is not None:
+        if self.pipeline is None:
+            self.commit(pipeline)
+        else:
             pipeline.entities.take_over(self.pipeline.entities)
-        self.commit(pipeline)
+            self.commit(pipeline, self.pipeline.engine)
+
+    def set_ports(self, ports: Mapping[int, str]) -> None:
+        """Attach these interfaces instead of the present ones. gNMI keeps describing those of the start.
+
+        Raises:
+            PortError: If one cannot be opened. Then the present ones stay.
+        """
+        with self._linking:
+            previous, self._ports = self._ports, dict(ports)
+            self._past = dict.fromkeys(ports, PortCounters()) | self._total()
+            if self._running is None:
+                return
+            engine, deliver = self._running
+            links = {place: self._seeded(p) for place, p in self._links.items() if place[0] in ports}
+            engine.stop()
+            try:
+                engine.start(ports, deliver, links=links, captures=self._captures_of(ports))
+            except PortError:
+                self._ports = previous
+                links = {place: self._seeded(properties) for place, properties in self._links.items()}
+                engine.start(previous, deliver, links=links, captures=self._captures)
+                raise
+
+    def _captures_of(self, ports: Mapping[int, str]) -> dict[int, tuple[int, int]]:
+        return {port: files for port, files in (self._captures or {}).items() if port in ports}
 
     def packet_out(self, message: p4r.PacketOut) -> None:
         """Process a controller's packet as if it had arrived at the CPU port.
@@ -274,7 +322,9 @@ class Device:
         now = port_counters(self._running[0]) if self._running else {}
         return {port: past + now.get(port, PortCounters()) for port, past in self._past.items()}
 
-    def _run(self, engine: Engine, deliver: Callable[[bytes], None]) -> None:
+    def _run(
+        self, engine: Engine, deliver: Callable[[bytes], None], keep_cells: Engine | None = None
+    ) -> None:
         engine.log_messages(_log.isEnabledFor(logging.INFO))
         with self._linking:
             links = {place: self._seeded(properties) for place, properties in self._links.items()}
@@ -282,11 +332,13 @@ class Device:
             if previous is not None:
                 self._past = self._total()
                 previous[0].stop()
+            if keep_cells is not None:  # now that no packet changes them
+                engine.keep_cells(keep_cells)
             try:
-                engine.start(self._ports, deliver, links=links)
+                engine.start(self._ports, deliver, links=links, captures=self._captures)
             except Exception:
                 if previous is not None:
-                    previous[0].start(self._ports, previous[1], links=links)
+                    previous[0].start(self._ports, previous[1], links=links, captures=self._captures)
                 raise
             self._running = engine, deliver
 

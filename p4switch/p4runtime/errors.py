@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import NoReturn
 
 import grpc
@@ -12,11 +13,12 @@ from fanin.p4switch.p4runtime.proto import p4r, rpc_status
 
 _MESSAGE_BYTES = 16 << 10
 _MAX_MESSAGE = 2000  # characters
+_MAX_LISTED = 30  # names in one
 _MAX_ECHO_BYTES = 4 << 10  # of a rejected stream message
 
 
 class P4RuntimeError(Exception):
-    """Request that cannot be carried out: a canonical gRPC code and a message that says what to change."""
+    """Request that cannot be carried out: a canonical gRPC code and a message that explains what to change."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         if len(message) > _MAX_MESSAGE:  # it quotes what a client has sent
@@ -29,6 +31,13 @@ class P4RuntimeError(Exception):
     def of(cls, error: TableError) -> P4RuntimeError:
         """Convert the engine's error. Its codes have gRPC's names."""
         return cls(grpc.StatusCode[error.code.name], error.message)
+
+
+def listed(names: Mapping[int, str]) -> str:
+    """List the names of objects with their ids, for the message on an id that does not exist."""
+    shown = [f"{name} ({number})" for number, name in islice(names.items(), _MAX_LISTED)]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "") or "none"
 
 
 def invalid(message: str) -> P4RuntimeError:
@@ -83,7 +92,8 @@ def abort_batch(context: grpc.ServicerContext, errors: Sequence[P4RuntimeError |
     default, finsy to 64 KB). If many elements fail, the later ones have a code without a message.
     """
     failed = [error for error in errors if error is not None]
-    message = f"{len(failed)} of {len(errors)} failed, the first: {failed[0].message}"
+    first = next(number for number, error in enumerate(errors) if error is not None)
+    message = f"{len(failed)} of {len(errors)} failed, the first is number {first}: {failed[0].message}"
     status = rpc_status.Status(code=grpc.StatusCode.UNKNOWN.value[0], message=message)
     room = _MESSAGE_BYTES
     for error in errors:

@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TypeVar
+
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.p4runtime.codec.actions import ActionCodec
 from fanin.p4switch.p4runtime.codec.meters import meter_type
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
-from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.constraints import Constraints
+from fanin.p4switch.p4runtime.errors import invalid, listed
 from fanin.p4switch.p4runtime.proto import p4i
 from fanin.p4switch.p4runtime.wakeup import WakeUp
+
+_Object = TypeVar("_Object")
+
+
+class ById(dict[int, _Object]):
+    """Objects of one kind by their P4Info ids, with their names for messages."""
+
+    def __init__(self, kind: str, objects: Iterable[tuple[p4i.Preamble, _Object]]) -> None:
+        found = list(objects)
+        super().__init__((preamble.id, each) for preamble, each in found)
+        self.kind = kind
+        self.names = {preamble.id: preamble.name for preamble, _ in found}
+
+    def find(self, object_id: int) -> _Object:
+        """Return the object with an id.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if there is none. The message lists those there are.
+        """
+        found = self.get(object_id)
+        if found is None:
+            names = listed(self.names)
+            raise invalid(
+                f"the pipeline has no {self.kind} with the id {object_id:#x} ({object_id}); there are {names}"
+            )
+        return found
+
+    def select(self, object_id: int) -> Iterable[tuple[int, _Object]]:
+        """Return the object with an id, together with the id; or all objects if it is 0.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if there is none.
+        """
+        return [(object_id, self.find(object_id))] if object_id else self.items()
 
 
 class PipelineObjects:
@@ -40,25 +78,40 @@ class PipelineObjects:
         # An action that a control also calls exists twice, the second time with bound parameters.
         by_count = sorted(program.actions.values(), key=lambda action: len(action.parameters))
         parameters = {action.name: action.parameters for action in by_count}
-        self.actions = {
-            action.preamble.id: ActionCodec(action, parameters[action.preamble.name], self.translations)
-            for action in p4info.actions
-            if action.preamble.name in parameters
-        }
+        self.actions = ById(
+            "action",
+            (
+                (
+                    action.preamble,
+                    ActionCodec(action, parameters[action.preamble.name], self.translations),
+                )
+                for action in p4info.actions
+                if action.preamble.name in parameters
+            ),
+        )
         profiles = {profile.preamble.id: profile for profile in p4info.action_profiles}
         counted = {counter.direct_table_id for counter in p4info.direct_counters}
         meters = {meter.direct_table_id: meter_type(meter) for meter in p4info.direct_meters}
-        self.tables = {
-            table.preamble.id: P4InfoTable(
-                table,
-                engine.table(table.preamble.name),
-                self.actions,
-                profiles.get(table.implementation_id),
-                ports,
-                self.translations,
-                is_counted=table.preamble.id in counted,
-                meter=meters.get(table.preamble.id),
-            )
-            for table in p4info.tables
-            if table.preamble.name in program.tables
-        }
+        self.tables = ById(
+            "table",
+            (
+                (
+                    table.preamble,
+                    P4InfoTable(
+                        table,
+                        engine.table(table.preamble.name),
+                        self.actions,
+                        profiles.get(table.implementation_id),
+                        ports,
+                        self.translations,
+                        is_counted=table.preamble.id in counted,
+                        meter=meters.get(table.preamble.id),
+                    ),
+                )
+                for table in p4info.tables
+                if table.preamble.name in program.tables
+            ),
+        )
+        self.constraints = Constraints(
+            p4info, self.tables, self.translations, lambda group: group in engine.multicast.all()
+        )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fanin.p4switch.bmv2json.program import HeaderType
 from fanin.p4switch.p4runtime.codec.translation import Codec, Translations
-from fanin.p4switch.p4runtime.errors import invalid
+from fanin.p4switch.p4runtime.errors import invalid, listed
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 
@@ -20,6 +20,7 @@ class _MetadataField:
     id: int
     name: str
     width: int
+    given: int  # the width of the control plane's type
     shift: int  # bits of the header after the field
     codec: Codec
 
@@ -55,7 +56,8 @@ class ControllerHeader:
             if field_name in described:
                 field = described[field_name]
                 codec = translations.of(field)
-                self._fields.append(_MetadataField(field.id, field_name, width, rest, codec))
+                given = min(width, field.bitwidth or width)
+                self._fields.append(_MetadataField(field.id, field_name, width, given, rest, codec))
 
     def unpack(self, packet: bytes) -> p4r.PacketIn:
         """Decode a packet from the data plane.
@@ -80,15 +82,18 @@ class ControllerHeader:
         """
         given = {metadata.metadata_id: metadata.value for metadata in message.metadata}
         if len(given) < len(message.metadata):
-            raise invalid(f"{self.name}: a metadata field is given more than once")
+            ids = [metadata.metadata_id for metadata in message.metadata]
+            twice = next(number for number in ids if ids.count(number) > 1)
+            raise invalid(f"{self.name}: the metadata field with the id {twice} is given more than once")
         header = 0
         for field in self._fields:
             value = given.pop(field.id, None)
             if value is None:
                 raise invalid(f"{self.name}: the metadata field {field.name} (id {field.id}) is missing")
-            header |= field.codec.decode(value, field.width, f"{self.name}.{field.name}") << field.shift
+            header |= field.codec.decode(value, field.given, f"{self.name}.{field.name}") << field.shift
         if given:
-            raise invalid(f"{self.name} has no metadata field {next(iter(given))}")
+            names = listed({field.id: field.name for field in self._fields})
+            raise invalid(f"{self.name} has no metadata field {next(iter(given))}, only {names}")
         return header.to_bytes(self.size, "big") + message.payload
 
 

@@ -16,14 +16,18 @@ from fanin.p4switch.p4runtime.proto import p4r, stratum
 
 
 class RoleAccess:
-    """Access rights of a role. Without a configuration it may access everything.
+    """Access rights of a role. Without a configuration it may access everything but the objects of other roles.
+
+    An object belongs to a role if it or its table is annotated `@p4runtime_role("name")`. The default role, without a
+    name, may access these, too.
 
     Raises:
         P4RuntimeError: INVALID_ARGUMENT for a configuration of another type, or with an id both exclusive and shared.
     """
 
-    def __init__(self, config: Any | None = None) -> None:
+    def __init__(self, config: Any | None = None, name: str = "") -> None:
         self.config = config
+        self.name = name
         self.exclusive: frozenset[int] = frozenset()
         self.shared: frozenset[int] = frozenset()
         self.can_push_pipeline = self._receives_packets = True

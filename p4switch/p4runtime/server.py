@@ -71,11 +71,13 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             self._admit(client, context.cancel)
         threading.Thread(target=self._receive, args=(client, request_iterator), daemon=True).start()
         try:
-            while (message := client.outbox.get()) is not None:
+            while (message := client.take()) is not None:
                 if isinstance(message, P4RuntimeError):
                     abort(context, message)
                 yield message
         finally:
+            if client.lost:
+                _log.warning("a stream has ended; %d packets to its controller were lost", client.lost)
             with self._device.lock:
                 self._arbitration.leave(client)
                 self._device.controllers.primaries = self._arbitration.primaries()
@@ -115,14 +117,14 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             for request in requests:
                 self._on_stream_message(client, request)
         except P4RuntimeError as error:
-            client.outbox.put(error)
+            client.put(error)
         except grpc.RpcError:
             _log.debug("a stream broke")
         except Exception:
             _log.exception("a stream message failed")
-            client.outbox.put(P4RuntimeError(grpc.StatusCode.INTERNAL, "the switch failed: see its log"))
+            client.put(P4RuntimeError(grpc.StatusCode.INTERNAL, "the switch failed: see its log"))
         finally:
-            client.outbox.put(None)
+            client.put(None)
 
     def _on_stream_message(self, client: Client, request: p4r.StreamMessageRequest) -> None:
         match request.WhichOneof("update"):
@@ -213,7 +215,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             with self._configuring:
                 with self._device.lock:
                     if not self._arbitration.require_primary(request).can_push_pipeline:
-                        raise denied(f"the role {request.role!r} may not set a pipeline: its config says so")
+                        raise denied(
+                            f"the role {request.role!r} may not set a pipeline: its config forbids it"
+                        )
                 pipeline = self._load(request)
                 with self._device.lock:
                     self._arbitration.require_primary(request)
@@ -252,6 +256,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         """Return the config that was set, or the parts requested; empty if none was set."""
         try:
             self._check_device(request.device_id)
+            if request.response_type not in _Get.ResponseType.values():
+                there = ", ".join(f"{name} ({number})" for name, number in _Get.ResponseType.items())
+                raise invalid(f"response_type {request.response_type} does not exist; there are {there}")
         except P4RuntimeError as error:
             abort(context, error)
         response = p4r.GetForwardingPipelineConfigResponse()

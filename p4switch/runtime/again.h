@@ -8,6 +8,10 @@
 #ifndef P4SWITCH_AGAIN_H
 #define P4SWITCH_AGAIN_H
 
+#ifndef TRACE /* trace.h defines it in traced programs */
+#define TRACE(...) (void)0
+#endif
+
 #define MAX_PASSES 4096             /* of one arriving packet through pipelines: no program runs forever */
 #define MAX_AGAIN_BYTES (32u << 20) /* of packets that wait for their next pass */
 
@@ -97,6 +101,7 @@ static void parse_again(struct state *s, const struct packet *p, const uint8_t *
     a->packet.now = p->now;
     keep(&a->packet, p, list, instance_type);
     set_packet_length(&a->packet, length);
+    TRACE(TRACE_LATER, instance_type);
     again_later(s, a, false, 0);
 }
 
@@ -109,11 +114,13 @@ __attribute__((unused)) static void clone_ingress(struct state *s, struct packet
     memcpy(a->packet.bytes + HEADROOM, s->original, s->original_length);
     begin_packet(&a->packet, a->packet.bytes + HEADROOM, s->original_length, p->now, NULL);
     set_ingress_port(&a->packet, p);
+    TRACE(TRACE_CLONED, INGRESS_CLONE);
     parse(s, &a->packet);
     keep(&a->packet, p, p->request.clone_list, INGRESS_CLONE);
     follow(&a->packet, session);
     memset(&a->packet.request, 0, sizeof a->packet.request);
     replicate(s, &a->packet, session);
+    TRACE(TRACE_COPY_DONE, 0);
     again_close(s, a);
 }
 
@@ -129,6 +136,7 @@ __attribute__((unused)) static void clone_egress(struct state *s, const struct p
         follow(&a->packet, session);
         memset(&a->packet.request, 0, sizeof a->packet.request);
         set_rid(&a->packet, session->replica[i].instance);
+        TRACE(TRACE_LATER, EGRESS_CLONE);
         again_later(s, a, true, session->replica[i].port);
     }
 }
@@ -148,6 +156,7 @@ static void run_again(struct state *s)
         s->again = a->next;
         if (!a->next)
             s->again_last = NULL;
+        TRACE(TRACE_NEXT, 0);
         struct packet *p = &a->packet;
         if (a->at_egress) {
             leave(s, p, a->port);

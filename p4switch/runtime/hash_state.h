@@ -23,7 +23,43 @@ struct hash_state {
     uint64_t places;
     uint32_t key_words; /* of toeplitz */
     uint32_t key[MAX_KEY_WORDS];
+    bool crc_set; /* of crc16_custom and crc32_custom; before, they are crc16 and crc32 */
+    bool reflects_input, reflects_output;
+    uint32_t polynomial, initial, final;
 };
+
+/* Returns so many of the lowest bits in reverse order. */
+INLINE uint32_t reversed(uint32_t bits, unsigned width)
+{
+    uint32_t result = 0;
+    for (unsigned i = 0; i < width; i++)
+        result = result << 1 | (bits >> i & 1);
+    return result;
+}
+
+/* A CRC of 16 or 32 bits with the parameters that the control plane has set, in Williams' model (A painless guide to
+ * CRC error detection algorithms, 1993). */
+INLINE uint32_t crc_custom(const struct hash_state *h, unsigned width, const uint8_t *p, uint32_t length)
+{
+    uint32_t top = 1u << (width - 1), all = top | (top - 1), crc = h->initial & all;
+    for (uint32_t i = 0; i < length; i++) {
+        uint32_t byte = h->reflects_input ? reversed(p[i], 8) : p[i];
+        crc ^= byte << (width - 8);
+        for (int bit = 0; bit < 8; bit++)
+            crc = (crc << 1 ^ (crc & top ? h->polynomial : 0)) & all;
+    }
+    return ((h->reflects_output ? reversed(crc, width) : crc) ^ h->final) & all;
+}
+
+UNUSED_STATIC uint16_t hash_crc16_custom(const struct hash_state *h, const uint8_t *p, uint32_t length)
+{
+    return h->crc_set ? (uint16_t)crc_custom(h, 16, p, length) : hash_crc16(p, length);
+}
+
+UNUSED_STATIC uint32_t hash_crc32_custom(const struct hash_state *h, const uint8_t *p, uint32_t length)
+{
+    return h->crc_set ? crc_custom(h, 32, p, length) : hash_crc32(p, length);
+}
 
 /* Toeplitz (RSS). The key is repeated for a longer input. Without a key the result is 0. */
 UNUSED_STATIC uint32_t hash_toeplitz(struct hash_state *h, const uint8_t *p, uint32_t length)

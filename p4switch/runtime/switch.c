@@ -27,7 +27,8 @@ SHARE_STRUCT(counter, FIELD(packets) FIELD(bytes))
 SHARE_STRUCT(replica, FIELD(port) FIELD(instance))
 SHARE_STRUCT(meter_rate, FIELD(per_microsecond) FIELD(burst) FIELD(tokens) FIELD(last) FIELD(per_second))
 SHARE_STRUCT(meter, FIELD(rates) FIELD(excess) FIELD(rate) FIELD(count))
-SHARE_STRUCT(hash_state, FIELD(next) FIELD(seen) FIELD(places) FIELD(key_words) FIELD(key))
+SHARE_STRUCT(hash_state, FIELD(next) FIELD(seen) FIELD(places) FIELD(key_words) FIELD(key)
+             FIELD(crc_set) FIELD(reflects_input) FIELD(reflects_output) FIELD(polynomial) FIELD(initial) FIELD(final))
 
 void table_close(struct table *t);
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import PurePath
 
@@ -26,14 +27,17 @@ from fanin.p4switch.bmv2json.program import (
 from fanin.p4switch.codegen.keys import KeyLayout
 from fanin.p4switch.codegen.layout import packet_headers
 from fanin.p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
-from fanin.p4switch.entries import Entry
+from fanin.p4switch.entries import ActionCall, Entry
 from fanin.p4switch.trace.constants import constant_names, counted_name
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
+    Alternative,
     Assign,
     Call,
+    Choice,
     Condition,
+    Copy,
     Deparse,
     Dequeue,
     Drop,
@@ -43,14 +47,17 @@ from fanin.p4switch.trace.events import (
     Extract,
     HitEntry,
     Ingress,
+    Invalid,
     Jump,
     Lookup,
     NamedValue,
     NamedValues,
+    NotEmitted,
     Output,
     PacketTrace,
     Parse,
     Parsed,
+    PortNotSet,
     Request,
     Select,
     State,
@@ -71,14 +78,25 @@ INSTANCES = (
 )
 
 FindEntry = Callable[[str, int], Entry | None]  # of a table, by its index
+Choices = tuple[str, int | None, Sequence[tuple[int | None, ActionCall, int]]]
+FindChoices = Callable[[str, int | None], Choices | None]
+"""Return what an entry of a table, by its index (None: the default entry), chooses from: member, group or action set,
+its number, and for each action the member, the call and the weight. None if it has an action of its own."""
 
 
 class Decoder:
     """Decoder for the records of one program; `ports` are those of a running switch."""
 
-    def __init__(self, program: Program, find_entry: FindEntry, ports: Collection[int] | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        find_entry: FindEntry,
+        find_choices: FindChoices,
+        ports: Collection[int] | None = None,
+    ) -> None:
         self.program = program
         self.find_entry = find_entry
+        self.find_choices = find_choices
         self.ports = ports
         self.numbers = Numbers(program)
         self.headers = packet_headers(program)
@@ -92,12 +110,12 @@ class Decoder:
         for kind, number, words in _records(data):
             if kind is RecordKind.PACKET:
                 if reading is not None:
-                    yield PacketTrace(port, time, reading.packet, reading.events)
+                    yield reading.trace(port, time)
                 reading, port, time = _Packet(self), number, words[0]
             elif reading is not None:
-                getattr(reading, kind.name.lower())(number, words)
+                reading.add(kind, number, words)
         if reading is not None:
-            yield PacketTrace(port, time, reading.packet, reading.events)
+            yield reading.trace(port, time)
 
     def value(self, name: str, width: int, number: int, field: Field | None = None) -> NamedValue:
         """Return a value that was recorded in whole words, reduced to its width."""
@@ -119,6 +137,44 @@ class _Packet:
         self._select: tuple[ParserState, list[int]] | None = None
         self._to_drop: tuple[str, Source | None] = ("", None)  # what last set egress_spec
         self._replica = 0
+        self._port_set = False  # whether a statement has set egress_spec
+        self._copies = [Copy(None, "arrival")]
+        self._owners: list[int] = []
+        self._current = [0]  # copies that began and have not ended, the innermost last
+        self._waiting: deque[int] = deque()  # copies that are processed later
+        self._entry_index: dict[str, int | None] = {}  # of each table's last lookup; None on a miss
+
+    def add(self, kind: RecordKind, number: int, words: tuple[int, ...]) -> None:
+        """Add the events of a record."""
+        owner = self._current[-1]
+        getattr(self, kind.name.lower())(number, words)
+        self._owners += [owner] * (len(self.events) - len(self._owners))
+
+    def trace(self, port: int, time: int) -> PacketTrace:
+        """Return the trace of the packet."""
+        return PacketTrace(port, time, self.packet, self.events, self._copies, self._owners)
+
+    # Copies
+
+    def _copy(self, cause: str, replica: int | None = None) -> int:
+        self._copies.append(Copy(self._current[-1], cause, replica))
+        return len(self._copies) - 1
+
+    def cloned(self, number: int, _words: tuple[int, ...]) -> None:
+        self._current.append(self._copy(_instance(number)))
+
+    def replica(self, _number: int, words: tuple[int, ...]) -> None:
+        self._current.append(self._copy("replication", words[0]))
+
+    def copy_done(self, _number: int, _words: tuple[int, ...]) -> None:
+        self._current.pop()
+
+    def later(self, number: int, _words: tuple[int, ...]) -> None:
+        self._waiting.append(self._copy(_instance(number)))
+
+    def next(self, _number: int, _words: tuple[int, ...]) -> None:
+        self._current = [self._waiting.popleft()]
+        self._port_set = False
 
     def arrived(self, _number: int, words: tuple[int, ...]) -> None:
         self.packet = _bytes(words)
@@ -153,7 +209,7 @@ class _Packet:
             for part, name, width, number in zip(state.key, names, state.key_widths, key, strict=True)
         )
         taken = (t for t in state.transitions if t.next_state == following and _may_meet(t, key))
-        case = next((_case_text(t, values) for t in taken), "default")
+        case = next((_case_text(t, values) for t in taken), "no case matches")
         self.events.append(Select(values, case, following or "accept"))
 
     def extract(self, number: int, words: tuple[int, ...]) -> None:
@@ -209,6 +265,34 @@ class _Packet:
         )
         entry = self._entry(table, index, key) if hit else None
         self.events.append(Lookup(table.name, values, hit, entry, table.source))
+        self._entry_index[table.name] = index if hit else None
+        if table.profile is not None and (entry is not None or not hit):
+            self._choose(table.name, {"member"}, 0)
+
+    def choice(self, number: int, words: tuple[int, ...]) -> None:
+        chosen, count = words
+        self._choose(self.of.numbers.tables[number].name, {"group", "action set"}, chosen if count else None)
+
+    def _choose(self, table: str, kinds: Collection[str], chosen: int | None) -> None:
+        """Add the event of a choice. `chosen` counts each action as often as its weight."""
+        found = self.of.find_choices(table, self._entry_index[table])
+        if found is None or found[0] not in kinds:
+            return
+        kind, number, calls = found
+        alternatives: list[Alternative] = []
+        position, at = None, 0
+        for place, (member, call, weight) in enumerate(calls):
+            if chosen is not None and at <= chosen < at + weight:
+                position = place
+            at += weight
+            parameters = self.program.tables[table].action(call.name)
+            assert parameters is not None
+            arguments = tuple(
+                self.of.value(parameter.name, parameter.width, value)
+                for parameter, value in zip(parameters.parameters, call.args, strict=True)
+            )
+            alternatives.append(Alternative(member, weight, call.name, arguments))
+        self.events.append(Choice(table, kind, number, position, alternatives))
 
     def _entry(self, table: Table, index: int, key: tuple[int, ...]) -> HitEntry | None:
         """Return the entry at that index, or None if another one has taken its place: the key does not match that."""
@@ -259,6 +343,7 @@ class _Packet:
                 self._assign(target, words, source)
             case op, _:
                 if op in ("mark_to_drop", "drop"):
+                    self._port_set = True
                     self._to_drop = "mark_to_drop", source
                 self.events.append(Call(op, source))
 
@@ -275,6 +360,7 @@ class _Packet:
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)
         if field is not None and field.name == "egress_spec":
+            self._port_set = True
             self._to_drop = "egress_spec is the drop port", source
         self.events.append(Assign(name, value, source))
 
@@ -331,8 +417,18 @@ class _Packet:
     def ingress_done(self, number: int, words: tuple[int, ...]) -> None:
         if number == words[0]:
             self.events.append(Drop(*self._to_drop))
+        elif not self._port_set and not number:
+            self.events.append(PortNotSet())
 
-    egress_done = ingress_done
+    def egress_done(self, number: int, words: tuple[int, ...]) -> None:
+        if number == words[0]:
+            self.events.append(Drop(*self._to_drop))
+
+    def invalid(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(Invalid(self.of.headers[number].name))
+
+    def not_emitted(self, number: int, _words: tuple[int, ...]) -> None:
+        self.events.append(NotEmitted(self.of.headers[number].name))
 
     def output(self, number: int, words: tuple[int, ...]) -> None:
         attached = self.of.ports is None or number in self.of.ports

@@ -47,7 +47,7 @@ class Extract:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Choice of the next state: the key, and the case of the select that it met."""
+    """Choice of the next state: the key, and the case of the select that it met, or "no case matches"."""
 
     key: NamedValues
     case: str
@@ -116,6 +116,32 @@ class Lookup:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """Action that a group may choose: its member unless the group belongs to one entry, its weight, its arguments."""
+
+    member: int | None
+    weight: int
+    action: str
+    arguments: NamedValues
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Choice of an action by an entry of a table with an action profile.
+
+    `kind` is "member", "group" or "action set", and `number` that of the member or group. `alternatives` are all
+    actions that a packet with another hash could have run. `chosen` is the position of the one that ran. It is None in
+    an empty group, which does nothing.
+    """
+
+    table: str
+    kind: str
+    number: int | None
+    chosen: int | None
+    alternatives: list[Alternative]
+
+
+@dataclass(frozen=True, slots=True)
 class ActionRun:
     """Beginning of an action, with arguments by name; `implied` if the compiler created it for statements."""
 
@@ -159,6 +185,25 @@ class Jump:
 
 
 @dataclass(frozen=True, slots=True)
+class Invalid:
+    """Use of a field of a header that is not valid, by the event that follows: the value is undefined."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotEmitted:
+    """Header of a packet that leaves: it is valid, but the deparser does not emit it."""
+
+    header: str
+
+
+@dataclass(frozen=True, slots=True)
+class PortNotSet:
+    """End of the ingress pipeline without any statement that set egress_spec: the packet goes to port 0."""
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """Any other primitive."""
 
@@ -184,7 +229,7 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Dequeue:
-    """Departure from the queue of a port, after so many microseconds."""
+    """Departure from the queue of a port, after this many microseconds."""
 
     port: int
     waited: int
@@ -227,10 +272,14 @@ Event = (
     | Egress
     | Condition
     | Lookup
+    | Choice
     | ActionRun
     | Assign
     | Access
     | Jump
+    | Invalid
+    | NotEmitted
+    | PortNotSet
     | Call
     | Request
     | Enqueue
@@ -242,18 +291,47 @@ Event = (
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy of a packet: the number of the copy that it was made from, and the reason.
+
+    The packet as it arrived is the first copy, and its parent is None. `cause` is "arrival", or an instance type:
+    "ingress clone", "egress clone", "replication", "resubmitted" or "recirculated". `replica` is the replication id.
+    """
+
+    parent: int | None
+    cause: str
+    replica: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """Packet as it arrived (time in microseconds), and the events that followed, in order."""
+    """Packet as it arrived (time in microseconds), and the events that followed, in order.
+
+    `copies` are the packet itself and all copies made of it. For each event, `owners` has the position of the copy that
+    it happened to.
+    """
 
     port: int
     time: int
     packet: bytes
     events: Sequence[Event]
+    copies: Sequence[Copy]
+    owners: Sequence[int]
 
     def document(self) -> dict[str, Any]:
-        """Return the trace for JSON: each event is an object whose `event` is its kind. Numbers may exceed 2^53."""
-        told = [{"event": type(event).__name__, **_members(event)} for event in self.events]
-        return {"port": self.port, "time": self.time, "packet": self.packet.hex(), "events": told}
+        """Return the trace for JSON, as trace.schema.json describes it. Numbers may exceed 2^53."""
+        told = [
+            {"event": type(event).__name__, "copy": owner, **_members(event)}
+            for event, owner in zip(self.events, self.owners, strict=True)
+        ]
+        copies = [{"copy": number, **_members(copy)} for number, copy in enumerate(self.copies)]
+        return {
+            "port": self.port,
+            "time": self.time,
+            "packet": self.packet.hex(),
+            "copies": copies,
+            "events": told,
+        }
 
 
 def _members(part: Any) -> dict[str, Any]:
@@ -266,6 +344,8 @@ def _plain(part: Any) -> Any:
             return part.hex()
         case NamedValue():
             return part.number
+        case list():
+            return [_members(each) for each in part]
         case tuple():
             return {value.name: value.number for value in part}
         case Source() | HitEntry():

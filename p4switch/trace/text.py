@@ -13,6 +13,7 @@ from fanin.p4switch.trace.events import (
     ActionRun,
     Assign,
     Call,
+    Choice,
     Condition,
     Deparse,
     Dequeue,
@@ -22,14 +23,17 @@ from fanin.p4switch.trace.events import (
     Event,
     Extract,
     Ingress,
+    Invalid,
     Jump,
     Lookup,
     NamedValue,
     NamedValues,
+    NotEmitted,
     Output,
     PacketTrace,
     Parse,
     Parsed,
+    PortNotSet,
     Request,
     Select,
     State,
@@ -57,7 +61,7 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
                 depth = 2
                 continue
             case ActionRun():
-                depth = 4 if isinstance(previous, Lookup) else 3
+                depth = 4 if isinstance(previous, (Lookup, Choice)) else 3
         lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _render(part, depth)]
         previous = part
     lines.append(f"  => {_verdict(trace.events)}")
@@ -99,8 +103,25 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
                 yield step + 1, f"entry {entry.index}{'' if exact else f': {matches}'}{priority}"
             elif hit:
                 yield step + 1, "the entry has been removed since"
+        case Choice(_, kind, number, chosen, alternatives):
+            name = kind if number is None else f"{kind} {number}"
+            others = ", ".join(f"{a.action}({_values_text(a.arguments)})" for a in alternatives)
+            if kind == "member":
+                yield step + 1, name
+            elif chosen is None:
+                yield step + 1, f"{name}: empty, nothing happens"
+            else:
+                member = alternatives[chosen].member
+                which = f"action {chosen + 1}" if member is None else f"member {member}"
+                yield step + 1, f"{name}: {which} of {len(alternatives)}: {others}"
         case ActionRun(name, arguments, _):
             yield -1, f"action {name}({_values_text(arguments)})"
+        case Invalid(header):
+            yield 0, f"{header} is not valid: its fields have no defined value"
+        case NotEmitted(header):
+            yield step, f"{header} is valid but not emitted"
+        case PortNotSet():
+            yield step, "egress_spec was never set: the packet goes to port 0"
         case Jump(text, outcome, source):
             yield 0, f"if {text}: {_truth(outcome)}{_at(source)}"
         case Assign() | Access():

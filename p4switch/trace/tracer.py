@@ -11,14 +11,14 @@ from functools import cache
 from fanin.native.shared import check_numbers, check_structs
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.engine.library import runtime
-from fanin.p4switch.entries import Entry
+from fanin.p4switch.entries import Entry, GroupReference, MemberReference, OneShot
 from fanin.p4switch.trace.conditions import TRACE_CONDITIONS, TRACE_PORT, TraceCondition, parse_conditions
-from fanin.p4switch.trace.decode import Decoder
+from fanin.p4switch.trace.decode import Choices, Decoder
 from fanin.p4switch.trace.events import PacketTrace
 
 
 class TraceError(Exception):
-    """Trace that cannot be started. The message says why."""
+    """Trace that cannot be started. The message explains why."""
 
 
 class Tracer:
@@ -33,7 +33,13 @@ class Tracer:
         self._lock = engine.lock
         self._library = engine.load_traced()
         self._tables = engine.tables
-        self._decoder = Decoder(engine.program, self._entry, engine.port_statistics().keys() or None)
+        self._profiles = {
+            table.name: engine.profile(table.profile)
+            for table in engine.program.tables.values()
+            if table.profile is not None
+        }
+        ports = engine.port_statistics().keys() or None
+        self._decoder = Decoder(engine.program, self._entry, self._choices, ports)
         self._entries: dict[str, dict[int, Entry]] = {}
         self.lost = 0
         traced = ctypes.addressof(c_void_p.in_dll(self._library, "program_traced"))
@@ -62,6 +68,21 @@ class Tracer:
         if table not in self._entries:
             self._entries[table] = self._tables[table].places()
         return self._entries[table].get(index)
+
+    def _choices(self, table: str, index: int | None) -> Choices | None:
+        """Return what an entry or the default entry of a table with an action profile chooses from now."""
+        entry = None if index is None else self._entry(table, index)
+        action = self._tables[table].default() if index is None else entry and entry.action
+        profile = self._profiles[table]
+        match action:
+            case MemberReference(number) if number in profile.members:
+                return "member", number, [(number, profile.members[number], 1)]
+            case GroupReference(number) if number in profile.groups:
+                members = sorted(profile.groups[number])
+                return "group", number, [(m, profile.members[m], weight) for m, weight in members]
+            case OneShot(choices):
+                return "action set", None, [(None, call, weight) for call, weight in choices]
+        return None
 
 
 @contextmanager

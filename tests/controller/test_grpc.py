@@ -264,9 +264,14 @@ def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(
 
 
 def test_the_example_of_a_client_joins(tmp_path: Path) -> None:
-    """As docs/how-to/jobs.md has it, with grpc and the .proto alone."""
+    """As docs/how-to/job-client.md has it, with grpc and the .proto alone."""
     pytest.importorskip("grpc_tools")
-    text = (ROOT / "docs" / "how-to" / "jobs.md").read_text().partition("```python\n")[2].partition("```")[0]
+    text = (
+        (ROOT / "docs" / "how-to" / "job-client.md")
+        .read_text()
+        .partition("```python\n")[2]
+        .partition("```")[0]
+    )
     with network(tmp_path) as (run, grants):
         told = {"FANIN_HOST": "h1", "FANIN_JOB_SERVICE": str(run.folder / "workers.sock")}
         done = subprocess.run(

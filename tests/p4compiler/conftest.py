@@ -18,7 +18,7 @@ struct metadata {{ {metadata} }}
 parser P(packet_in packet, out headers hdr, inout metadata meta, inout standard_metadata_t standard_metadata) {{
     {parser}
 }}
-control V(inout headers hdr, inout metadata meta) {{ apply {{ {verify} }} }}
+control V(inout headers hdr, inout metadata meta) {{ apply {{ {verify} }} }} @noWarn("egress-spec")
 control I(inout headers hdr, inout metadata meta, inout standard_metadata_t standard_metadata) {{
     {locals}
     apply {{ {apply} }}

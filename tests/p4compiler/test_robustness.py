@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fanin.p4compiler import Compiled, CompileError, compile_file
-from tests.p4compiler.conftest import source
+from fanin.p4switch.engine.engine import Engine
+from tests.p4compiler.conftest import HEADERS, source
 from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -24,8 +26,25 @@ PROGRAM = source(
     parser="""state start { packet.extract(hdr.h); transition select(hdr.h.a) { 1 &&& 3: start; 4 .. 9: more; } }
         state more { verify(hdr.h.c == 0, error.NoMatch); transition accept; }""",
 )
-TOKENS = re.findall(r"\s+|\w+|[^\w\s]", PROGRAM)
-WRITTEN = [i for i, token in enumerate(TOKENS) if token.strip()]
+# Newer constructs, on lines of their own where the line matters.
+NEWER = source(
+    declarations=HEADERS
+    + """
+        const list<bit<8>> few = {1, 2, 3};
+        type bit<9> port_t;
+        @pragma name value
+        struct pair { bit<8> a; bit<16> b; }
+        # a comment
+        """,
+    locals="""@pragma stage 3
+        action a(bit<16> v) { pair p = { 1, ... }; meta.x |+|= p.b; meta.y <<= 1; }
+        table t { key = { hdr.h.c[8 +: 4]: exact; } actions = { a; } }""",
+    apply="""for (bit<8> i in few) { if (i == 2) { continue; } meta.y += i; }
+        for (bit<8> j = 0; j < 3; j += 1) { hdr.h.c[j * 8 +: 8] ^= j; break; }
+        meta.x = hdr.minSizeInBytes() + h_t.maxSizeInBits(); t.apply();""",
+)
+PROGRAMS = {"usual": PROGRAM, "newer": NEWER, "psa": (Path(__file__).parent / "psa" / "psa.p4").read_text()}
+TOKENS = {name: re.findall(r"[ \t]+|\n|\w+|[^\w\s]", text) for name, text in PROGRAMS.items()}
 SPARE = [
     "",
     "8w1",
@@ -46,27 +65,31 @@ SPARE = [
 ]
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
 @settings(max_examples=sized(33, 100), suppress_health_check=list(HealthCheck))
-@given(st.lists(st.tuples(st.sampled_from(WRITTEN), st.sampled_from(SPARE + TOKENS)), min_size=1, max_size=3))
+@given(data=st.data())
 def test_a_program_with_slips_is_compiled_or_refused(
-    tmp_path_factory: pytest.TempPathFactory, slips: list[tuple[int, str]]
+    tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
 ) -> None:
-    tokens = list(TOKENS)
-    for place, token in slips:
+    tokens = list(TOKENS[name])
+    written = [i for i, token in enumerate(tokens) if token.strip()]
+    slip = st.tuples(st.sampled_from(written), st.sampled_from(SPARE + TOKENS[name]))
+    for place, token in data.draw(st.lists(slip, min_size=1, max_size=3)):
         tokens[place] = token
     path = tmp_path_factory.mktemp("slips") / "slip.p4"
     path.write_text("".join(tokens))
     found = []
     try:
-        compile_file(path)
+        compile_file(path).json_text()
     except CompileError as failure:
         found = str(failure).split("\n")[:1]
     assert all(re.match(r"\S+:\d+:\d+: error: ", line) for line in found)
 
 
-def test_the_program_without_slips_compiles(tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_without_slips_compiles(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     path = tmp_path_factory.mktemp("slips") / "right.p4"
-    path.write_text(PROGRAM)
+    path.write_text(PROGRAMS[name])
     compile_file(path)
 
 
@@ -88,14 +111,14 @@ NESTED: dict[str, Callable[[int], dict[str, str]]] = {
 def test_what_is_nested_is_compiled_or_refused(
     build: Callable[..., Compiled], parts: Callable[[int], dict[str, str]], depth: int
 ) -> None:
-    """Up to fifty levels whatever it is; of more, an error tells where."""
+    """Up to 400 levels whatever it is; of more, an error may tell where."""
     said = ""
     try:
         build(**parts(depth)).json_text()
     except CompileError as refused:
         said = str(refused)
     assert re.match(
-        r"test.p4:\d+:\d+: error: this is nested too deeply" if said and depth > 50 else "$", said
+        r"test.p4:\d+:\d+: error: this is nested too deeply" if said and depth > 400 else "$", said
     )
 
 
@@ -110,3 +133,37 @@ def test_an_empty_program_is_refused_by_its_name(tmp_path: Path, text: str) -> N
     path.write_text(text)
     with pytest.raises(CompileError, match=r"empty\.p4:1:1: error: the program is empty"):
         compile_file(path)
+
+
+LONG = {
+    "branches": (
+        "if (hdr.h.a == 255) {}"
+        + "".join(f" else if (hdr.h.b == {n}) {{ meta.x = {n}; }}" for n in range(500)),
+        300,
+    ),
+    "a sum": (f"meta.x = 0{' + 1' * 0} + hdr.h.b{' + hdr.h.b' * 999};", 300 * 1000 % 65536),
+    # each level goes on after its inner ones, and half of them are entered
+    "levels": (
+        "".join(f"if (hdr.h.b > {250 + n}) {{ meta.x = meta.x + 1; " for n in range(100))
+        + "meta.x = meta.x + 1; }" * 100,
+        100,
+    ),
+    "operators": (f"meta.x = {'~' * 600}hdr.h.b;", 300),
+    "parentheses": (f"meta.x = {'(1 + ' * 500}hdr.h.b{')' * 500};", 800),
+    "conditions": (f"meta.x = {'hdr.h.a == 1 ? 16w7 : ' * 300}hdr.h.b;", 300),
+}
+
+
+@pytest.mark.parametrize(("statement", "result"), LONG.values(), ids=LONG)
+def test_what_p4c_accepts_nested_compiles_and_runs(
+    build: Callable[..., Compiled], statement: str, result: int
+) -> None:
+    config = build(apply=f"{statement} hdr.h.b = meta.x; standard_metadata.egress_spec = 1;").device_config()
+    packet = bytes([0, *(300).to_bytes(2, "big"), *bytes(5)])
+    assert Engine.load(config).process(0, packet) == [(1, bytes([0, *result.to_bytes(2, "big"), *bytes(5)]))]
+
+
+def test_the_recursion_limit_is_as_before_after_a_deep_program(build: Callable[..., Compiled]) -> None:
+    before = sys.getrecursionlimit()
+    build(apply=f"meta.x = meta.x{' + meta.x' * 999};")
+    assert sys.getrecursionlimit() == before

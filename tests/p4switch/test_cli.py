@@ -94,8 +94,6 @@ def test_an_interface_needs_a_port_and_a_name(interface):
         ("--no-p4 --log-console --log-file x", "either"),
         ("--no-p4 --log-level loud", "loud"),
         ("--no-p4 --unheard-of", "--unheard-of"),
-        ("--no-p4 --pcap", "--pcap is not supported: capture"),
-        ("--no-p4 --pcap=/tmp", "--pcap is not supported"),
         ("--no-p4 --debugger", "--debugger is not supported"),
         ("--no-p4 -- --grpc-server-ssl", "--grpc-server-ssl needs --grpc-server-cert"),
         ("--no-p4 -- --grpc-server-ssl --grpc-server-cert c", "--grpc-server-ssl needs --grpc-server-key"),

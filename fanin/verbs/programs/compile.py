@@ -40,6 +40,14 @@ def compile_program(
     werror: Annotated[
         bool, typer.Option("--werror", help="Treat warnings as errors and write nothing")
     ] = False,
+    disabled: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--Wdisable",
+            metavar="NAME",
+            help="Omit the warnings with this name (docs/reference/messages.md); may be repeated",
+        ),
+    ] = None,
     dump: Annotated[
         Phase | None,
         typer.Option("--dump-after", help="Only print the program after this phase of the compiler"),
@@ -54,12 +62,16 @@ def compile_program(
         fanin compile p4src/fanin.p4 --c fanin.c
     """
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.p4compiler import CompileError, compile_file, dump_after
+    from fanin.p4compiler import WARNINGS, CompileError, compile_file, dump_after
     from fanin.p4switch.bmv2json.program import ProgramError
     from fanin.p4switch.bmv2json.reader import read_program
     from fanin.p4switch.codegen import translate
 
     defines = macros(define)
+    for name in disabled or ():
+        if name not in WARNINGS:
+            known = ", ".join(WARNINGS)
+            raise failure("compile", f"--Wdisable {name}: no warning has this name; the names are {known}", 2)
     try:
         if dump is not None:
             text, warnings = dump_after(dump, program, include_dirs=include or (), defines=defines)
@@ -71,6 +83,7 @@ def compile_program(
         raise typer.Exit(1) from None
     except OSError as error:
         raise failure("compile", f"{program}: cannot be read: {error.strerror}", 2) from None
+    warnings = tuple(w for w in warnings if w.option not in (disabled or ()))
     if werror and warnings:
         say(CompileError([replace(w, severity="error") for w in warnings]), err=True)
         raise typer.Exit(1)

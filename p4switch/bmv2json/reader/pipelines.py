@@ -29,6 +29,8 @@ from fanin.p4switch.bmv2json.reader.values import (
 )
 from fanin.p4switch.word_packing import word_count
 
+_MAX_PRIORITY = (1 << 31) - 1  # in P4Runtime
+_MAX_PRIORITY = (1 << 31) - 1  # in P4Runtime
 _MAX_RANGE_WORDS = 64  # the runtime has a bit for each
 MATCH_KINDS = {"exact", "lpm", "ternary", "range", "optional", "valid"}
 
@@ -115,7 +117,7 @@ class PipelineReader:
             next_nodes,
             optional_text(item, "base_default_next"),
             self._default_action(item.get("default_entry"), actions, where),
-            None if entries is None else tuple(self._const_entry(e, keys, actions, where) for e in entries),
+            None if entries is None else self._const_entries(entries, keys, actions, where),
             source(item),
             profile,
             bool(item.get("direct_meters")),
@@ -136,11 +138,11 @@ class PipelineReader:
             raise ProgramError(f"{where}: match kind {kind} is not supported")
         if kind == "valid":
             name = item["target"] if isinstance(item["target"], str) else item["target"][0]
-            target, width = Field(self.names.header(name), "$valid$"), 1
+            target, width, signed = Field(self.names.header(name), "$valid$"), 1, False
         else:
             target = self.names.field(item["target"])
             found = self.names.headers[target.header].type.field(target.name)
-            width = found.width if found else 1
+            width, signed = (found.width, found.signed) if found else (1, False)
         mask = item.get("mask")
         return TableKey(
             checked_name(item.get("name") or f"{target.header}.{target.name}", f"{where}: a key"),
@@ -148,6 +150,7 @@ class PipelineReader:
             target,
             width,
             None if mask is None else integer(mask),
+            signed,
         )
 
     def _default_action(
@@ -173,8 +176,25 @@ class PipelineReader:
                 )
         return action, data
 
+    def _const_entries(
+        self, items: list[Json], keys: tuple[TableKey, ...], actions: tuple[Action, ...], where: str
+    ) -> tuple[ConstEntry, ...]:
+        """Return a program's entries with P4Runtime's priorities: N for the first of N, unless they are given.
+
+        In the JSON a low number wins. p4c writes 1 to N for const entries.
+        """
+        lowest = max((count(item, "priority", 0) for item in items), default=0)
+        if lowest >= _MAX_PRIORITY:
+            raise ProgramError(f"{where}: an entry has the priority {lowest}, at most {_MAX_PRIORITY - 1}")
+        return tuple(self._const_entry(item, lowest, keys, actions, where) for item in items)
+
     def _const_entry(
-        self, item: Json, keys: tuple[TableKey, ...], actions: tuple[Action, ...], where: str
+        self,
+        item: Json,
+        lowest: int,
+        keys: tuple[TableKey, ...],
+        actions: tuple[Action, ...],
+        where: str,
     ) -> ConstEntry:
         matches = []
         if len(item["match_key"]) != len(keys):
@@ -194,4 +214,7 @@ class PipelineReader:
             else:
                 raise ProgramError(f"{where}: match kind {kind} in an entry is not supported")
         action, data = self._call(item["action_entry"], actions, where)
-        return ConstEntry(tuple(matches), count(item, "priority", 0), action.id, data)
+        priority = count(item, "p4runtime_priority", lowest + 1 - count(item, "priority", 0))
+        if priority > _MAX_PRIORITY:
+            raise ProgramError(f"{where}: an entry has the priority {priority}, at most {_MAX_PRIORITY}")
+        return ConstEntry(tuple(matches), priority, action.id, data, item.get("is_const") is True)

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
-from fanin.p4switch.p4runtime.codec.values import decode_signed, encode_signed
+from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations, signed_numbers
 from fanin.p4switch.p4runtime.errors import invalid, unimplemented
 from fanin.p4switch.p4runtime.proto import p4d, p4t
 
@@ -172,8 +171,4 @@ def _signed(width: int, what: str) -> Codec:
     """Return the codec for two's complement numbers."""
     if not 0 < width <= _WIDEST:
         raise invalid(f"{what}: the P4Info has a signed number of {width} bits, 1 to {_WIDEST} are possible")
-    half, mask = 1 << width - 1, (1 << width) - 1
-    return Codec(
-        lambda value: encode_signed((value ^ half) - half),
-        lambda data, bits, what: decode_signed(data, bits, what) & mask,
-    )
+    return signed_numbers(width)

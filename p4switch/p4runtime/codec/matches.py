@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fanin.p4switch.bmv2json.program import TableKey
 from fanin.p4switch.entries import Exact, Lpm, Match, Optional_, Range, Ternary
-from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations
+from fanin.p4switch.p4runtime.codec.translation import NUMBERS, Codec, Translations, signed_numbers
 from fanin.p4switch.p4runtime.errors import invalid, unimplemented
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
@@ -28,13 +28,19 @@ PRIORITIZED_KINDS = frozenset({"ternary", "range", "optional"})
 
 @dataclass(frozen=True, slots=True)
 class MatchField:
-    """Field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, and its codec."""
+    """Field of a table's key: its P4Info id, name and width, its kind as `FieldMatch` names it, and its codec.
+
+    `given` is the width of the control plane's type. It differs from `width` if the type is a translated one. Numbers
+    of a `signed` field are in two's complement.
+    """
 
     id: int
     name: str
     width: int
     kind: str
-    codec: Codec = NUMBERS
+    codec: Codec
+    given: int
+    signed: bool = False
 
     @classmethod
     def of(cls, field: p4i.MatchField, key: TableKey, table: str, translations: Translations) -> MatchField:
@@ -52,7 +58,17 @@ class MatchField:
             "ternary",
         ):
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
-        return cls(field.id, what, key.width, kind, _codec(field, kind, what, translations))
+        codec = _codec(field, kind, what, translations)
+        signed = key.signed and key.width > 0 and codec is NUMBERS
+        return cls(
+            field.id,
+            what,
+            key.width,
+            kind,
+            signed_numbers(key.width) if signed else codec,
+            field.bitwidth or key.width,
+            signed,
+        )
 
     @classmethod
     def of_value_set(
@@ -67,7 +83,8 @@ class MatchField:
         kind = _KINDS.get(field.match_type, "unspecified")
         if kind == "unspecified":
             raise unimplemented(f"{what}: {kind} matches are not supported")
-        return cls(field.id, what, width, kind, _codec(field, kind, what, translations))
+        codec = _codec(field, kind, what, translations)
+        return cls(field.id, what, width, kind, codec, field.bitwidth or width)
 
     @property
     def dont_care(self) -> Match | None:
@@ -78,29 +95,37 @@ class MatchField:
             case "ternary":
                 return Ternary(0, 0)
             case "range":
-                return Range(0, (1 << self.width) - 1)
+                return self.every_value
             case "optional":
                 return Optional_(None)
         return None
+
+    @property
+    def every_value(self) -> Range:
+        """Return the range of all values that the control plane can give."""
+        return Range(0, (1 << min(self.width, self.given)) - 1)
 
     def decode(self, message: p4r.FieldMatch) -> Match:
         """Decode a match.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT if it breaks one of the rules of its kind.
+            P4RuntimeError: INVALID_ARGUMENT if it breaks one of the rules of its kind; UNIMPLEMENTED for a range of
+                numbers of both signs.
         """
-        kind = message.WhichOneof("field_match_type")
-        if kind != self.kind:
-            raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
-        return _DECODERS[kind](message, self)
+        return DECODERS[self.kind](message, self)
 
-    def value(self, data: bytes) -> int:
-        """Decode a value.
+    def value(self, data: bytes, message: p4r.FieldMatch) -> int:
+        """Decode a value of a match.
 
         Raises:
-            P4RuntimeError: INVALID_ARGUMENT if it is not a value of the field.
+            P4RuntimeError: INVALID_ARGUMENT if it is not a value of the field, or the match is of another kind.
         """
-        return self.codec.decode(data, self.width, self.name)
+        if not data:  # as it is where the match is of another kind
+            kind = message.WhichOneof("field_match_type")
+            if kind != self.kind:
+                raise invalid(f"{self.name}: this field has {self.kind} matches, the request a {kind} match")
+        width = self.width if self.width < self.given else self.given
+        return self.codec.decode(data, width, self.name)
 
     def encode(self, match: Match) -> p4r.FieldMatch | None:
         """Encode a match; None for one that matches anything, which P4Runtime omits."""
@@ -110,16 +135,16 @@ class MatchField:
         match match:
             case Lpm(_, 0) | Ternary(_, 0) | Optional_(None):
                 return None
-            case Range(0, high) if high == (1 << self.width) - 1:
+            case Range() if match == self.every_value:
                 return None
             case Exact(value):
                 message.exact.value = encode_value(value)
             case Lpm(value, prefix_length):
                 message.lpm.value = encode_value(value)
-                message.lpm.prefix_len = prefix_length
+                message.lpm.prefix_len = prefix_length + self.given - self.width
             case Ternary(value, mask):
                 message.ternary.value = encode_value(value)
-                message.ternary.mask = encode_value(mask)
+                message.ternary.mask = NUMBERS.encode(mask)
             case Range(low, high):
                 message.range.low = encode_value(low)
                 message.range.high = encode_value(high)
@@ -138,24 +163,29 @@ def _codec(field: p4i.MatchField, kind: str, what: str, translations: Translatio
 
 
 def _exact(message: p4r.FieldMatch, field: MatchField) -> Match:
-    return Exact(field.value(message.exact.value))
+    return Exact(field.value(message.exact.value, message))
 
 
 def _lpm(message: p4r.FieldMatch, field: MatchField) -> Match:
-    width = field.width
-    value, length = field.value(message.lpm.value), message.lpm.prefix_len
-    if not 0 < length <= width:
+    given, width = field.given, field.width
+    value, length = field.value(message.lpm.value, message), message.lpm.prefix_len
+    # A translated type's upper bits that the field lacks are zero, and so are the field's that the type lacks.
+    if not max(0, given - width) < length <= given:
         raise invalid(
-            f"{field.name}: prefix length {length} is not in 1..{width}; leave the field out to match anything"
+            f"{field.name}: prefix length {length} is not in {max(0, given - width) + 1}..{given}; "
+            "leave the field out to match anything"
         )
+    length += width - given
     if value & (1 << width - length) - 1:
-        raise invalid(f"{field.name}: {value:#x}/{length} has ones after its prefix")
+        raise invalid(f"{field.name}: {value:#x} has ones after its prefix of {message.lpm.prefix_len} bits")
     return Lpm(value, length)
 
 
 def _ternary(message: p4r.FieldMatch, field: MatchField) -> Match:
-    value = field.value(message.ternary.value)
-    mask = field.value(message.ternary.mask)
+    value = field.value(message.ternary.value, message)
+    mask = NUMBERS.decode(message.ternary.mask, field.given, field.name)
+    if field.given > field.width:
+        mask &= (1 << field.width) - 1
     if mask == 0:
         raise invalid(f"{field.name}: the mask is zero; leave the field out to match anything")
     if value & ~mask:
@@ -164,20 +194,26 @@ def _ternary(message: p4r.FieldMatch, field: MatchField) -> Match:
 
 
 def _range(message: p4r.FieldMatch, field: MatchField) -> Match:
-    low = field.value(message.range.low)
-    high = field.value(message.range.high)
+    low = field.value(message.range.low, message)
+    high = field.value(message.range.high, message)
+    if field.signed and (low ^ high) >> field.width - 1:
+        if low < high:
+            raise invalid(f"{field.name}: the range is empty: its lower end is the larger one")
+        raise unimplemented(
+            f"{field.name}: a range of signed numbers has either negative or other numbers here"
+        )
     if low > high:
         raise invalid(f"{field.name}: the range {low}..{high} is empty")
-    if low == 0 and high == (1 << field.width) - 1:
+    if Range(low, high) == field.every_value:
         raise invalid(f"{field.name}: the range covers every value; leave the field out to match anything")
     return Range(low, high)
 
 
 def _optional(message: p4r.FieldMatch, field: MatchField) -> Match:
-    return Optional_(field.value(message.optional.value))
+    return Optional_(field.value(message.optional.value, message))
 
 
-_DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
+DECODERS: dict[str, Callable[[p4r.FieldMatch, MatchField], Match]] = {
     "exact": _exact,
     "lpm": _lpm,
     "ternary": _ternary,

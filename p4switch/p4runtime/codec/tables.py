@@ -20,13 +20,14 @@ from fanin.p4switch.entries import (
     OneShot,
 )
 from fanin.p4switch.p4runtime.codec.actions import ActionCodec
-from fanin.p4switch.p4runtime.codec.matches import PRIORITIZED_KINDS, MatchField
+from fanin.p4switch.p4runtime.codec.matches import DECODERS, PRIORITIZED_KINDS, MatchField
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
 from fanin.p4switch.p4runtime.codec.weights import check_weights
-from fanin.p4switch.p4runtime.errors import denied, invalid, not_found
+from fanin.p4switch.p4runtime.errors import denied, invalid, listed, not_found
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
+_TABLE_ONLY, _DEFAULT_ONLY = p4i.ActionRef.TABLE_ONLY, p4i.ActionRef.DEFAULT_ONLY
 _BY_MEMBERS = {
     p4r.ActionProfileActionSet.SUM_OF_WEIGHTS: False,
     p4r.ActionProfileActionSet.SUM_OF_MEMBERS: True,
@@ -70,7 +71,11 @@ class P4InfoTable:
             MatchField.of(field, key, self.name, translations)
             for field, key in zip(info.match_fields, keys, strict=True)
         )
-        self._slots = {field.id: (position, field) for position, field in enumerate(self._fields)}
+        self._slots = {
+            field.id: (position, field, DECODERS[field.kind]) for position, field in enumerate(self._fields)
+        }
+        self._dont_care = tuple(field.dont_care for field in self._fields)
+        self._needed = sum(1 << n for n, match in enumerate(self._dont_care) if match is None)
         self.is_prioritized = any(field.kind in PRIORITIZED_KINDS for field in self._fields)
         self._actions = {
             ref.id: (actions[ref.id], ref.scope) for ref in info.action_refs if ref.id in actions
@@ -88,7 +93,27 @@ class P4InfoTable:
             raise invalid(f"table {self.name} has no direct meter")
         return self.meter
 
+    @property
+    def fields(self) -> tuple[MatchField, ...]:
+        """Return the fields of its key, in the order of P4Info."""
+        return self._fields
+
     # Keys
+
+    def require_same_key(self, previous: P4InfoTable) -> None:
+        """Check that the key has the fields of a previous pipeline's table; it may have others besides.
+
+        Raises:
+            P4RuntimeError: INVALID_ARGUMENT if one of them is another field now, or has another width.
+        """
+        now = {field.id: field for field in self.info.match_fields}
+        for field in previous.info.match_fields:
+            after = now.get(field.id)
+            if after is not None and _described(after) != _described(field):
+                raise invalid(
+                    f"the forwarding state cannot be kept: table {self.name} has entries, and their key field "
+                    f"{field.id} was {_described(field)}, but would be {_described(after)}"
+                )
 
     def present(self, key: EntryKey) -> Entry:
         """Return the entry with a key, or raise NOT_FOUND."""
@@ -134,25 +159,26 @@ class P4InfoTable:
     def decode_match(self, message: p4r.TableEntry) -> tuple[Match, ...]:
         """Decode the match of each key field, or raise INVALID_ARGUMENT."""
         slots = self._slots
-        given: dict[int, Match] = {}
+        matches = list(self._dont_care)
+        given = 0  # a bit for each field
         for field_message in message.match:
             slot = slots.get(field_message.field_id)
             if slot is None:
-                raise invalid(f"table {self.name} has no key field {field_message.field_id}")
-            position, field = slot
-            given[position] = field.decode(field_message)
-        if len(given) < len(message.match):
-            raise invalid(f"table {self.name}: a key field is given more than once")
-        if len(given) < len(self._fields):
-            self._fill_dont_cares(given)
-        return tuple([given[position] for position in range(len(given))])
+                raise invalid(
+                    f"table {self.name} has no key field {field_message.field_id}, only {self._key_text()}"
+                )
+            position, field, decode = slot
+            if given >> position & 1:
+                raise invalid(f"{field.name} is given more than once (field {field.id})")
+            given |= 1 << position
+            matches[position] = decode(field_message, field)
+        if needed := self._needed & ~given:
+            field = next(field for n, field in enumerate(self._fields) if needed >> n & 1)
+            raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
+        return tuple(matches)  # type: ignore[arg-type]
 
-    def _fill_dont_cares(self, given: dict[int, Match]) -> None:
-        for position, field in enumerate(self._fields):
-            if position not in given:
-                if field.dont_care is None:
-                    raise invalid(f"{field.name}: an exact match needs a value (field {field.id})")
-                given[position] = field.dont_care
+    def _key_text(self) -> str:
+        return listed({field.id: field.name for field in self.info.match_fields})
 
     # Actions
 
@@ -221,7 +247,7 @@ class P4InfoTable:
 
     def _decode_call(self, message: p4r.Action, *, default: bool) -> ActionCall:
         codec, scope = self._action(message.action_id)
-        if scope == (p4i.ActionRef.TABLE_ONLY if default else p4i.ActionRef.DEFAULT_ONLY):
+        if scope == (_TABLE_ONLY if default else _DEFAULT_ONLY):
             place = "a default action" if default else "the action of an entry"
             raise denied(f"action {codec.name} cannot be {place} of table {self.name}")
         return codec.decode(message)
@@ -229,6 +255,13 @@ class P4InfoTable:
     def _action(self, action_id: int) -> tuple[ActionCodec, int]:
         found = self._actions.get(action_id)
         if found is None:
-            names = ", ".join(f"{codec.name} ({codec.id})" for codec, _ in self._actions.values())
+            names = listed({codec.id: codec.name for codec, _ in self._actions.values()})
             raise invalid(f"table {self.name} has no action {action_id}, only {names}")
         return found
+
+
+def _described(field: p4i.MatchField) -> str:
+    """Describe a key field by its name, its width and the type that the control plane sees."""
+    width = f"bit<{field.bitwidth}>" if field.bitwidth else "of no width"
+    of_type = f" {field.type_name.name}" if field.HasField("type_name") else ""
+    return f"{field.name} ({width}{of_type})"

@@ -18,7 +18,13 @@ from typing import NamedTuple, NoReturn, Protocol
 
 import grpc
 
-from fanin.p4switch.p4runtime.codec.values import decode_value, encode_value
+from fanin.p4switch.p4runtime.codec.values import (
+    decode_signed,
+    decode_value,
+    encode_signed,
+    encode_value,
+    shown,
+)
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, unimplemented
 from fanin.p4switch.p4runtime.proto import p4t
 
@@ -34,6 +40,15 @@ class Codec(NamedTuple):
 
 
 NUMBERS = Codec(encode_value, decode_value)
+
+
+def signed_numbers(width: int) -> Codec:
+    """Return the codec for numbers in two's complement, which the data plane has as unsigned numbers."""
+    half, mask = 1 << width - 1, (1 << width) - 1
+    return Codec(
+        lambda value: encode_signed((value ^ half) - half),
+        lambda data, bits, what: decode_signed(data, bits, what) & mask,
+    )
 
 
 def _refuse(_data: bytes, _width: int, what: str) -> NoReturn:
@@ -80,7 +95,7 @@ class Strings:
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise invalid(f"{what}: 0x{data.hex()} is not a string in UTF-8") from None
+            raise invalid(f"{what}: {shown(data)} is not a string in UTF-8") from None
         with self._lock:
             number = self._numbers.get(text)
             if number is None:

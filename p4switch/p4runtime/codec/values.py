@@ -11,6 +11,8 @@ import grpc
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid
 from fanin.p4switch.p4runtime.proto import p4r
 
+_SHOWN = 32  # bytes of a value in a message
+
 
 def encode_value(value: int) -> bytes:
     """Encode an unsigned number as the shortest bytestring; zero is one zero byte."""
@@ -68,4 +70,10 @@ def decode_indices(
 def _misfit(data: bytes, p4_type: str, what: str) -> Exception:
     if not data:
         return invalid(f"{what}: an empty bytestring; zero is written as one zero byte")
-    return invalid(f"{what}: 0x{data.hex()} does not fit {p4_type}")
+    return invalid(f"{what}: {shown(data)} does not fit {p4_type}")
+
+
+def shown(data: bytes) -> str:
+    """Format bytes for a message: in hexadecimal, and only the first if there are many."""
+    more = f"… ({len(data):,} bytes)" if len(data) > _SHOWN else ""
+    return f"0x{data[:_SHOWN].hex()}{more}"

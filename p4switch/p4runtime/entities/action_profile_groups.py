@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from fanin.p4switch.engine.action_profile import ProfileState
 from fanin.p4switch.p4runtime.codec.watch import watches
 from fanin.p4switch.p4runtime.codec.weights import check_weights
-from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import invalid, not_found
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
-
-_WHAT = "action profile"
 
 
 class _Selector:
@@ -36,11 +34,14 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._ports = objects.ports
-        self._selectors = {
-            info.preamble.id: _Selector(info, objects.engine.profile(info.preamble.name))
-            for info in objects.p4info.action_profiles
-            if info.preamble.name in objects.engine.program.profiles
-        }
+        self._selectors = ById(
+            "action profile",
+            (
+                (info.preamble, _Selector(info, objects.engine.profile(info.preamble.name)))
+                for info in objects.p4info.action_profiles
+                if info.preamble.name in objects.engine.program.profiles
+            ),
+        )
 
     def p4_id(self, message: p4r.ActionProfileGroup) -> int:
         """Return the id of the profile."""
@@ -48,7 +49,7 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
 
     def insert(self, message: p4r.ActionProfileGroup) -> None:
         """Add a group."""
-        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        selector = self._selectors.find(message.action_profile_id)
         members = self._decode(selector, message)
         if message.group_id == 0:
             raise invalid("0 is not a group id: in a read it stands for all")
@@ -57,7 +58,7 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
 
     def modify(self, message: p4r.ActionProfileGroup) -> None:
         """Replace a group's members. Its maximal size cannot change."""
-        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        selector = self._selectors.find(message.action_profile_id)
         present = selector.messages.get(message.group_id)
         if present is not None and message.max_size != present.max_size:
             raise invalid(f"group {message.group_id}: max_size cannot be changed from {present.max_size}")
@@ -66,13 +67,13 @@ class ActionProfileGroups(DynamicKind[p4r.ActionProfileGroup]):
 
     def delete(self, message: p4r.ActionProfileGroup) -> None:
         """Remove a group."""
-        selector = lookup(self._selectors, message.action_profile_id, _WHAT)
+        selector = self._selectors.find(message.action_profile_id)
         selector.state.delete_group(message.group_id)
         selector.messages.pop(message.group_id, None)
 
     def read(self, query: p4r.ActionProfileGroup) -> Iterator[p4r.ActionProfileGroup]:
         """Yield one group, or raise NOT_FOUND; yield every group if the id is 0."""
-        for _, selector in select(self._selectors, query.action_profile_id, _WHAT):
+        for _, selector in self._selectors.select(query.action_profile_id):
             if query.group_id == 0:
                 yield from list(selector.messages.values())
             elif query.group_id in selector.messages:

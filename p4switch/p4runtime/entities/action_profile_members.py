@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fanin.p4switch.p4runtime.codec.actions import ActionCodec
-from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import invalid, not_found
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
-
-_WHAT = "action profile"
 
 
 class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
@@ -20,12 +17,16 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._actions = objects.actions
+        self._constraints = objects.constraints
         self._names = {codec.name: codec for codec in objects.actions.values()}
-        self._profiles = {
-            profile.preamble.id: objects.engine.profile(profile.preamble.name)
-            for profile in objects.p4info.action_profiles
-            if profile.preamble.name in objects.engine.program.profiles
-        }
+        self._profiles = ById(
+            "action profile",
+            (
+                (profile.preamble, objects.engine.profile(profile.preamble.name))
+                for profile in objects.p4info.action_profiles
+                if profile.preamble.name in objects.engine.program.profiles
+            ),
+        )
 
     def p4_id(self, message: p4r.ActionProfileMember) -> int:
         """Return the id of the profile."""
@@ -33,24 +34,35 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
 
     def insert(self, message: p4r.ActionProfileMember) -> None:
         """Add a member."""
-        profile = lookup(self._profiles, message.action_profile_id, _WHAT)
-        call = self._codec(message.action.action_id).decode(message.action)
+        profile = self._profiles.find(message.action_profile_id)
+        call = self._actions.find(message.action.action_id).decode(message.action)
         if message.member_id == 0:
             raise invalid("0 is not a member id: in a read it stands for all")
+        self._constraints.check_action(call)
         profile.insert_member(message.member_id, call)
+        self._constraints.member_added(call)
 
     def modify(self, message: p4r.ActionProfileMember) -> None:
         """Replace the action of a member."""
-        profile = lookup(self._profiles, message.action_profile_id, _WHAT)
-        profile.modify_member(message.member_id, self._codec(message.action.action_id).decode(message.action))
+        profile = self._profiles.find(message.action_profile_id)
+        call = self._actions.find(message.action.action_id).decode(message.action)
+        before = profile.member(message.member_id)
+        self._constraints.check_action(call)
+        profile.modify_member(message.member_id, call)
+        self._constraints.member_removed(before)
+        self._constraints.member_added(call)
 
     def delete(self, message: p4r.ActionProfileMember) -> None:
         """Remove a member."""
-        lookup(self._profiles, message.action_profile_id, _WHAT).delete_member(message.member_id)
+        profile = self._profiles.find(message.action_profile_id)
+        before = profile.members.get(message.member_id)
+        profile.delete_member(message.member_id)
+        if before is not None:
+            self._constraints.member_removed(before)
 
     def read(self, query: p4r.ActionProfileMember) -> Iterator[p4r.ActionProfileMember]:
         """Yield one member, or raise NOT_FOUND; yield every member if the id is 0."""
-        for number, profile in select(self._profiles, query.action_profile_id, _WHAT):
+        for number, profile in self._profiles.select(query.action_profile_id):
             members = dict(profile.members)
             if query.member_id and query.member_id not in members:
                 raise not_found(f"action profile {profile.profile.name} has no member {query.member_id}")
@@ -66,8 +78,3 @@ class ActionProfileMembers(DynamicKind[p4r.ActionProfileMember]):
         """Yield all members."""
         for message in self.read(p4r.ActionProfileMember()):
             yield p4r.Update.INSERT, message
-
-    def _codec(self, action_id: int) -> ActionCodec:
-        if action_id not in self._actions:
-            raise invalid(f"the pipeline has no action with the id {action_id:#x}")
-        return self._actions[action_id]

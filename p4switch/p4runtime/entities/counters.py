@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
 from fanin.p4switch.p4runtime.codec.values import decode_indices
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -17,11 +17,14 @@ class Counters(StaticKind[p4r.CounterEntry]):
     field = "counter_entry"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._counters = {
-            info.preamble.id: objects.engine.counter(info.preamble.name)
-            for info in objects.p4info.counters
-            if info.preamble.name in objects.engine.program.counters
-        }
+        self._counters = ById(
+            "counter",
+            (
+                (info.preamble, objects.engine.counter(info.preamble.name))
+                for info in objects.p4info.counters
+                if info.preamble.name in objects.engine.program.counters
+            ),
+        )
 
     def p4_id(self, message: p4r.CounterEntry) -> int:
         """Return the id of the counter."""
@@ -29,7 +32,7 @@ class Counters(StaticKind[p4r.CounterEntry]):
 
     def modify(self, message: p4r.CounterEntry) -> None:
         """Set one cell, or every cell if no index is given. Without data nothing changes."""
-        cells = lookup(self._counters, message.counter_id, "counter")
+        cells = self._counters.find(message.counter_id)
         indices = decode_indices(message, cells.size, cells.name)
         if message.HasField("data"):
             value = decode_counter(message.data)
@@ -38,7 +41,7 @@ class Counters(StaticKind[p4r.CounterEntry]):
 
     def read(self, query: p4r.CounterEntry) -> Iterator[p4r.CounterEntry]:
         """Yield one cell, or every cell if no index is given."""
-        for number, cells in select(self._counters, query.counter_id, "counter"):
+        for number, cells in self._counters.select(query.counter_id):
             indices = decode_indices(query, cells.size, cells.name)
             values = [cells.read(indices.start)] if query.HasField("index") else cells.read_all()
             for index, value in zip(indices, values, strict=True):

@@ -15,7 +15,7 @@ from fanin.p4switch.entries import Digest
 from fanin.p4switch.p4runtime.codec.data import DataType, data_type
 from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, invalid, not_found, unimplemented
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 _LONGEST_LIST = 1000
@@ -41,8 +41,8 @@ class Digests(DynamicKind[p4r.DigestEntry]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._lock = threading.Lock()
-        self._digests: dict[int, _DigestList] = {}
         self._by_name: dict[str, _DigestList] = {}
+        described = []
         p4info = objects.p4info
         programmed = [digest.name for digest in objects.engine.program.digests.values()]
         given = [digest.preamble.name for digest in p4info.digests]
@@ -55,7 +55,9 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             what = f"digest {info.preamble.name}"
             values = data_type(info.type_spec, p4info.type_info, objects.translations, what)
             digest = _DigestList(info.preamble.id, values)
-            self._digests[digest.id] = self._by_name[name] = digest
+            described.append((info.preamble, digest))
+            self._by_name[name] = digest
+        self._digests = ById("digest", described)
 
     def p4_id(self, message: p4r.DigestEntry) -> int:
         """Return the id of the digest."""
@@ -68,9 +70,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
         with self._lock:
             digest = self._find(message)
             if digest.config is not None:
-                raise P4RuntimeError(
-                    grpc.StatusCode.ALREADY_EXISTS, f"digest {digest.id:#x} is enabled already"
-                )
+                raise P4RuntimeError(grpc.StatusCode.ALREADY_EXISTS, f"digest {digest.id} is enabled already")
             self._configure(digest, message)
 
     def modify(self, message: p4r.DigestEntry) -> None:
@@ -101,7 +101,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             yield p4r.Update.INSERT, message
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forget an acknowledged list, so that its digests may be sent again. Unknown lists are ignored."""
+        """Forget an acknowledged list, so that equal digests are reported from now on. Unknown lists are ignored."""
         with self._lock:
             self._find(message).sent.pop(message.list_id, None)
 
@@ -154,7 +154,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
         message = p4r.DigestList(digest_id=digest.id, list_id=digest.lists, timestamp=epoch)
         for values in digest.waiting:
             if len(values) != digest.type.size:
-                raise unimplemented(f"digest {digest.id:#x}: its P4Info has other fields than the program's")
+                raise unimplemented(f"digest {digest.id}: its P4Info has other fields than the program's")
             message.data.append(digest.type.encode(iter(values)))
         if digest.config is not None and digest.config.ack_timeout_ns > 0:
             digest.sent[digest.lists] = now, frozenset(digest.waiting)
@@ -167,20 +167,18 @@ class Digests(DynamicKind[p4r.DigestEntry]):
         digest.sent = {n: (at, values) for n, (at, values) in digest.sent.items() if now - at < timeout}
 
     def _find(self, message: p4r.DigestEntry | p4r.DigestListAck) -> _DigestList:
-        if message.digest_id not in self._digests:
-            raise invalid(f"the pipeline has no digest with the id {message.digest_id:#x}")
-        return self._digests[message.digest_id]
+        return self._digests.find(message.digest_id)
 
     def _enabled(self, message: p4r.DigestEntry) -> _DigestList:
         digest = self._find(message)
         if digest.config is None:
-            raise not_found(f"digest {digest.id:#x} is not enabled: INSERT it")
+            raise not_found(f"digest {digest.id} is not enabled: INSERT it")
         return digest
 
     def _configure(self, digest: _DigestList, message: p4r.DigestEntry) -> None:
         config = message.config
         if config.max_timeout_ns < 0 or config.max_list_size < 0 or config.ack_timeout_ns < 0:
-            raise invalid(f"digest {digest.id:#x}: neither timeouts nor the list's size can be negative")
+            raise invalid(f"digest {digest.id}: neither timeouts nor the list's size can be negative")
         copy = p4r.DigestEntry.Config()
         copy.CopyFrom(config)
         digest.config = copy

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fanin.p4switch.p4runtime.codec.counters import decode_counter, encode_counter
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
 from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
@@ -24,7 +24,7 @@ class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
 
     def modify(self, message: p4r.DirectCounterEntry) -> None:
         """Set the counter of the entry with a key. Without data nothing changes."""
-        table = lookup(self._tables, message.table_entry.table_id, "table")
+        table = self._tables.find(message.table_entry.table_id)
         table.require_counter()
         key = table.key_of(message.table_entry)
         if message.HasField("data"):
@@ -33,7 +33,7 @@ class DirectCounters(StaticKind[p4r.DirectCounterEntry]):
     def read(self, query: p4r.DirectCounterEntry) -> Iterator[p4r.DirectCounterEntry]:
         """Yield the counter of the entry with the query's key, or raise NOT_FOUND; all of them without a key."""
         wanted = query.table_entry
-        for _, table in select(self._tables, wanted.table_id, "table"):
+        for _, table in self._tables.select(wanted.table_id):
             if not wanted.table_id and not table.is_counted:
                 continue
             table.require_counter()

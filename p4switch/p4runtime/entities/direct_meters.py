@@ -13,7 +13,7 @@ from fanin.p4switch.p4runtime.codec.meters import (
     require_zero,
 )
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
 from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
@@ -37,7 +37,7 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
 
     def modify(self, message: p4r.DirectMeterEntry) -> None:
         """Set the meter of the entry with a key. It is reset without a config; counters that are not given stay."""
-        table = lookup(self._tables, message.table_entry.table_id, "table")
+        table = self._tables.find(message.table_entry.table_id)
         kind = table.require_meter()
         key = table.key_of(message.table_entry)
         config = decode_meter(message.config, kind) if message.HasField("config") else None
@@ -48,7 +48,7 @@ class DirectMeters(StaticKind[p4r.DirectMeterEntry]):
     def read(self, query: p4r.DirectMeterEntry) -> Iterator[p4r.DirectMeterEntry]:
         """Yield the meter of the entry with the query's key, or raise NOT_FOUND; all of them without a key."""
         wanted = query.table_entry
-        for _, table in select(self._tables, wanted.table_id, "table"):
+        for _, table in self._tables.select(wanted.table_id):
             if not wanted.table_id and table.meter is None:
                 continue
             table.require_meter()

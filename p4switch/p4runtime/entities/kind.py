@@ -6,7 +6,7 @@ A new kind needs a module here with its class, and a line in registry.py.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import ClassVar, Generic, Self, TypeVar
 
 from google.protobuf.message import Message
@@ -16,7 +16,9 @@ from fanin.p4switch.p4runtime.objects import PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 _Message = TypeVar("_Message", bound=Message)
-_Object = TypeVar("_Object")
+
+
+_INSERT, _MODIFY, _DELETE = p4r.Update.INSERT, p4r.Update.MODIFY, p4r.Update.DELETE
 
 
 class EntityKind(ABC, Generic[_Message]):
@@ -79,15 +81,14 @@ class DynamicKind(EntityKind[_Message]):
 
     def write(self, kind: p4r.Update.Type.ValueType, message: _Message) -> None:
         """Carry out an INSERT, MODIFY or DELETE."""
-        match kind:
-            case p4r.Update.INSERT:
-                self.insert(message)
-            case p4r.Update.MODIFY:
-                self.modify(message)
-            case p4r.Update.DELETE:
-                self.delete(message)
-            case _:
-                raise invalid("the update has no type: give INSERT, MODIFY or DELETE")
+        if kind == _INSERT:
+            self.insert(message)
+        elif kind == _MODIFY:
+            self.modify(message)
+        elif kind == _DELETE:
+            self.delete(message)
+        else:
+            raise invalid("the update has no type: give INSERT, MODIFY or DELETE")
 
 
 class StaticKind(EntityKind[_Message]):
@@ -104,24 +105,3 @@ class StaticKind(EntityKind[_Message]):
                 "counters, meters, registers and value sets always exist: the update's type must be MODIFY"
             )
         self.modify(message)
-
-
-def lookup(objects: Mapping[int, _Object], object_id: int, what: str) -> _Object:
-    """Return the object with that P4Info id.
-
-    Raises:
-        P4RuntimeError: INVALID_ARGUMENT if there is none.
-    """
-    found = objects.get(object_id)
-    if found is None:
-        raise invalid(f"the pipeline has no {what} with the id {object_id:#x}")
-    return found
-
-
-def select(objects: Mapping[int, _Object], object_id: int, what: str) -> Iterable[tuple[int, _Object]]:
-    """Return the object with that P4Info id, together with the id, or all objects if it is 0.
-
-    Raises:
-        P4RuntimeError: INVALID_ARGUMENT if there is none.
-    """
-    return [(object_id, lookup(objects, object_id, what))] if object_id else objects.items()

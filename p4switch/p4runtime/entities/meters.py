@@ -13,8 +13,8 @@ from fanin.p4switch.p4runtime.codec.meters import (
     require_zero,
 )
 from fanin.p4switch.p4runtime.codec.values import decode_indices
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -24,11 +24,14 @@ class Meters(StaticKind[p4r.MeterEntry]):
     field = "meter_entry"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._meters = {
-            info.preamble.id: (objects.engine.meter(info.preamble.name), meter_type(info))
-            for info in objects.p4info.meters
-            if info.preamble.name in objects.engine.program.meters
-        }
+        self._meters = ById(
+            "meter",
+            (
+                (info.preamble, (objects.engine.meter(info.preamble.name), meter_type(info)))
+                for info in objects.p4info.meters
+                if info.preamble.name in objects.engine.program.meters
+            ),
+        )
 
     def p4_id(self, message: p4r.MeterEntry) -> int:
         """Return the id of the meter."""
@@ -41,7 +44,7 @@ class Meters(StaticKind[p4r.MeterEntry]):
 
     def modify(self, message: p4r.MeterEntry) -> None:
         """Configure one cell, or every cell if no index is given. It is reset without a config."""
-        cells, kind = lookup(self._meters, message.meter_id, "meter")
+        cells, kind = self._meters.find(message.meter_id)
         config = decode_meter(message.config, kind) if message.HasField("config") else None
         for index in decode_indices(message, cells.size, cells.name):
             cells.configure(index, config)
@@ -50,7 +53,7 @@ class Meters(StaticKind[p4r.MeterEntry]):
 
     def read(self, query: p4r.MeterEntry) -> Iterator[p4r.MeterEntry]:
         """Yield one cell, or every cell if no index is given, with its counters if the query contains them."""
-        for number, (cells, _) in select(self._meters, query.meter_id, "meter"):
+        for number, (cells, _) in self._meters.select(query.meter_id):
             for index in decode_indices(query, cells.size, cells.name):
                 message = p4r.MeterEntry(meter_id=number, index=p4r.Index(index=index))
                 config = cells.config(index)

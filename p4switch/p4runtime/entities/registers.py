@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from fanin.p4switch.p4runtime.codec.data import data_type
 from fanin.p4switch.p4runtime.codec.values import decode_indices
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4r
 
 
@@ -17,19 +17,25 @@ class Registers(StaticKind[p4r.RegisterEntry]):
     field = "register_entry"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._registers = {
-            info.preamble.id: (
-                objects.engine.register(info.preamble.name),
-                data_type(
-                    info.type_spec,
-                    objects.p4info.type_info,
-                    objects.translations,
-                    f"register {info.preamble.name}",
-                ),
-            )
-            for info in objects.p4info.registers
-            if info.preamble.name in objects.engine.program.registers
-        }
+        self._registers = ById(
+            "register",
+            (
+                (
+                    info.preamble,
+                    (
+                        objects.engine.register(info.preamble.name),
+                        data_type(
+                            info.type_spec,
+                            objects.p4info.type_info,
+                            objects.translations,
+                            f"register {info.preamble.name}",
+                        ),
+                    ),
+                )
+                for info in objects.p4info.registers
+                if info.preamble.name in objects.engine.program.registers
+            ),
+        )
 
     def p4_id(self, message: p4r.RegisterEntry) -> int:
         """Return the id of the register."""
@@ -37,7 +43,7 @@ class Registers(StaticKind[p4r.RegisterEntry]):
 
     def modify(self, message: p4r.RegisterEntry) -> None:
         """Set one cell, or every cell if no index is given."""
-        cells, value_type = lookup(self._registers, message.register_id, "register")
+        cells, value_type = self._registers.find(message.register_id)
         indices = decode_indices(message, cells.size, cells.name)
         value = value_type.decode(message.data, cells.width)
         for index in indices:
@@ -45,7 +51,7 @@ class Registers(StaticKind[p4r.RegisterEntry]):
 
     def read(self, query: p4r.RegisterEntry) -> Iterator[p4r.RegisterEntry]:
         """Yield one cell, or every cell if no index is given."""
-        for number, (cells, value_type) in select(self._registers, query.register_id, "register"):
+        for number, (cells, value_type) in self._registers.select(query.register_id):
             indices = decode_indices(query, cells.size, cells.name)
             values = cells.read(indices.start, len(indices))
             for index, value in zip(indices, values, strict=True):

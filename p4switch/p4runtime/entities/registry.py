@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from fanin.p4constraints.annotations import AnnotationError, role
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
 from fanin.p4switch.p4runtime.codec.watch import WatchedPorts
@@ -61,6 +62,8 @@ class Entities:
         self.translations = objects.translations
         self.wakeup = objects.wakeup
         self._kinds = {kind.field: kind(objects) for kind in KINDS}
+        self._constraints = objects.constraints
+        self._roles = _roles(p4info)
 
     def of(self, kind: type[_Kind]) -> _Kind:
         """Return the entities of one kind."""
@@ -71,10 +74,15 @@ class Entities:
 
         Multicast groups and clone sessions have no ids to configure, so only a role with full access may.
         """
-        if access.is_full:
+        if access.is_full and not (access.name and self._roles):
             return True
         field, message = _content(entity)
-        return field in self._kinds and access.names(self._kinds[field].p4_id(message))
+        if field not in self._kinds:
+            return access.is_full  # it is refused elsewhere
+        number = self._kinds[field].p4_id(message)
+        if access.name and self._roles.get(number, access.name) != access.name:
+            return False
+        return access.is_full or access.names(number)
 
     def write(self, update: p4r.Update) -> None:
         """Carry out one update of a Write request."""
@@ -121,12 +129,13 @@ class Entities:
         """
         for field, kind in self._kinds.items():
             kind.make_room(previous._kinds[field])
-        for field, kind in previous._kinds.items():
-            for update_type, message in kind.export():
-                try:
-                    self.write(p4r.Update(type=update_type, entity=_entity(field, message)))
-                except (P4RuntimeError, TableError) as error:
-                    raise invalid(f"the forwarding state cannot be kept: {error}") from error
+        try:
+            with self._constraints.references_later():
+                for field, kind in previous._kinds.items():
+                    for update_type, message in kind.export():
+                        self.write(p4r.Update(type=update_type, entity=_entity(field, message)))
+        except (P4RuntimeError, TableError) as error:
+            raise invalid(f"the forwarding state cannot be kept: {error}") from error
 
     def follow_ports(self) -> None:
         """Update entities after a change of the ports' status."""
@@ -140,6 +149,22 @@ class Entities:
         if field not in self._kinds:
             raise unimplemented(f"{field} is not supported")
         return self._kinds[field], message
+
+
+def _roles(p4info: p4i.P4Info) -> dict[int, str]:
+    """Return the role of each object that `@p4runtime_role` gives one; an action profile has that of its tables."""
+    described = (*p4info.tables, *p4info.counters, *p4info.meters, *p4info.registers)
+    found: dict[int, str] = {}
+    for each in (*described, *p4info.action_profiles, *p4info.digests, *p4info.value_sets):
+        try:
+            if name := role(each.preamble.annotations):
+                found[each.preamble.id] = name
+        except AnnotationError as error:
+            raise invalid(f"{each.preamble.name}: {error}") from None
+    for table in p4info.tables:
+        if table.implementation_id and table.preamble.id in found:
+            found.setdefault(table.implementation_id, found[table.preamble.id])
+    return found
 
 
 def _content(entity: p4r.Entity) -> tuple[str, Message]:

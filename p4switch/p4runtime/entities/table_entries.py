@@ -23,9 +23,10 @@ from fanin.p4switch.p4runtime.codec.meters import (
 )
 from fanin.p4switch.p4runtime.codec.tables import P4InfoTable
 from fanin.p4switch.p4runtime.codec.watch import watches
-from fanin.p4switch.p4runtime.entities.kind import DynamicKind, lookup, select
+from fanin.p4switch.p4runtime.constraints import Constraints
+from fanin.p4switch.p4runtime.entities.kind import DynamicKind
 from fanin.p4switch.p4runtime.errors import P4RuntimeError, denied, invalid
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
 
 _NO_COOKIE = (0, b"")
@@ -119,7 +120,10 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def __init__(self, objects: PipelineObjects) -> None:
         self._wakeup = objects.wakeup
-        self._tables = {number: _WrittenTable(table) for number, table in objects.tables.items()}
+        self._constraints: Constraints | None = None if objects.constraints.is_empty else objects.constraints
+        self._tables = ById(
+            "table", ((table.info.preamble, _WrittenTable(table)) for table in objects.tables.values())
+        )
         for table in objects.tables.values():
             if table.info.has_initial_entries and not table.info.is_const_table:
                 table.installed.release(table.info.size)
@@ -137,7 +141,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def insert(self, message: p4r.TableEntry) -> None:
         """Add an entry."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_fields(written, message)
         if message.is_default_action:
@@ -150,16 +154,21 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         action = table.decode_action(message.action, default=False)
         if action is None:
             raise invalid(f"table {table.name}: an INSERT needs an action")
-        table.installed.insert(Entry(key, action))
+        entry = Entry(key, action)
+        if self._constraints is not None:
+            self._constraints.check_entry(table.id, key, action)
+        table.installed.insert(entry)
+        if self._constraints is not None:
+            self._constraints.added(table.id, entry)
         self._keep(written, key, message)
 
     def modify(self, message: p4r.TableEntry) -> None:
         """Replace an entry's action and metadata. Set the default entry, or reset it if no action is given."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_fields(written, message)
         if message.is_default_action:
-            _modify_default(written, message)
+            _modify_default(written, message, self._constraints)
             return
         key = table.decode_key(message)
         present = table.present(key)
@@ -169,12 +178,17 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         if action is not None:
             if present.is_const:
                 raise _immutable(table)
+            if self._constraints is not None:
+                self._constraints.check_entry(table.id, key, action)
             table.installed.modify(Entry(key, action))
+            if self._constraints is not None:
+                self._constraints.removed(table.id, present)
+                self._constraints.added(table.id, Entry(key, action))
         self._keep(written, key, message)
 
     def delete(self, message: p4r.TableEntry) -> None:
         """Remove an entry."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         table = written.table
         _check_flag(table, message)
         if message.is_default_action:
@@ -182,7 +196,14 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
         if table.info.is_const_table:
             raise _immutable(table)
         key = table.decode_key(message)
+        present = table.present(key)
+        if present.is_const:
+            raise _immutable(table)
+        if self._constraints is not None:
+            self._constraints.check_removal(table.id, key)
         table.installed.delete(key)
+        if self._constraints is not None:
+            self._constraints.removed(table.id, present)
         for kept in (written.sets, written.cookies, written.timeouts):
             kept.pop(key, None)
 
@@ -213,7 +234,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def read(self, query: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """Yield the entries that a query selects (P4Runtime specification, "Wildcard Reads" of TableEntry)."""
-        for _, written in select(self._tables, query.table_id, "table"):
+        for _, written in self._tables.select(query.table_id):
             if query.is_default_action:
                 yield _read_default(written, query)
             else:
@@ -221,7 +242,7 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
 
     def present(self, message: p4r.TableEntry) -> Iterator[p4r.TableEntry]:
         """Yield an entry with all its counters, and without an action if it is the program's default one."""
-        written = lookup(self._tables, message.table_id, "table")
+        written = self._tables.find(message.table_id)
         query = p4r.TableEntry()
         query.CopyFrom(message)
         query.ClearField("action")
@@ -242,10 +263,14 @@ class TableEntries(DynamicKind[p4r.TableEntry]):
     def make_room(self, previous: Self) -> None:
         """Remove the program's entries that can be changed, in the tables whose entries are taken over."""
         for number in self._tables.keys() & previous._tables.keys():
+            if any(not entry.is_const for entry in previous._tables[number].table.installed.entries()):
+                self._tables[number].table.require_same_key(previous._tables[number].table)
             installed = self._tables[number].table.installed
             for entry in installed.entries():
                 if not entry.is_const:
                     installed.delete(entry.key)
+                    if self._constraints is not None:
+                        self._constraints.removed(number, entry)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.TableEntry]]:
         """Yield all entries that controllers have written, with the rates of their meters; default ones as written."""
@@ -313,12 +338,19 @@ def _write_resources(table: P4InfoTable, key: EntryKey | None, message: p4r.Tabl
             table.installed.set_meter_counters(key, decode_meter_counters(message.meter_counter_data))
 
 
-def _modify_default(written: _WrittenTable, message: p4r.TableEntry) -> None:
+def _modify_default(written: _WrittenTable, message: p4r.TableEntry, constraints: Constraints | None) -> None:
     table = written.table
     table.key_of(message)
+    if table.profile is not None and message.action.WhichOneof("type") is not None:
+        raise denied(
+            f"table {table.name} has an action profile: its default action is const NoAction (P4Runtime "
+            'specification, "Default Entry")'
+        )
     if written.has_const_default:
         raise denied(f"table {table.name}: the program declares its default action const")
     action = table.decode_action(message.action, default=True)
+    if constraints is not None:
+        constraints.check_entry(table.id, None, action)
     table.installed.set_default(action)
     written.keep_set(None, message.action)
     written.default_is_written = action is not None
@@ -379,4 +411,5 @@ def _selected(written: _WrittenTable, query: p4r.TableEntry) -> Iterator[Entry]:
 
 
 def _immutable(table: P4InfoTable) -> P4RuntimeError:
-    return denied(f"table {table.name}: the program declares these entries const")
+    entries = "these entries" if table.info.is_const_table else "this entry"
+    return denied(f"table {table.name}: the program declares {entries} const")

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from fanin.p4switch.engine.value_sets import ValueSetState
 from fanin.p4switch.entries import EntryKey, Lpm, Match, Ternary
 from fanin.p4switch.p4runtime.codec.matches import MatchField
-from fanin.p4switch.p4runtime.entities.kind import StaticKind, lookup, select
+from fanin.p4switch.p4runtime.entities.kind import StaticKind
 from fanin.p4switch.p4runtime.errors import invalid
-from fanin.p4switch.p4runtime.objects import PipelineObjects
+from fanin.p4switch.p4runtime.objects import ById, PipelineObjects
 from fanin.p4switch.p4runtime.proto import p4i, p4r
-
-_WHAT = "value set"
 
 
 class _Members:
@@ -39,11 +37,14 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
     field = "value_set_entry"
 
     def __init__(self, objects: PipelineObjects) -> None:
-        self._sets = {
-            info.preamble.id: _Members(info, objects)
-            for info in objects.p4info.value_sets
-            if info.preamble.name in objects.engine.program.value_sets
-        }
+        self._sets = ById(
+            "value set",
+            (
+                (info.preamble, _Members(info, objects))
+                for info in objects.p4info.value_sets
+                if info.preamble.name in objects.engine.program.value_sets
+            ),
+        )
 
     def p4_id(self, message: p4r.ValueSetEntry) -> int:
         """Return the id of the value set."""
@@ -51,7 +52,7 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
 
     def modify(self, message: p4r.ValueSetEntry) -> None:
         """Replace all members."""
-        members = lookup(self._sets, message.value_set_id, _WHAT)
+        members = self._sets.find(message.value_set_id)
         members.state.write([EntryKey(tuple(_decode(members, member)), 1) for member in message.members])
         copy = p4r.ValueSetEntry()
         copy.CopyFrom(message)
@@ -59,7 +60,7 @@ class ValueSets(StaticKind[p4r.ValueSetEntry]):
 
     def read(self, query: p4r.ValueSetEntry) -> Iterator[p4r.ValueSetEntry]:
         """Yield one set with all its members, or all sets."""
-        for number, members in select(self._sets, query.value_set_id, _WHAT):
+        for number, members in self._sets.select(query.value_set_id):
             yield p4r.ValueSetEntry(value_set_id=number, members=members.messages)
 
     def export(self) -> Iterator[tuple[p4r.Update.Type.ValueType, p4r.ValueSetEntry]]:

@@ -102,6 +102,7 @@ static const struct stored *find_stored(const struct forwarder *f, const uint8_t
 static void enqueue(struct forwarder *f, struct port *port, uint8_t *packet, uint32_t length, uint8_t *checksum)
 {
     bool joins = f->join && !port->is_cpu;
+    capture(port->captured_out, packet, length);
     const struct stored *stored = joins ? find_stored(f, packet, length) : NULL;
     struct joined *last = port->waiting ? port->out + port->waiting - 1 : NULL;
     if (!joins || !last || !join_add(last, packet, length, checksum, stored)) {
@@ -290,6 +291,7 @@ static void accept_packet(struct forwarder *f, struct port *port, uint8_t *packe
                           uint8_t *checksum)
 {
     struct switch_base *base = f->base;
+    capture(port->captured_in, packet, length);
     if (port->ingress)
         link_offer(port->ingress, f->now, packet, length, checksum, base->checksum_offset);
     else

@@ -15,7 +15,7 @@ enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURS
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
 SHARE_STRUCT(link_settings,
-             FIELD(rate) FIELD(delay) FIELD(jitter) FIELD(queue_bytes) FIELD(ecn_bytes)
+             FIELD(rate) FIELD(delay) FIELD(jitter) FIELD(queue_bytes) FIELD(ecn_bytes) FIELD(packet_rate) FIELD(queue_packets)
              FIELD(loss) FIELD(corruption) FIELD(duplication) FIELD(reordering) FIELD(displacement)
              FIELD(burst_begin) FIELD(burst_end) FIELD(burst_loss) FIELD(overhead) FIELD(seed))
 
@@ -79,7 +79,7 @@ struct link *link_open(release_function *release, dequeue_function *dequeue, voi
     l->dequeue = dequeue;
     l->context = context;
     l->stream = stream;
-    link_set(l, &(struct link_settings){.queue_bytes = INFINITY, .ecn_bytes = INFINITY});
+    link_set(l, &(struct link_settings){.queue_bytes = INFINITY, .ecn_bytes = INFINITY, .queue_packets = INFINITY});
     return l;
 }
 
@@ -98,14 +98,21 @@ void link_close(struct link *l)
     free(l);
 }
 
+/* Returns what a packet takes of the link: bytes, or with a packet rate one packet. */
+static uint64_t units_of(const struct link *l, uint32_t length)
+{
+    return l->settings.packet_rate > 0 ? 1 : length + (uint64_t)l->settings.overhead;
+}
+
 /* Sets the properties from now on. Packets on their way arrive as planned before. */
 void link_set(struct link *l, const struct link_settings *settings)
 {
     l->settings = *settings;
     l->key = mix(mix(settings->seed + GOLDEN) ^ mix((l->stream + 1) * GOLDEN));
-    l->byte_time = settings->rate > 0 ? (uint64_t)(8 / PICOSECOND * 0x1p20 / settings->rate + 0.5) : 0;
-    l->room = isinf(settings->queue_bytes) ? NEVER : sending_time(l, (uint64_t)settings->queue_bytes);
-    l->mark = isinf(settings->ecn_bytes) ? NEVER : sending_time(l, (uint64_t)settings->ecn_bytes);
+    double units = settings->packet_rate > 0 ? settings->packet_rate : settings->rate / 8; /* per second */
+    l->byte_time = units > 0 ? (uint64_t)(1 / PICOSECOND * 0x1p20 / units + 0.5) : 0;
+    l->room = isinf(settings->queue_bytes) || settings->packet_rate > 0 ? NEVER : sending_time(l, (uint64_t)settings->queue_bytes);
+    l->mark = isinf(settings->ecn_bytes) || settings->packet_rate > 0 ? NEVER : sending_time(l, (uint64_t)settings->ecn_bytes);
 }
 
 /* Packets on their way, in the order of their release */
@@ -315,12 +322,12 @@ void *link_wait(struct link *l, uint64_t now, uint32_t priority, uint32_t length
     if (!l->byte_time || (!l->in_queue && l->free_at <= now))
         return NULL;
     struct wait w = {.since = now,
-                     .bytes = length + (uint64_t)l->settings.overhead,
+                     .bytes = units_of(l, length),
                      .room = room,
                      .found = q->count,
                      .checksum_offset = checksum_offset};
     uint64_t busy = l->free_at > now ? l->free_at - now : 0;
-    bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room;
+    bool full = busy + sending_time(l, q->bytes + w.bytes) > l->room || q->count >= l->settings.queue_packets;
     if (!full && l->held_bytes + room <= MAX_HELD && (q->count < q->size || queue_grow(q)))
         w.packet = malloc(room);
     if (!w.packet) {
@@ -463,7 +470,7 @@ void link_offer(struct link *l, uint64_t now, uint8_t *packet, uint32_t length, 
     uint64_t *lost = loss(l, head.number);
 
     uint64_t waiting = l->free_at > now ? l->free_at - now : 0;
-    uint64_t sent = waiting + sending_time(l, length + (uint64_t)p->overhead);
+    uint64_t sent = waiting + sending_time(l, units_of(l, length));
     if (sent > l->room) {
         s->queue_dropped++;
         return;

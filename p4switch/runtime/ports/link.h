@@ -21,9 +21,11 @@
 #define LATE 1000000000ull          /* a packet released more than 1 ms after its time is late */
 #define MAX_HELD (256ull << 20)    /* bytes that one link holds */
 
-/* Set by Python: seconds, bytes (infinity: no limit), bits/s (0: unlimited), probabilities. */
+/* Set by Python: seconds, bytes (infinity: no limit), bits/s (0: unlimited), probabilities. With a packet rate, all packets
+ * take the same time, and what is counted in bytes below are packets. */
 struct link_settings {
     double rate, delay, jitter, queue_bytes, ecn_bytes;
+    double packet_rate, queue_packets; /* packets/s (0: `rate` holds); packets of a priority that wait (infinity: no limit) */
     double loss, corruption, duplication, reordering, displacement;
     double burst_begin, burst_end, burst_loss; /* Gilbert and Elliott: a chain of two states, one step per packet */
     double overhead;                           /* bytes that a frame takes in addition to its own */
@@ -81,7 +83,7 @@ struct link {
     dequeue_function *dequeue;
     void *context;
     uint64_t stream, key;
-    uint64_t byte_time; /* in 2^-20 picoseconds */
+    uint64_t byte_time; /* in 2^-20 picoseconds; with a packet rate, the time of a packet */
     uint64_t room, mark; /* how long it takes to send queue_bytes, and ecn_bytes */
     uint64_t free_at;   /* when the last packet in the queue has been sent */
     uint64_t floor;     /* no packet is released before an earlier one, unless it was chosen to be late */

@@ -82,6 +82,7 @@ struct forwarder *forwarder_open(struct switch_base *base, uint32_t count, const
         port->forwarder = f;
         port->socket = sockets[i];
         port->number = numbers[i];
+        port->captured_in = port->captured_out = -1;
         port->is_cpu = numbers[i] == cpu_port;
         port->room = calloc(1, SEND_ROOM);
         complete = port->room;

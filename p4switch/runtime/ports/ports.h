@@ -36,6 +36,7 @@ struct port {
     bool superframes; /* arrived in the last batch */
     struct forwarder *forwarder;
     struct link *egress, *ingress; /* emulated; NULL: none */
+    int captured_in, captured_out; /* capture files; -1: none */
     struct port_statistics statistics;
     uint32_t waiting; /* frames to send */
     uint32_t used;    /* bytes of `room` */
@@ -81,6 +82,10 @@ static inline uint64_t nanoseconds(clockid_t clock)
     clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
+
+/* capture.c */
+void forwarder_capture(struct forwarder *f, uint32_t index, int in, int out);
+void capture(int file, const uint8_t *packet, uint32_t length);
 
 /* refusals.c */
 void receive_refused(struct port *port, int error);

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fanin.p4compiler import Compiled
 from fanin.p4switch.engine.engine import Engine
 from tests.p4compiler.conftest import HEADERS
+from tests.sizes import sized
 
 Build = Callable[..., Compiled]
 Complain = Callable[..., str]
@@ -45,6 +49,36 @@ def test_loops_over_a_range(build: Build, loop: str, total: int) -> None:
     apply = f"{loop} standard_metadata.egress_spec = 1;"
     engine = Engine.load(build(declarations=declarations, apply=apply).device_config())
     assert engine.process(0, bytes(8)) == [(1, bytes([total, *bytes(7)]))]
+
+
+@pytest.mark.parametrize(
+    ("loop", "total"),
+    [
+        ("for (bit<8> i in (list<bit<8>>){1, 5, 9}) { hdr.h.a += i; }", 15),
+        ("for (bit<8> i in odd) { if (i == 3) { continue; } if (i == 7) { break; } hdr.h.a += i; }", 6),
+        ("for (bit<8> i in (list<bit<8>>){hdr.h.a + 1, hdr.h.a + 2}) { hdr.h.a += i; }", 3),  # computed once
+        ("for (bit<8> i in (list<bit<8>>){1, 2}) { i = 7; hdr.h.a += i; }", 14),
+        ("for (bit<8> i in (list<bit<8>>){}) { hdr.h.a = 1; }", 0),
+        ("for (bit<8> i in odd) { for (bit<8> j in odd) { hdr.h.a += 1; } }", 16),
+    ],
+)
+def test_loops_over_a_list(build: Build, loop: str, total: int) -> None:
+    declarations = HEADERS + "\nconst list<bit<8>> odd = {1, 3, 5, 7};"
+    apply = f"{loop} standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(declarations=declarations, apply=apply).device_config())
+    assert engine.process(0, bytes(8)) == [(1, bytes([total, *bytes(7)]))]
+
+
+@pytest.mark.parametrize(
+    ("loop", "message"),
+    [
+        ("for (h_t i in (list<h_t>){}) { }", "a loop over a list of h_t is not supported"),
+        ("list<bit<8>> l;", "a variable cannot be of type list<bit<8>>"),
+        ("for (bit<8> i in (list<bit<8>>){true}) { }", "a value of type bool stands where bit<8> is needed"),
+    ],
+)
+def test_lists_that_are_refused(complain: Complain, loop: str, message: str) -> None:
+    assert message in complain(apply=loop)
 
 
 @pytest.mark.parametrize(
@@ -122,3 +156,39 @@ def test_an_end_of_a_range_that_does_not_fit_is_a_warning(build: Build) -> None:
 )
 def test_warnings_follow_loops(build: Build, apply: str, options: list[str]) -> None:
     assert [w.option for w in build(apply=apply).warnings] == options
+
+
+OPERATORS = {"+": operator.add, "-": operator.sub, "&": operator.and_, "|": operator.or_, "^": operator.xor}
+SATURATING = {"|+|": lambda a, b: min(a + b, 0xFFFF), "|-|": lambda a, b: max(a - b, 0)}
+NUMBERS = st.integers(0, 0xFFFF)
+LOOPS = st.tuples(
+    st.lists(NUMBERS, min_size=1, max_size=5),
+    st.sampled_from([*OPERATORS, *SATURATING]),
+    st.sampled_from(["break", "continue"]),
+    st.integers(0, 4),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=sized(8, 60), suppress_health_check=list(HealthCheck))
+@given(first=NUMBERS, loops=st.lists(LOOPS, min_size=1, max_size=6))
+def test_loops_over_lists_do_what_python_does(
+    build: Build, first: int, loops: list[tuple[list[int], str, str, int]]
+) -> None:
+    """The oracle runs the same loops, each with a compound assignment and a jump at one of the elements."""
+    expected, statements = first, []
+    for elements, op, jump, at in loops:
+        stop = elements[at % len(elements)]
+        values = ", ".join(map(str, elements))
+        body = f"if (i == {stop}) {{ {jump}; }} hdr.h.b {op}= i;"
+        statements.append(f"for (bit<16> i in (list<bit<16>>){{{values}}}) {{ {body} }}")
+        for element in elements:
+            if element == stop:
+                if jump == "break":
+                    break
+                continue
+            expected = (OPERATORS | SATURATING)[op](expected, element) & 0xFFFF
+    apply = f"{' '.join(statements)} standard_metadata.egress_spec = 1;"
+    engine = Engine.load(build(apply=apply).device_config())
+    packet = bytes([0, *first.to_bytes(2, "big"), *bytes(5)])
+    assert engine.process(0, packet) == [(1, bytes([0, *expected.to_bytes(2, "big"), *bytes(5)]))]

@@ -108,18 +108,26 @@ def test_a_version_of_v1model_that_does_not_exist(tmp_path: Path, version: str) 
         ),
         (
             "clone3(CloneType.I2E, 5, { meta.x });",
-            "v1model has no clone3() any more",
-            "write clone_preserving_field_list(CloneType.I2E, session, 1), "
-            "and mark each metadata field that is to be kept with @field_list(1)",
+            "v1model no longer has clone3()",
+            "write clone_preserving_field_list(CloneType.I2E, 5, 1); "
+            "and mark each metadata field that is to be kept: @field_list(1) bit<16> x;",
         ),
         (
             "resubmit({ meta.x });",
-            "v1model has no resubmit() any more",
-            "write resubmit_preserving_field_list(1), "
-            "and mark each metadata field that is to be kept with @field_list(1)",
+            "v1model no longer has resubmit()",
+            "write resubmit_preserving_field_list(1); "
+            "and mark each metadata field that is to be kept: @field_list(1) bit<16> x;",
         ),
-        ("hash(meta.x);", "hash() takes 5 arguments, not 1", "write hash(result, algo, base, data, max)"),
-        ("meta.x = random();", "random() takes 3 arguments, not 0", "write random(result, lo, hi)"),
+        (
+            "hash(meta.x);",
+            "hash() takes 5 arguments, not 1",
+            "write hash(result, HashAlgorithm.crc32, base, data, max)",
+        ),
+        (
+            "meta.x = random();",
+            "random() returns no value: it writes its result to its first argument",
+            "write random(meta.x);",
+        ),
     ],
 )
 def test_calls_of_former_versions(complain: Complain, apply: str, message: str, hint: str) -> None:

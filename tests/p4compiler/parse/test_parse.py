@@ -130,8 +130,8 @@ def test_spans_run_from_the_first_to_the_last_token() -> None:
     ("text", "message"),
     [
         ("const bit<8> c = ;", "x.p4:1:18: error: expected an expression, found ';'"),
-        ("header h { bit<8> a }", "x.p4:1:21: error: expected ';', found '}'"),
-        ("control c() { apply { x = 1 } }", "x.p4:1:29: error: expected ';', found '}'"),
+        ("header h { bit<8> a }", "x.p4:1:20: error: missing ';'"),
+        ("control c() { apply { x = 1 } }", "x.p4:1:28: error: missing ';'"),
         (
             "control c() { bit<8> x; }",
             "x.p4:1:25: error: expected an apply block before the end of the control",
@@ -256,3 +256,17 @@ def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
     assert shape(assignment.value) == ("+", "counter", 1)
     assert isinstance(constant, nodes.Constant)
     assert isinstance(constant.value, nodes.Cast)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rest"),
+    [
+        ("@pragma name value", "name", "value"),
+        ("@pragma stage 3", "stage", "3"),
+        ("@pragma unused", "unused", ""),
+        ('@pragma many 1 "two" (three)', "many", '1 "two" ( three )'),
+    ],
+)
+def test_a_pragma_ends_with_its_line(text: str, name: str, rest: str) -> None:
+    (declared,) = program(f"{text}\nconst bit<8> x = 1;")
+    assert [(a.name, a.text) for a in declared.annotations] == [(name, rest)]

@@ -147,7 +147,8 @@ def test_an_argument_keeps_its_own_place() -> None:
         ("#else", "x.p4:1:2: error: #else without an #if before it"),
         ('a\n#include "no.p4"', "x.p4:2:10: error: no such file: no.p4"),
         ("#error stop here", "x.p4:1:2: error: #error stop here"),
-        ("#frobnicate", "x.p4:1:2: error: unknown directive #frobnicate"),
+        ("#inclde <core.p4>", "x.p4:1:2: error: unknown directive #inclde"),
+        ("#endfi", "x.p4:1:2: error: unknown directive #endfi"),
         ("#define F(a) a\nF(1, 2)", "x.p4:2:1: error: macro 'F' takes 1 argument, not 2"),
         ("#define F(a) a\nF(1", "x.p4:2:1: error: the call of macro 'F' is never closed"),
         ("#if 1 +\n#endif", "x.p4:1:2: error: this preprocessor condition ends too early"),
@@ -193,3 +194,23 @@ def test_a_string_in_a_directive_ends_on_its_line() -> None:
     assert fails('#include "core.p4\nx "y"').startswith(
         "x.p4:1:10: error: a string in a directive ends on its line"
     )
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["# this is a comment", "#", "#-----", "# don't", '# 5" wide', '# a "quoted" word', "#!shebang", "  # a"],
+)
+def test_a_line_that_begins_with_a_hash_and_no_directive_is_ignored(line: str) -> None:
+    reporter = Reporter()
+    Path("x.p4").write_text(f'a\n{line}\nb "c\n d"\n')
+    assert [t.text for t in preprocess(Path("x.p4"), (), {}, reporter)] == ["a", "b", '"c\n d"']
+    assert not reporter.warnings
+
+
+def test_an_unknown_directive_is_ignored_with_a_warning() -> None:
+    reporter = Reporter()
+    Path("x.p4").write_text("#frobnicate it\na\n")
+    assert [t.text for t in preprocess(Path("x.p4"), (), {}, reporter)] == ["a"]
+    assert [(w.span.line, w.message) for w in reporter.warnings] == [
+        (1, "#frobnicate is no directive: the line is ignored")
+    ]

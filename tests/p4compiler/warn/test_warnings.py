@@ -277,4 +277,6 @@ def test_programs_of_the_switchs_tests_get_no_false_warnings() -> None:
         ("invalid.p4", "invalid-header"),  # which is what these two are about
         ("invalid_cloned.p4", "invalid-header"),
         ("parsing.p4", "unsupported"),  # an explicit reject
+        ("parsing.p4", "select-default"),  # a packet that no case matches
+        ("entries.p4", "duplicate-keys"),  # of which the first or the one of higher priority wins
     }

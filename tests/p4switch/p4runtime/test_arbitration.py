@@ -32,7 +32,7 @@ def heard(client):
     """(status, highest election id) of each notification that a client has not looked at yet."""
     notifications = []
     while not client.outbox.empty():
-        update = client.outbox.get().arbitration
+        update = client.take().arbitration
         assert update.device_id == DEVICE
         high_low = update.election_id
         notifications.append((update.status.code, high_low.high << 64 | high_low.low))
@@ -314,7 +314,7 @@ def test_a_controller_that_leaves_too_many_notifications_unread_loses_its_stream
         announce(arbitration, primary, 5)
         heard(primary)
     assert 4_000 < backup.outbox.qsize() < 5_000
-    while isinstance(last := backup.outbox.get(), p4r.StreamMessageResponse):
+    while isinstance(last := backup.take(), p4r.StreamMessageResponse):
         pass
     assert last.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert backup.outbox.empty()

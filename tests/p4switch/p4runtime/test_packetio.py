@@ -5,6 +5,8 @@ from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.p4switch.p4runtime import arbitration
+from fanin.p4switch.p4runtime.arbitration import Client
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from fanin.p4switch.p4runtime.packetio import ControllerHeader
@@ -143,3 +145,47 @@ def test_a_refused_packet_is_returned_unless_it_is_long(connect):
 
 def test_an_error_quotes_only_so_much():
     assert len(str(P4RuntimeError(None, "x" * 1_000_000))) < 3000
+
+
+# Packets that come faster than they are read
+
+
+def packet_in_message(payload=b""):
+    return p4r.StreamMessageResponse(packet=p4r.PacketIn(payload=payload))
+
+
+def test_packets_beyond_the_queue_of_a_controller_are_counted_and_logged(caplog):
+    client = Client()
+    for _ in range(arbitration._MAX_QUEUED_PACKETS + 3):
+        client.offer(packet_in_message())
+    assert client.lost == 3
+    for _ in range(arbitration._MAX_QUEUED_PACKETS):
+        client.take()
+        client.offer(packet_in_message())
+        client.take()
+    assert client.lost == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "packets to a controller are being lost: it does not keep up",
+        "3 packets to a controller were lost, 3 since it connected",
+    ]
+
+
+def test_the_queue_of_a_controller_is_bounded_in_bytes(caplog):
+    client = Client()
+    large = packet_in_message(bytes(1 << 20))
+    for _ in range(20):
+        client.offer(large)
+    assert 0 < client.lost < 5
+    assert "being lost" in caplog.text
+
+
+def test_every_packet_of_a_burst_arrives_or_is_counted(controller, device):
+    packet = device.pipeline.packet_out.pack(packet_out(255, b"\x01\x02" + FRAME))
+    [client] = device.controllers.primaries
+    for _ in range(5000):
+        device.pipeline.engine.packet_out(packet, 255)
+    arrived = 0
+    while arrived + client.lost + device.pipeline.engine.port_statistics()[255].dropped < 5000:
+        assert controller.receive().HasField("packet")
+        arrived += 1
+    assert arrived > 0

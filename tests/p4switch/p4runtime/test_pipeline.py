@@ -137,6 +137,113 @@ def test_reconcile_with_the_same_config_keeps_even_counters(controller, program)
     assert controller.get_pipeline("COOKIE_ONLY").config.cookie.cookie == 42
 
 
+def as_version_2(program):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(program.config)
+    config.p4info.pkg_info.version = "2"
+    return config
+
+
+def registers(program, index, value=None):
+    entry = p4r.RegisterEntry(register_id=program.id("last_type"), index={"index": index})
+    if value is not None:
+        entry.data.bitstring = value
+    return p4r.Entity(register_entry=entry)
+
+
+def counters(program, index, packets=None):
+    entry = p4r.CounterEntry(counter_id=program.id("arrivals"), index={"index": index})
+    if packets is not None:
+        entry.data.packet_count = packets
+    return p4r.Entity(counter_entry=entry)
+
+
+def direct(entity, packets=None):
+    entry = p4r.DirectCounterEntry(table_entry=entity.table_entry)
+    entry.table_entry.ClearField("action")
+    if packets is not None:
+        entry.data.packet_count = packets
+    return p4r.Entity(direct_counter_entry=entry)
+
+
+def test_reconcile_keeps_the_cells_of_registers_and_counters(controller, program):
+    controller.insert(program.host(1))
+    cells = [
+        registers(program, 3, b"\7"),
+        counters(program, 1, packets=5),
+        direct(program.host(1), packets=9),
+    ]
+    controller.modify(*cells)
+    controller.set_pipeline(as_version_2(program), "RECONCILE_AND_COMMIT")
+    assert controller.read(registers(program, 3), counters(program, 1), direct(program.host(1))) == cells
+    controller.set_pipeline(program.config)
+    assert controller.read(registers(program, 3)) == [registers(program, 3, b"\0")]
+
+
+def resized(program, kind):
+    """The program with twice as many cells in its registers or counters."""
+    config = as_version_2(program)
+    document = json.loads(program.device_config)
+    for array in document[kind]:
+        if not array.get("is_direct"):
+            array["size"] *= 2
+    config.p4_device_config = json.dumps(document).encode()
+    for described in (*config.p4info.registers, *config.p4info.counters):
+        described.size *= 2
+    return config
+
+
+@pytest.mark.parametrize("kind", ["register_arrays", "counter_arrays"])
+def test_cells_of_another_register_or_counter_start_at_zero(controller, program, kind):
+    cells = {
+        "register_arrays": (
+            registers(program, 3, b"\7"),
+            registers(program, 3, b"\0"),
+            registers(program, 3),
+        ),
+        "counter_arrays": (
+            counters(program, 1, packets=5),
+            counters(program, 1, packets=0),
+            counters(program, 1),
+        ),
+    }
+    for written, _, _ in cells.values():
+        controller.modify(written)
+    controller.set_pipeline(resized(program, kind), "RECONCILE_AND_COMMIT")
+    for other, (written, zero, query) in cells.items():
+        assert controller.read(query) == [zero if other == kind else written]
+
+
+def with_another_key(program, **changes):
+    """The program with another key field in the table of hosts: id and match kind stay."""
+    config = as_version_2(program)
+    [table] = [table for table in config.p4info.tables if table.preamble.alias == HOSTS]
+    for name, value in changes.items():
+        setattr(table.match_fields[0], name, value)
+    return config
+
+
+@pytest.mark.parametrize("changes", [{"name": "hdr.ethernet.type"}, {"bitwidth": 16}])
+def test_reconcile_refuses_entries_whose_key_is_another_field_now(controller, program, changes):
+    controller.set_pipeline(with_another_key(program, **changes), "RECONCILE_AND_COMMIT")  # no entries: fine
+    controller.set_pipeline(program.config)
+    controller.insert(program.host(0x1122))
+    refused = controller.refusal(
+        controller.set_pipeline, with_another_key(program, **changes), "RECONCILE_AND_COMMIT"
+    )
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert "hdr.ethernet.destination (bit<48>), but would be" in refused.message
+    assert hosts(controller, program) == [program.host(0x1122)]
+
+
+@pytest.mark.parametrize("number", [4, 99, -1])
+def test_an_unknown_response_type_is_refused_with_those_there_are(primary, number):
+    refused = primary.refusal(primary.get_pipeline, number)
+    assert refused.code is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"response_type {number} does not exist" in refused.message
+    assert "COOKIE_ONLY (1)" in refused.message
+
+
 def without_p4info(program):
     return p4r.ForwardingPipelineConfig(p4_device_config=program.device_config)
 

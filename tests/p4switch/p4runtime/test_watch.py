@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grpc
 import pytest
 from finsy.proto import p4r
 
@@ -119,17 +120,18 @@ def test_an_action_set(switch):
     assert list(switch.entities.read(switch.path())) == []
 
 
-def test_the_action_set_of_a_default_entry(switch):
+def test_the_default_entry_of_a_table_with_a_profile_is_const(switch):
+    """Specification, "Default Entry": it is a constant NoAction."""
     entry = switch.choices(1, 2)
     entry.table_entry.ClearField("match")
     entry.table_entry.is_default_action = True
-    switch.write("MODIFY", entry)
-    switch.down(1)
-    assert switch.ways() == [2] * 4
-    query = switch.program.entry("paths", is_default_action=True)
-    assert list(switch.entities.read(query)) == [entry]
-    switch.write("MODIFY", query)  # reset
-    switch.down()
+    for action in (entry.table_entry.action, p4r.TableAction(action_profile_group_id=1), switch.forward(1)):
+        table_action = p4r.TableAction(action=action) if isinstance(action, p4r.Action) else action
+        entry.table_entry.action.CopyFrom(table_action)
+        with pytest.raises(P4RuntimeError, match="const NoAction") as refused:
+            switch.write("MODIFY", entry)
+        assert refused.value.code is grpc.StatusCode.PERMISSION_DENIED
+    switch.write("MODIFY", switch.program.entry("paths", is_default_action=True))  # without an action
     assert switch.ways() == [0] * 4
 
 

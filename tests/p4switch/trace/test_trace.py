@@ -251,6 +251,7 @@ def test_a_loop_over_registers_is_one_line_of_text_and_all_of_json() -> None:
     assert len(told) == 2 * COUNT
     assert told[-1] == {
         "event": "Access",
+        "copy": 0,
         "operation": "write",
         "name": f"r{COUNT - 1}",
         "index": 5,

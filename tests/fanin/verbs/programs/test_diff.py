@@ -105,7 +105,7 @@ def test_files_that_are_not_there_are_named(fanin, option):
     ("text", "said"),
     [
         ('{"entries": [{"table": "t", "match": {}}]}', "entries.0.action: missing; add it"),
-        ('{"entrys": []}', "entrys: not known; keys are entries, groups"),
+        ('{"entrys": []}', "entrys: not known; keys are entries, groups, sessions"),
         (
             '{"entries": [{"table": "t", "match": {}, "action": "a", "prio": 1}]}',
             "entries.0.prio: not known; keys are table, match, action, params, priority",

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema
 import pytest
+from finsy.proto import p4i
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
@@ -28,6 +30,7 @@ from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
 from fanin.p4switch.trace import as_text
 from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import Access, Drop
+from fanin.p4switch.trace.schema import trace_schema
 from fanin.p4switch.trace.tracer import traced
 from fanin.testbed.patience import setting
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
@@ -330,3 +333,29 @@ def test_packets_of_a_running_switch(up, fanin):
     assert "ipv4 has version" in refused.stderr
     assert "h1 is a host" in fanin("trace", "--on", "h1", **up.environment).stderr
     assert "nothing is left behind" in up.end()
+
+
+def test_an_entry_file_has_groups_and_clone_sessions(tmp_path: Path) -> None:
+    """What = 6 of passes.p4: a clone to session 6 and the packet to group 7; the copies form a tree."""
+    entries = tmp_path / "entries.json"
+    entries.write_text(json.dumps({"groups": {"7": [[1, 3], [4, 3]]}, "sessions": {"6": [[5, 2]]}}))
+    source = str(Path(__file__).parents[3] / "p4switch" / "stf" / "passes.p4")
+    result = run(source, "--packet", "060000", "--entries", str(entries), "--json")
+    told = json.loads(result.output)
+    jsonschema.validate(told, trace_schema())
+    causes = [(copy["parent"], copy["cause"], copy["replica"]) for copy in told["copies"]]
+    assert causes == [
+        (None, "arrival", None),
+        (0, "ingress clone", None),
+        (1, "replication", 2),
+        (0, "replication", 3),
+        (0, "replication", 3),
+    ]
+    outputs = [(event["copy"], event["port"]) for event in told["events"] if event["event"] == "Output"]
+    assert outputs == [(2, 5), (3, 1), (4, 4)]
+
+
+def test_an_entry_file_is_written_as_p4runtime_messages() -> None:
+    entities = Entries(groups={7: [(1, 3)]}, sessions={6: [(5, 2)]}).encode(p4i.P4Info())
+    kinds = [entity.packet_replication_engine_entry.WhichOneof("type") for entity in entities]
+    assert kinds == ["multicast_group_entry", "clone_session_entry"]

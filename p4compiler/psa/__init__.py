@@ -1,0 +1,1 @@
+"""PSA, the Portable Switch Architecture, carried out on v1model."""

@@ -1,0 +1,1 @@
+"""The language of `@entry_restriction` and `@action_restriction`, which the compiler checks and the switch enforces."""

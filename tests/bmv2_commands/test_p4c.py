@@ -1,0 +1,137 @@
+"""p4c and p4c-bm2-ss: the files they write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from finsy.proto import p4i
+from google.protobuf import json_format, text_format
+
+from fanin.bmv2_commands.p4c import main
+
+PROGRAM = """
+#include <v1model.p4>
+#ifndef PORT
+#define PORT 2
+#endif
+header h_t { bit<8> f; }
+struct headers { h_t h; }
+struct metadata { }
+parser P(packet_in p, out headers hdr, inout metadata m, inout standard_metadata_t s) {
+    state start { p.extract(hdr.h); transition accept; }
+}
+control V(inout headers hdr, inout metadata m) { apply { } }
+control I(inout headers hdr, inout metadata m, inout standard_metadata_t s) {
+    action send(bit<9> port) { s.egress_spec = port; }
+    table t { key = { hdr.h.f: exact; } actions = { send; NoAction; } default_action = NoAction(); }
+    apply { s.egress_spec = PORT; t.apply(); BODY }
+}
+control E(inout headers hdr, inout metadata m, inout standard_metadata_t s) { apply { } }
+control D(packet_out p, in headers hdr) { apply { p.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+UNINITIALIZED = "bit<8> x; hdr.h.f = x;"
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("prog.p4").write_text(PROGRAM.replace("BODY", ""))
+    Path("warned.p4").write_text(PROGRAM.replace("BODY", UNINITIALIZED))
+
+
+def test_tutorials_name_the_json_for_p4c_bm2_ss():
+    line = "--p4v 16 --p4runtime-files build/prog.p4.p4info.txtpb -o build/prog.json prog.p4"
+    assert main("p4c-bm2-ss", line.split()) == 0
+    assert "pipelines" in json.loads(Path("build/prog.json").read_text())
+    info = text_format.Parse(Path("build/prog.p4.p4info.txtpb").read_text(), p4i.P4Info())
+    assert [table.preamble.name for table in info.tables] == ["I.t"]
+
+
+def test_tutorials_name_a_folder_for_p4c():
+    line = "--target bmv2 --arch v1model --p4runtime-files build/prog.p4info.txtpb -o build prog.p4"
+    assert main("p4c", line.split()) == 0
+    assert sorted(path.name for path in Path("build").iterdir()) == ["prog.json", "prog.p4info.txtpb"]
+
+
+@pytest.mark.parametrize(
+    ("line", "written"),
+    [
+        ("p4c -b bmv2 --std p4-16 prog.p4", "prog.json"),
+        ("p4c prog.p4 --target bmv2 --arch v1model --std p4-16 -o out", "out/prog.json"),
+        ("p4c -o out.json prog.p4", "out.json"),
+        ("p4c-bm2-ss -o out prog.p4", "out"),
+        ("p4c-bm2-ss --std=p4-16 -o . prog.p4", "prog.json"),
+        ("p4c-bm2-ss prog.p4", "prog.json"),
+    ],
+)
+def test_the_json_is_where_scripts_expect_it(line, written):
+    command, *arguments = line.split()
+    assert main(command, arguments) == 0
+    assert "pipelines" in json.loads(Path(written).read_text())
+
+
+def test_p4info_files_have_the_format_that_their_names_say():
+    assert main("p4c", ["--p4runtime-files", "a.txt,a.json,a.bin", "prog.p4"]) == 0
+    text = text_format.Parse(Path("a.txt").read_text(), p4i.P4Info())
+    assert json_format.Parse(Path("a.json").read_text(), p4i.P4Info()) == text
+    assert p4i.P4Info.FromString(Path("a.bin").read_bytes()) == text
+    assert text.tables
+
+
+def test_a_format_can_be_given_for_a_file_with_another_suffix():
+    assert main("p4c-bm2-ss", ["--p4runtime-file", "info", "--p4runtime-format", "json", "prog.p4"]) == 0
+    assert json_format.Parse(Path("info").read_text(), p4i.P4Info()).tables
+
+
+def test_macros_and_folders_of_includes_reach_the_preprocessor():
+    Path("inc").mkdir()
+    Path("inc/port.h").write_text("#define PORT OTHER\n")
+    Path("prog.p4").write_text(PROGRAM.replace("BODY", "").replace("#ifndef", '#include "port.h"\n#ifndef'))
+    assert main("p4c", ["-Iinc", "-DOTHER=77", "prog.p4"]) == 0
+    assert '"0x004d"' in Path("prog.json").read_text().replace('"0x4d"', '"0x004d"')
+    assert main("p4c", ["-Iinc", "-DOTHER=77", "-UOTHER", "prog.p4"]) == 1
+
+
+def test_warnings_are_printed_and_can_be_omitted_or_refused(capsys):
+    assert main("p4c", ["warned.p4"]) == 0
+    said = capsys.readouterr().err
+    assert "warning" in said
+    name = said.partition("--Wwarn=")[2].partition("]")[0]
+    for omitted in (["--Wdisable", "warned.p4"], [f"--Wdisable={name}", "warned.p4"]):
+        assert main("p4c", omitted[::-1]) == 0
+        assert capsys.readouterr().err == ""
+    Path("warned.json").unlink()
+    assert main("p4c", ["warned.p4", f"--Werror={name}"]) == 1
+    assert "error" in capsys.readouterr().err
+    assert not Path("warned.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("--target dpdk prog.p4", "--target dpdk: fanin compiles for bmv2 only"),
+        ("--arch psa prog.p4", "--arch psa: fanin compiles programs for v1model only"),
+        ("--std p4-14 prog.p4", "--std p4-14: fanin compiles P4_16 only"),
+        ("nowhere.p4", "nowhere.p4: No such file or directory"),
+        ("-o prog.p4/x prog.p4", "prog.p4/x: Not a directory"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_a_reason(line, why, capsys):
+    assert main("p4c", line.split()) == 1
+    assert why in capsys.readouterr().err
+
+
+def test_errors_name_their_place(capsys):
+    Path("prog.p4").write_text(PROGRAM.replace("BODY", "hdr.h.g = 1;"))
+    assert main("p4c", ["prog.p4"]) == 1
+    assert "prog.p4:16:" in capsys.readouterr().err
+
+
+def test_an_unknown_option_is_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main("p4c", ["--loud", "prog.p4"])
+    assert ended.value.code == 1
+    assert "--loud" in capsys.readouterr().err

@@ -1,0 +1,122 @@
+"""Marks in a trace: what a program does with invalid headers, unmatched values and packets without a port."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fanin.p4compiler import compile_file
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.trace import PacketTrace, as_text
+from fanin.p4switch.trace.events import Condition, Invalid, NotEmitted, Output, PortNotSet, Select
+from fanin.p4switch.trace.tracer import traced
+
+ROUTER = (Path(__file__).parents[2] / "p4compiler" / "mistakes" / "router.p4").read_text()
+TUNNEL = bytes(12) + b"\x12\x12" + bytes(30)  # a packet with hdr.tunnel and no hdr.ipv4
+IPV4 = bytes(12) + b"\x08\x00\x45" + bytes(30)
+Trace = Callable[..., PacketTrace]
+MARKS = (Invalid, NotEmitted, PortNotSet)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Trace:
+    """The trace of a packet in the router with changes (old, new)."""
+
+    def trace_changed(packet: bytes, *changes: tuple[str, str]) -> PacketTrace:
+        text = ROUTER
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new, 1)
+        program = tmp_path / "router.p4"
+        program.write_text(text)
+        switch = Engine.load(compile_file(program).device_config())
+        with traced(switch) as tracer:
+            switch.process(1, packet)
+            [found] = tracer.packets()
+        return found
+
+    return trace_changed
+
+
+def marks(found: PacketTrace) -> list[object]:
+    return [event for event in found.events if isinstance(event, MARKS)]
+
+
+FORWARDED = (
+    "            drop();\n        }\n        flows",
+    "            standard_metadata.egress_spec = 2;\n        }\n        flows",
+)
+OTHER = bytes(20)
+
+
+def test_a_sound_program_has_no_marks(trace: Trace) -> None:
+    assert marks(trace(OTHER, FORWARDED)) == []
+    assert marks(trace(TUNNEL)) == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["meta.flow = hdr.ipv4.dstAddr;", "hdr.ipv4.ttl = 3;", "hdr.ipv4.ttl = hdr.ipv4.ttl - 1;"]
+)
+def test_a_statement_with_a_field_of_an_invalid_header(trace: Trace, statement: str) -> None:
+    change = ("meta.flow = 7;", statement)
+    found = trace(TUNNEL, change)
+    assert marks(found) == [Invalid("ipv4")]
+    assert "ipv4 is not valid: its fields have no defined value" in as_text(found)
+    assert {"event": "Invalid", "copy": 0, "header": "ipv4"} in found.document()["events"]
+    assert marks(trace(IPV4, change)) == []
+
+
+def test_a_condition_and_a_key_with_a_field_of_an_invalid_header(trace: Trace) -> None:
+    condition = ("if (hdr.tunnel.isValid())", "if (hdr.tunnel.dst_id == 5)")
+    found = trace(OTHER, condition, FORWARDED)
+    assert marks(found) == [Invalid("tunnel")]
+    at = found.events.index(Invalid("tunnel"))
+    assert isinstance(found.events[at + 1], Condition)
+    assert marks(trace(OTHER, ("if (hdr.tunnel.isValid())", "if (!hdr.tunnel.isValid())"))) == [
+        Invalid("tunnel")
+    ]
+
+
+def test_a_condition_that_tests_the_header_first(trace: Trace) -> None:
+    guarded = ("if (hdr.tunnel.isValid())", "if (hdr.tunnel.isValid() && hdr.tunnel.dst_id == 5)")
+    assert marks(trace(OTHER, guarded, FORWARDED)) == []
+
+
+def test_a_valid_header_that_is_not_emitted(trace: Trace) -> None:
+    lost = ("        packet.emit(hdr.tunnel);\n", "")
+    forwarded = ("            tunnel_exact.apply();", "            tunnel_forward(4);")
+    found = trace(TUNNEL, lost, forwarded)
+    assert marks(found) == [NotEmitted("tunnel")]
+    assert "tunnel is valid but not emitted" in as_text(found)
+    [output] = [event for event in found.events if isinstance(event, Output)]
+    assert len(output.packet) == len(TUNNEL) - 4
+    assert marks(trace(TUNNEL, forwarded)) == []
+
+
+def test_a_select_that_no_case_matches(trace: Trace) -> None:
+    without = (
+        "            TYPE_IPV4: parse_ipv4;\n            default: accept;\n",
+        "            TYPE_IPV4: parse_ipv4;\n",
+    )
+    found = trace(OTHER, without)
+    [select] = [event for event in found.events if isinstance(event, Select)]
+    assert select.case == "no case matches"
+    assert "no case matches" in as_text(found)
+    [select] = [event for event in trace(OTHER).events if isinstance(event, Select)]
+    assert select.case == "default"
+
+
+def test_a_packet_for_which_no_statement_sets_a_port(trace: Trace) -> None:
+    nothing = ("            drop();\n        }\n        flows", "        }\n        flows")
+    found = trace(OTHER, nothing)
+    assert marks(found) == [PortNotSet()]
+    assert "egress_spec was never set: the packet goes to port 0" in as_text(found)
+    to_0 = (
+        "            drop();\n        }\n        flows",
+        "            standard_metadata.egress_spec = 0;\n        }\n        flows",
+    )
+    assert marks(trace(OTHER, to_0)) == []
+    multicast = (nothing[0], "            standard_metadata.mcast_grp = 1;\n        }\n        flows")
+    assert marks(trace(OTHER, multicast)) == []
