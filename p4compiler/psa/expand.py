@@ -205,7 +205,7 @@ def _pipeline(
 
 
 def _filled(declaration: nodes.Declaration, blocks: dict[str, nodes.Call]) -> nodes.Declaration:
-    """Return a declaration of the frame with the program's blocks in the place of the frame's names for them."""
+    """Return a declaration of the frame with the program's blocks instead of the frame's names for them."""
     if not isinstance(declaration, nodes.Parser | nodes.Control):
         return declaration
     filled: list[nodes.Node] = []
