@@ -49,7 +49,7 @@ _ERRORS: Mapping[type[ThriftError], tuple[str, Any]] = {
 
 
 class CliError(Exception):
-    """Command that is not correct. The message says what is wrong, and what to write."""
+    """Command that is not correct. The message explains what is wrong, and what to write."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -881,7 +881,7 @@ def _words(line: str, count: int, *, more: bool = False) -> list[str]:
     if len(words) < count or (len(words) > count and not more):
         least = "at least " if more else ""
         raise CliError(
-            f"the command needs {least}{count} words after its name, not {len(words)}; help NAME says which"
+            f"the command needs {least}{count} words after its name, not {len(words)}; help NAME lists them"
         )
     return words
 

@@ -3,8 +3,8 @@
 Tensors whose types numpy has, and whose memory has no gaps, are summed in place. Others are copied; bfloat16, which
 numpy lacks, is summed as float32 and rounded once.
 
-What the switches and fanin's ring have no part in (messages from rank to rank, products, bit operations, groups of some
-of the ranks) is done by PyTorch's own Gloo, on the same hosts and links.
+PyTorch's own Gloo does the rest, on the same hosts and links: messages from rank to rank, products, bit operations, and
+groups of some of the ranks.
 """
 
 import ctypes

@@ -149,7 +149,7 @@ class Outcome:
     missing: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "as its README says" if not self.missing else "differs: no " + ", ".join(self.missing)
+        return "as in its README" if not self.missing else "differs: no " + ", ".join(self.missing)
 
 
 def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Outcome:
