@@ -123,7 +123,7 @@ class DigestLists:
                 each.sent.clear()
 
     def stop(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         if self._engine is not None:
             self._engine.keep_digests(None)
         self._stopping = True
