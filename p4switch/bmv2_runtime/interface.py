@@ -198,7 +198,7 @@ class BmResourceType(IntEnum):
 
 
 class TableOperationErrorCode(IntEnum):
-    """The reason why a table operation failed."""
+    """Reason why a table operation failed."""
 
     TABLE_FULL = 1
     INVALID_HANDLE = 2
@@ -231,7 +231,7 @@ class TableOperationErrorCode(IntEnum):
 
 
 class CounterOperationErrorCode(IntEnum):
-    """The reason why a counter operation failed."""
+    """Reason why a counter operation failed."""
 
     INVALID_COUNTER_NAME = 1
     INVALID_INDEX = 2
@@ -239,7 +239,7 @@ class CounterOperationErrorCode(IntEnum):
 
 
 class SwapOperationErrorCode(IntEnum):
-    """The reason why a program was not replaced."""
+    """Reason why a program was not replaced."""
 
     CONFIG_SWAP_DISABLED = 1
     ONGOING_SWAP = 2
@@ -247,7 +247,7 @@ class SwapOperationErrorCode(IntEnum):
 
 
 class MeterOperationErrorCode(IntEnum):
-    """The reason why a meter operation failed."""
+    """Reason why a meter operation failed."""
 
     INVALID_METER_NAME = 1
     INVALID_INDEX = 2
@@ -258,7 +258,7 @@ class MeterOperationErrorCode(IntEnum):
 
 
 class RegisterOperationErrorCode(IntEnum):
-    """The reason why a register operation failed."""
+    """Reason why a register operation failed."""
 
     INVALID_REGISTER_NAME = 1
     INVALID_INDEX = 2
@@ -266,14 +266,14 @@ class RegisterOperationErrorCode(IntEnum):
 
 
 class ParseVSetOperationErrorCode(IntEnum):
-    """The reason why an operation on a parser value set failed."""
+    """Reason why an operation on a parser value set failed."""
 
     INVALID_PARSE_VSET_NAME = 1
     ERROR = 2
 
 
 class LearnOperationErrorCode(IntEnum):
-    """The reason why an operation on digests failed."""
+    """Reason why an operation on digests failed."""
 
     INVALID_LIST_ID = 1
     INVALID_LIST_NAME = 2
@@ -281,13 +281,13 @@ class LearnOperationErrorCode(IntEnum):
 
 
 class DevMgrErrorCode(IntEnum):
-    """The reason why an operation on ports failed."""
+    """Reason why an operation on ports failed."""
 
     ERROR = 1
 
 
 class CrcErrorCode(IntEnum):
-    """The reason why the parameters of a CRC were refused."""
+    """Reason why the parameters of a CRC were refused."""
 
     INVALID_CALCULATION_NAME = 1
     WRONG_TYPE_CALCULATION = 2
@@ -295,7 +295,7 @@ class CrcErrorCode(IntEnum):
 
 
 class ToeplitzHashErrorCode(IntEnum):
-    """The reason why a toeplitz key was refused."""
+    """Reason why a toeplitz key was refused."""
 
     INVALID_CALCULATION_NAME = 1
     WRONG_TYPE_CALCULATION = 2
@@ -303,7 +303,7 @@ class ToeplitzHashErrorCode(IntEnum):
 
 
 class IdLookupErrorCode(IntEnum):
-    """The reason why an object was not found."""
+    """Reason why an object was not found."""
 
     INVALID_RESOURCE_TYPE = 0
     INVALID_RESOURCE_NAME = 1
@@ -480,7 +480,7 @@ STANDARD = Service(
 
 
 class McOperationErrorCode(IntEnum):
-    """The reason why a multicast operation failed."""
+    """Reason why a multicast operation failed."""
 
     TABLE_FULL = 1
     INVALID_MGID = 2
@@ -527,13 +527,13 @@ SIMPLE_PRE_LAG = Service(
 
 
 class MirroringSessionConfig(Struct):
-    """The destination of the packets of a mirroring session: to a port, a multicast group, or both."""
+    """Destination of the packets of a mirroring session: to a port, a multicast group, or both."""
 
     fields = declare(port=I32, mgid=I32)
 
 
 class MirroringOperationErrorCode(IntEnum):
-    """The reason why an operation on a mirroring session failed."""
+    """Reason why an operation on a mirroring session failed."""
 
     SESSION_NOT_FOUND = 1
 
