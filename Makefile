@@ -7,6 +7,7 @@
 # make test-arm64: the tests that need no network, translated from ARM's instructions by qemu-user.
 # make test-vagrant: vagrant up, the demo, vagrant provision, vagrant destroy, with a box made here.
 # make lint: style, types, imports between packages, and the prose of documents and docstrings (docs/prose.py).
+# make release-check: build the distributions, check their metadata, and test the wheel made of the sdist.
 # make docs: the documentation as a site, in build/site; `python3 -m http.server -d build/site` serves it, with its search.
 
 PYTHON ?= python3
@@ -31,7 +32,7 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
 
-.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs setup clean
+.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
@@ -76,6 +77,13 @@ lint: setup
 docs: setup
 	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[docs]'
 	$(VENV)/bin/sphinx-build -W --keep-going -q docs build/site
+
+release-check: setup
+	@$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[release]'
+	rm -rf build/dist
+	$(VENV)/bin/python -m build --outdir build/dist
+	$(VENV)/bin/twine check --strict build/dist/*
+	$(VENV)/bin/pytest -q tests/test_wheel.py tests/fanin/test_release.py
 
 setup: $(VENV)/installed
 

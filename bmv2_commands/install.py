@@ -11,6 +11,7 @@ _MODULES = {
     "p4c-bm2-ss": "p4c",
     "simple_switch": "simple_switch",
     "simple_switch_grpc": "simple_switch",
+    "simple_switch_CLI": "simple_switch_cli",
 }
 COMMANDS = tuple(_MODULES)
 _MARK = "# Written by fanin shims."
@@ -45,8 +46,9 @@ def install(folder: Path) -> Iterable[Path]:
 def _script(name: str) -> str:
     """Return a command as a script for this interpreter, which `sudo` and other users find without PATH."""
     module = _MODULES[name]
+    argument = "" if module == "simple_switch_cli" else repr(name)
     # -P: the folder of the commands is not searched for modules.
     return (
         f"#!{sys.executable} -P\n{_MARK}\nimport sys\n\n"
-        f"from fanin.bmv2_commands.{module} import main\n\nsys.exit(main({name!r}))\n"
+        f"from fanin.bmv2_commands.{module} import main\n\nsys.exit(main({argument}))\n"
     )

@@ -78,7 +78,7 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
 
 
 class _RefusedError(Exception):
-    """Command line or program that cannot be compiled. The message says why."""
+    """Command line or program that cannot be compiled. The message explains why."""
 
 
 def _parser(command: Command) -> _Parser:

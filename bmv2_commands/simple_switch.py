@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
+from fanin.bmv2_commands.port_rates import link_options
 from fanin.bmv2_commands.process_name import set_process_name
 from fanin.p4switch.__main__ import main as run_switch
 
@@ -27,7 +29,19 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     set_process_name(command, arguments)
-    return run_switch(switch_arguments(command, arguments))
+    return run_switch([*link_options(_ports(arguments)), *switch_arguments(command, arguments)])
+
+
+def _ports(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield the values of -i and --interface."""
+    for option, value in pairwise((*arguments, "")):
+        name, _, joined = option.partition("=")
+        if option in ("-i", "--interface"):
+            yield value
+        elif name == "--interface":
+            yield joined
+        elif option.startswith("-i") and not option.startswith("--"):
+            yield option[2:]
 
 
 def switch_arguments(command: Command, arguments: Sequence[str]) -> list[str]:

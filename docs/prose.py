@@ -1,32 +1,58 @@
 """Check the prose of documents, help texts and docstrings: `make lint` runs it.
 
-    python docs/prose.py                  check everything against the counts in docs/prose.json
-    python docs/prose.py --all [PATH...]  print every finding, also those that the counts allow
-    python docs/prose.py --update         lower the counts to what is left
+    python docs/prose.py            check everything
+    python docs/prose.py PATH...    check the files whose path begins with one of these
 
-A finding is a phrase of PHRASES, a docstring that begins with a word of FRAGMENTS, or a sentence of more than
-LONGEST words. docs/prose.json has the paths that still have findings, with their number. The numbers may only go
-down, and a path that is not there has none: everything new is checked strictly.
+A finding is a phrase of PHRASES, a docstring that begins with a word of FRAGMENTS (of a function: also of NO_VERBS), or
+a sentence of more than LONGEST words. Every finding is an error. Messages that programs print are checked for phrases.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
 import re
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-COUNTS = ROOT / "docs" / "prose.json"
 
 LONGEST = 35
-FRAGMENTS = ("Of", "By", "What", "Who", "Whether", "Those")
+FRAGMENTS = (
+    "Of",
+    "By",
+    "What",
+    "Who",
+    "Whether",
+    "Those",
+    "Where",
+    "When",
+    "Which",
+    "How",
+    "Why",
+    "Not",
+    "Also",
+)
+NO_VERBS = (
+    "The",
+    "A",
+    "An",
+    "All",
+    "Each",
+    "Every",
+    "Its",
+    "Their",
+    "Some",
+    "From",
+    "For",
+    "In",
+    "On",
+    "At",
+    "As",
+)
 
 # What is found, and what to write instead.
 PHRASES = {
@@ -38,7 +64,7 @@ PHRASES = {
     r"by ring": "using the ring",
     r"a STF": "an STF",
     r"(?:libraries|programs|tools|systems|frameworks|languages) as (?-i:[A-Z])\w+": "such as",
-    r"beside": "compared with, without involving, or: next to",
+    r"beside(?!\.py)": "compared with, without involving, or: next to",
     r"(?:is|are|was|were|be|been) told": "is reported, receives, or: how it is detected",
     r"what is meant": "the reference implementation, or name the thing",
     r"h[au]ngs? on(?! (?:a )?(?:call|read|connect))": "attaches to, or: waits for",
@@ -52,8 +78,22 @@ PHRASES = {
     r"rivals?": "baseline",
     r"(?:is|are) heard|hears?": "receives",
     r"be it (?:in|a|of|by|for)": "whether",
+    r"any ?more(?! than)": "no longer, or: left",
+    r"(?:within|after|of|from|with) so many": "the number: n seconds, this many packets",
+    r"but for": "except",
+    r"(?:waits?|sent|done) for nothing": "spurious, or: waits for no result",
+    r"again and again": "repeatedly",
+    r"(?:that|which|what|who) (?:is|are) no (?!longer|more|larger)\w+": "is not a …",
+    r"(?:says|saying)": "reports, prints, lists, states",
+    r"one case in \d+": "once in … cases",
+    r"seams?": "interface",
+    r"wherein|whereof|whereby|thereof|therein|thereby|thence|whence": "a relative clause with which or where",
+    r"of course|simply|obviously": "leave it out",
 }
 _PHRASES = {re.compile(rf"\b(?:{phrase})\b", re.I): instead for phrase, instead in PHRASES.items()}
+_ENTRY = re.compile(
+    r"(?<=^ {4})(?: {4})*[\w.]+(?:, [\w.]+)*(?=: )", re.M
+)  # the names below `Args:`, which are code
 _OF = re.compile(r"(?:^|(?<=[.:;]\s))Of (?:the|a|an|what|several|them|these|those)\b")
 
 
@@ -70,14 +110,17 @@ class Finding(NamedTuple):
         return f"{self.path}:{self.line}:{self.column}: {self.found}: {self.instead}"
 
 
+Kind = Literal["text", "message", "docstring", "function"]  # function: the docstring of one
+
+
 class Text(NamedTuple):
-    """A piece of prose, where it begins, and whether it is a docstring."""
+    """A piece of prose, where it begins, and what it is."""
 
     path: str
     line: int
     column: int
     text: str
-    docstring: bool = False
+    kind: Kind = "text"
 
 
 def _blank(match: re.Match[str]) -> str:
@@ -99,9 +142,13 @@ def without_code(markdown: str) -> str:
 
 
 def sentences(prose: str) -> Iterator[tuple[int, str]]:
-    """Yield each sentence with its offset; headings, items of lists, cells of tables and paragraphs end one, too."""
-    blocks = r"\n\s*\n|\n(?=\s*(?:[-*#|>]|\d+\.)\s?)|\|"
-    begins = r"[\"'(*]*(?:[A-Z0-9x`\[]|(?:fanin|htsim|p4c)\b)"
+    """Yield each sentence with its offset.
+
+    Headings, items of lists, cells of tables and paragraphs end a sentence, too, and so do the entries below `Args:`,
+    `Attributes:` and `Raises:` of a docstring.
+    """
+    blocks = r"\n\s*\n|\n(?=\s*(?:[-*#|>]|\d+\.)\s?)|\n(?= {4,}x+: )|\|"
+    begins = r"[\"'(*]*(?:[A-Z0-9x`\[]|(?:fanin|htsim|p4c)\b|\w+\(\)|[\w -]+\")"
     ends = rf"{blocks}|(?<=[.!?])[\"')*]*\s+(?={begins})"
     begin = 0
     for end in [*re.finditer(ends, prose), None]:
@@ -117,6 +164,8 @@ def check(piece: Text) -> Iterator[Finding]:
     if piece.path.endswith(".md"):
         text = re.sub(r"(?:(?<=\n\n)|\A)(?: {4}.*\n|\n(?= {4}))+", _blank, text)  # indented code
     prose = without_code(text)
+    if piece.kind in ("docstring", "function"):
+        prose = _ENTRY.sub(_word, prose)
 
     def finding(offset: int, found: str, instead: str) -> Finding:
         before = prose[:offset]
@@ -130,11 +179,11 @@ def check(piece: Text) -> Iterator[Finding]:
         for match in pattern.finditer(prose)
     ]
     findings += [(match.start(), f'"{match[0]} …"', "put the subject first") for match in _OF.finditer(prose)]
-    if piece.docstring and (first := re.match(rf"\s*({'|'.join(FRAGMENTS)})\b", prose)):
-        findings.append(
-            (first.start(1), f'docstring begins with "{first[1]}"', "begin with a verb or a noun")
-        )
-    for offset, sentence in sentences(prose):
+    wrong = {"docstring": FRAGMENTS, "function": (*FRAGMENTS, *NO_VERBS)}.get(piece.kind, ())
+    if wrong and (first := re.match(rf"\s*({'|'.join(wrong)})\b(?!-)", prose)):
+        instead = "begin with a verb" if piece.kind == "function" else "begin with a noun"
+        findings.append((first.start(1), f'docstring begins with "{first[1]}"', instead))
+    for offset, sentence in sentences(prose) if piece.kind != "message" else ():
         words = sum(1 for word in sentence.split() if re.search(r"\w", word))
         if words > LONGEST:
             findings.append(
@@ -143,25 +192,31 @@ def check(piece: Text) -> Iterator[Finding]:
     yield from (finding(*each) for each in sorted(findings))
 
 
-def _strings(node: ast.AST) -> Iterator[ast.Constant]:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node
-
-
 def python_texts(path: str, source: str) -> Iterator[Text]:
-    """Yield the docstrings of a Python file, its `help=` texts and the summaries of verbs."""
-    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, documented) and node.body and ast.get_docstring(node, clean=False):
-            value = node.body[0].value  # type: ignore[attr-defined]
-            yield Text(path, value.lineno, value.col_offset + 4, value.value, docstring=True)
+    """Yield the prose of a Python file.
+
+    These are docstrings, `help=` and `description=` texts, the summaries of verbs, and messages: all other strings of
+    several words.
+    """
+    tree = ast.parse(source)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    kinds: dict[ast.Constant, Kind] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, *functions)) and ast.get_docstring(node, clean=False):
+            is_property = any("property" in ast.unparse(each) for each in getattr(node, "decorator_list", ()))
+            docstring = node.body[0].value  # type: ignore[attr-defined]
+            kinds[docstring] = "function" if isinstance(node, functions) and not is_property else "docstring"
         elif isinstance(node, ast.Call):
             helps = [keyword.value for keyword in node.keywords if keyword.arg in ("help", "description")]
             if isinstance(node.func, ast.Name) and node.func.id == "Verb":
                 helps += node.args[1:2]
-            for value in helps:
-                for string in _strings(value):
-                    yield Text(path, string.lineno, string.col_offset + 2, str(string.value))
+            kinds |= {value: "text" for value in helps if isinstance(value, ast.Constant)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            kind = kinds.get(node, "message")
+            if kind != "message" or " " in node.value:
+                quotes = 3 if kind in ("docstring", "function") else 1
+                yield Text(path, node.lineno, node.col_offset + 1 + quotes, node.value, kind)
 
 
 def listed_files() -> list[str]:
@@ -169,7 +224,7 @@ def listed_files() -> list[str]:
     names = subprocess.run(
         ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.split("\n")
-    top = {"README.md", "CONTRIBUTING.md", "SECURITY.md"}
+    top = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"}
     return [
         name
         for name in names
@@ -188,43 +243,18 @@ def texts(path: str) -> Iterator[Text]:
         yield Text(path, 1, 1, source)
 
 
-def group(path: str) -> str:
-    """Return the path whose count a file belongs to: a document itself, or the folder of a Python file."""
-    return path if path.endswith(".md") else f"{Path(path).parent}/"
-
-
-def verdict(found: Counter[str], allowed: dict[str, int]) -> dict[str, int]:
-    """Return the paths that have more findings than they may, with how many they may have."""
-    return {path: limit for path, count in sorted(found.items()) if count > (limit := allowed.get(path, 0))}
-
-
 def main(words: list[str]) -> int:
-    """Check, and return the exit status."""
-    parser = argparse.ArgumentParser(description="Check the prose of documents, help texts and docstrings.")
-    parser.add_argument("--all", action="store_true", help="print every finding")
-    parser.add_argument("--update", action="store_true", help="lower the counts to what is left")
+    """Check, print the findings, and return the exit status."""
+    parser = argparse.ArgumentParser(
+        description="Check the prose of documents, help texts, docstrings and messages."
+    )
     parser.add_argument("paths", nargs="*", help="only files whose path begins with one of these")
-    options = parser.parse_args(words)
-    files = [path for path in listed_files() if path.startswith(tuple(options.paths) or "")]
+    paths = tuple(parser.parse_args(words).paths)
+    files = [path for path in listed_files() if not paths or path.startswith(paths)]
     findings = [finding for path in files for piece in texts(path) for finding in check(piece)]
-    found = Counter(group(finding.path) for finding in findings)
-    allowed: dict[str, int] = json.loads(COUNTS.read_text()) if COUNTS.exists() else {}
-    if options.update:
-        lower = {path: min(count, allowed.get(path, 0)) for path, count in found.items() if path in allowed}
-        COUNTS.write_text(json.dumps(dict(sorted(lower.items())), indent=1) + "\n")
-        return 0
-    over = verdict(found, allowed)
     for finding in findings:
-        if options.all or group(finding.path) in over:
-            print(finding)
-    for path, limit in over.items():
-        print(
-            f"{path}: {found[path]} findings, and {limit} are allowed (docs/prose.json): rewrite what is new"
-        )
-    lower = sum(1 for path, limit in allowed.items() if found[path] < limit)
-    if lower and not options.paths:
-        print(f"{lower} paths have fewer findings than docs/prose.json allows: python docs/prose.py --update")
-    return 1 if over else 0
+        print(finding)
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

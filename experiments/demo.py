@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from fanin.experiments.live.run import run_live, work_of
 from fanin.experiments.live.worker_group import Observe
@@ -61,6 +61,18 @@ class Demo:
     def violations(self) -> Sequence[Run]:
         """Return the runs in which a sum lies outside its bound."""
         return [run for run in self.runs if run.measured.violations]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Return a row of results for each run, with the accuracy of the same training in one process."""
+        return [
+            {
+                "run": run.name,
+                **row(run.settings, run.measured),
+                "reference_accuracy": run.reference_accuracy,
+            }
+            for run in self.runs
+        ]
 
     def write(self, folder: Path) -> None:
         """Write rows of results, summary.json, runs.csv, curves.csv, comparison.png and training.png to `folder`."""

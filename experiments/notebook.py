@@ -18,7 +18,7 @@ from fanin.experiments.sweep import run_point
 
 
 class PointError(Exception):
-    """A point of a scenario that failed; the message says which, and why."""
+    """A point of a scenario that failed; the message explains which, and why."""
 
 
 @dataclass(frozen=True, slots=True)

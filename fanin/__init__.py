@@ -63,7 +63,7 @@ def init(
             None uses the value of `fanin launch --min-workers`; without either, the job fails with its first worker.
         non_finite: Treatment of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
             cannot add. "refuse" raises ValueError. "propagate" returns them in the elements in which they were given,
-            as a sum of float32 does; blocks of 64 or 256 values that contain one are summed again using the ring.
+            as a sum of float32 does. It sums blocks of 64 or 256 values that contain one again, using the ring.
 
     Returns:
         The communicator of this process, with its rank and the size of the job.

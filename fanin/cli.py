@@ -162,7 +162,7 @@ class _Verbs(TyperGroup):
                 parameter.help = _COMPLETION[parameter.name]  # typer's own texts take two and three lines
         return found
 
-    def format_help(self, ctx: Any, formatter: Any) -> None:
+    def format_help(self, ctx: Any, _formatter: Any) -> None:
         """Print the panels. Typer's own printer imports a Markdown parser, which takes half the time of --help."""
         from rich.markup import escape
         from rich.panel import Panel
@@ -224,7 +224,10 @@ def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version  # not above: the list of verbs does without
 
-        say(f"fanin {version('fanin')}")
+        from fanin.experiments.results.provenance import commit
+
+        clone = commit()
+        say(f"fanin {version('fanin')}" + (f" (commit {clone})" if clone else ""))
         raise typer.Exit
 
 

@@ -20,6 +20,7 @@ class Terminal(Console):
 
 
 console = Terminal()
+messages = Terminal(stderr=True)
 wide = Terminal(
     width=300
 )  # wider than the terminal, so that a pipe gets each row on one line, not folded or cut

@@ -145,6 +145,11 @@ Processes = Annotated[
 ]
 
 
+PointsAsJson = Annotated[
+    bool, typer.Option("--json", help="Print a line of JSON for each point, as in results.json")
+]
+
+
 def brought(**files: Path | None) -> list[str]:
     """Return options that name a user's file as changes of a scenario, under the keys of the same names."""
     return [f"{key}={json.dumps(str(path), ensure_ascii=False)}" for key, path in files.items() if path]

@@ -13,6 +13,7 @@ from fanin.experiments.scenario.file import Scenario, ScenarioError, load_scenar
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.shipped import scenario_file
 from fanin.output import say
+from fanin.table import new_table, print_records, print_table
 from fanin.testbed.sandbox import SandboxError, enter
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Work:
         again: What to do after an interruption.
         wrong: Whether wrong sums are expected.
         fails: The beginning of an error with which points are expected to fail, or None.
+        as_json: Print the rows as lines of JSON; tables are left out, and notes go to standard error.
     """
 
     name: str
@@ -44,6 +46,11 @@ class Work:
     again: str
     wrong: bool = False
     fails: str | None = None
+    as_json: bool = False
+
+    def note(self, text: str) -> None:
+        """Print something that is not a result."""
+        say(text, err=self.as_json)
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
@@ -86,7 +93,7 @@ def enter_if_live(verb: str, points: Sequence[Settings]) -> None:
 def measure(
     verb: str, work: Work, *, afresh: bool, processes: int | None = None, scheduler: str | None = None
 ) -> list[Row]:
-    """Run points, print their table, and write their results.
+    """Run points, print their table unless JSON is wanted, and write their results.
 
     Args:
         verb: The name of the verb.
@@ -108,7 +115,6 @@ def measure(
             f"--processes counts points on this machine, but {scheduler} runs them: leave one of the two options out",
             2,
         )
-    from fanin.console import wide
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
     from fanin.experiments.dask_scheduler import SchedulerError
@@ -124,14 +130,15 @@ def measure(
     try:
         with (
             failing(verb, PythonFileError, ToolError, CompileError, ControllerError, SchedulerError),
-            PointsProgress(work.name, len(work.points)) as progress,
+            PointsProgress(work.name, len(work.points), work.note, shown=not work.as_json) as progress,
         ):
             rows = run_points(work.points, journal, work.folder / "logs", progress, processes, scheduler)
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     write_results(rows, work.about, work.folder)
-    if good := [row for row in rows if row["error"] is None]:
-        wide.print(_table(work.varied, good))
+    good = [row for row in rows if row["error"] is None]
+    if good and not work.as_json:
+        print_table(_table(work.varied, good), max(1, len(work.varied)))
         _show_faults(work.varied, good)
     return rows
 
@@ -142,9 +149,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
     Raises:
         typer.Exit: With status 1 if a point failed or a sum lies outside its bound.
     """
-    from fanin.console import console
-
-    console.print(f"Results: {work.folder}/results.json, .parquet and .csv", soft_wrap=True)
+    work.note(f"Results: {work.folder}/results.json, .parquet and .csv")
     complaints: dict[str, list[str]] = {}  # points by error
     meant: dict[str, list[str]] = {}  # points by expected error
     for row in rows:
@@ -156,7 +161,7 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
             wrong = f"{row['violations']} elements of sums lie outside their bound"
             complaints.setdefault(wrong, []).append(point_name(work.varied, row))
     for line in _grouped(meant):
-        say(line)
+        work.note(line)
     if complaints:
         failed = sum(map(len, complaints.values()))
         raise failure(verb, "\n".join([f"{failed} of {len(rows)} points failed", *_grouped(complaints)]))
@@ -178,6 +183,7 @@ def run_scenario(
     afresh: bool,
     processes: int | None = None,
     scheduler: str | None = None,
+    as_json: bool = False,
 ) -> None:
     """Run a scenario, print and write its results, and draw its figure.
 
@@ -190,13 +196,13 @@ def run_scenario(
         afresh: Run points again that have earlier results in the folder.
         processes: The number of points to run at once in virtual time; None is one per core.
         scheduler: The address of a Dask scheduler that runs the points in virtual time, or None.
+        as_json: Print a line of JSON for each point.
 
     Raises:
         typer.Exit: With status 1 if a point failed or a sum is wrong, with 130 after Ctrl-C.
     """
     import shlex
 
-    from fanin.console import console
     from fanin.experiments.results.drawing.plot import draw
     from fanin.experiments.results.drawing.series import PlotError, select, series
 
@@ -217,9 +223,14 @@ def run_scenario(
         again=f"finished points are kept. To continue: {shlex.join(resume)}",
         wrong=lesson is not None and lesson.wrong,
         fails=lesson.fails if lesson else None,
+        as_json=as_json,
     )
     rows = measure(verb, work, afresh=afresh, processes=processes, scheduler=scheduler)
-    _show_prices(work.varied, rows, scenario.frame.compute)
+    priced = [_priced(row, scenario.frame.compute) for row in rows]
+    if as_json:
+        print_records(priced)
+    else:
+        _show_prices(work.varied, priced, scenario.frame.compute)
     figure = scenario.frame.plot
     if figure and any(row["error"] is None for row in rows):
         path = work.folder / f"{work.name}.png"
@@ -227,10 +238,10 @@ def run_scenario(
             draw(series(select(rows, figure.where), figure), figure, path)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
-        console.print(f"Figure: {path}")
+        work.note(f"Figure: {path}")
     if lesson:
         page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
-        say(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")
+        work.note(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")
     conclude(verb, work, rows)
 
 
@@ -247,7 +258,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
     with_flows = any(row.get("traffic_flows") for row in rows)
     flows = ("other flows", "their p50 ms", "p99 ms", "p99.9 ms") if with_flows else ()
-    table = points_table(
+    table = new_table(
         varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *other, *flows, *limits
     )
     for row in rows:
@@ -293,57 +304,55 @@ def _milliseconds(row: Row, *columns: str) -> Iterator[str]:
         yield "" if seconds is None else f"{1e3 * seconds:.4g}"
 
 
-def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
-    """Print what idle GPUs cost while these all-reduces run.
+def _priced(row: Row, compute: float | None) -> Row:
+    """Return a row of the results as --json prints it: without the counts of links, and with the price of idle GPUs.
 
-    Steps that compute measure the idle share (`gpu_idle_share`). Other scenarios need the compute time between two
-    all-reduces.
+    Args:
+        row: The row.
+        compute: Seconds of compute between two all-reduces, for points that do not measure `gpu_idle_share`, or None.
     """
-    from fanin.console import wide
-    from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share
     from fanin.experiments.results.measured import wait_of
+
+    row = {name: value for name, value in row.items() if name != "usage"}
+    if row["error"] is None:
+        share = row.get("gpu_idle_share")
+        if share is None and compute is not None:
+            share = idle_share(compute, wait_of(row))
+        if share is not None:
+            prices = {str(gpus): idle_price(share, gpus) for gpus in CLUSTERS}
+            row |= {"gpu_idle_share": share, "idle_dollars_per_hour": prices}
+    return row
+
+
+def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | None) -> None:
+    """Print what idle GPUs cost while these all-reduces run; `rows` are those of _priced()."""
+    from fanin.experiments.models.cost import CLUSTERS, PRICE
     from fanin.topologies.units import TIMES, quantity_text
 
-    measured = any(row.get("gpu_idle_share") is not None for row in rows)
-    if compute is None and not measured:
-        if "algorithm" in varied:  # a comparison
+    priced = [row for row in rows if "idle_dollars_per_hour" in row]
+    if not priced:
+        if compute is None and "algorithm" in varied:  # a comparison
             say(
-                'To see what waiting GPUs cost, give the compute time between two all-reduces: --set "compute=50 ms"'
+                "To see what waiting GPUs cost, give the compute time between two\n"
+                'all-reduces: --set "compute=50 ms"'
             )
         return
-    table = points_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
-    for row in rows:
-        if row["error"] is None:
-            share = row.get("gpu_idle_share")
-            if share is None:
-                share = 0.0 if compute is None else idle_share(compute, wait_of(row))
-            hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
-            prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
-            table.add_row(*setting_texts(varied, row), f"{share:.1%}", *prices)
-    if table.row_count:
-        who = "GPUs"
-        if compute is not None and not measured:
-            who = f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces"
-        say(
-            f"{who} idle for this share of their time,\n"
-            f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
-        )
-        wide.print(table, highlight=False)
-
-
-def points_table(varied: Sequence[str], *numbers: str) -> Table:
-    """Return a table with a column for each setting in which points differ, and one for each number."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in varied:
-        table.add_column(name)
-    for heading in numbers:
-        table.add_column(heading, justify="right")
-    return table
+    table = new_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
+    for row in priced:
+        hourly = row["idle_dollars_per_hour"].values()
+        prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
+        table.add_row(*setting_texts(varied, row), f"{row['gpu_idle_share']:.1%}", *prices)
+    who = "GPUs"
+    if compute is not None:
+        who = f"GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces"
+    say(
+        f"{who} idle for this share of their time,\n"
+        f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
+    )
+    print_table(table, max(1, len(varied)))
 
 
 def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:
-    """Return the cells of `points_table` for the settings, as written in scenarios."""
+    """Return the cells of a table for the settings, as written in scenarios."""
     return (value_text(name, row.get(name)) for name in varied)

@@ -4,8 +4,7 @@ Importing this module registers the backend. Where fanin is installed, PyTorch i
 """
 
 # No `from __future__ import annotations`: DistributedDataParallel compares the annotations of a hook.
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -14,7 +13,6 @@ import fanin
 
 if TYPE_CHECKING:
     from fanin.workers.communicator import Communicator
-    from fanin.workers.process_group import ProcessGroup
     from fanin.workers.values.compression import Compressor, ErrorFeedback
 
 __all__ = ["CompressionState", "allreduce_hook", "compression_hook"]
@@ -87,18 +85,21 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
     return work.get_future().then(lambda done: done.value()[0])
 
 
-def _create(_store: dist.Store, rank: int, size: int, timeout: timedelta) -> "ProcessGroup":
+def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.Backend:
     # Imported here because PyTorch imports this module wherever fanin is installed.
-    from fanin.workers.process_group import ProcessGroup
+    from fanin.workers.process_group import ProcessGroup, gloo
 
+    rank, size, timeout = options.group_rank, options.group_size, options.timeout
     communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
-    if (rank, size) != (communicator.rank, communicator.size):
+    ranks = list(options.global_ranks_in_group)
+    if not ranks and (rank, size) != (communicator.rank, communicator.size):
         raise ValueError(
-            f'a group of "fanin" has all {communicator.size} processes of the launch, with the ranks of RANK: this one '
-            f"is {communicator.rank}, not {rank} of {size}. For other groups, use another backend: "
-            'new_group(…, backend="gloo")'
+            f"`fanin launch` has started {communicator.size} processes, of which this is rank {communicator.rank}, but "
+            f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
         )
-    return ProcessGroup(communicator)
+    hosts = gloo(options.store, rank, size, timeout)
+    everyone = not ranks or ranks == list(range(communicator.size))
+    return ProcessGroup(communicator, hosts) if everyone else hosts
 
 
-dist.Backend.register_backend("fanin", _create, devices=["cpu"])
+dist.Backend.register_backend("fanin", _create, extended_api=True, devices=["cpu"])

@@ -28,7 +28,7 @@ _SUFFIXES = (".so", ".c", ".compiled", ".building")
 
 
 class CacheError(Exception):
-    """A cache folder that cannot be written to or cannot be trusted; the message says how to fix it."""
+    """A cache folder that cannot be written to or cannot be trusted; the message explains how to fix it."""
 
 
 def cache_directory() -> Path:

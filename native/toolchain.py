@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 class ToolchainError(Exception):
-    """No usable C compiler, or C that it rejects; the message says how to fix it."""
+    """No usable C compiler, or C that it rejects; the message explains how to fix it."""
 
 
 class NoCompilerError(ToolchainError):

@@ -545,7 +545,7 @@ class ValueSet(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Callable(Declaration):
-    """Head of a parser, control or package, as `kind` says; `constructor` is None for a type without a body."""
+    """Head of a parser, control or package, according to `kind`; `constructor` is None for a type without a body."""
 
     kind: str
     type_parameters: tuple[str, ...]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
-
-from finsy.proto import p4i
+from typing import TYPE_CHECKING, NamedTuple
 
 from fanin.p4constraints.language import INT, Type
+
+if TYPE_CHECKING:
+    from finsy.proto import p4i  # the switch has these messages without all of finsy, to start faster
 
 ENTRY_RESTRICTION, ACTION_RESTRICTION = "entry_restriction", "action_restriction"
 MULTICAST_GROUPS = "multicast_group_table"  # what @refers_to calls the multicast groups
@@ -16,17 +17,11 @@ MULTICAST_GROUPS = "multicast_group_table"  # what @refers_to calls the multicas
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _NAME = r'"?([A-Za-z_][\w.$\[\]]*)"?'
 _REFERENCE = re.compile(rf"(?:builtin::)?{_NAME},{_NAME}")
-_KINDS = {
-    p4i.MatchField.EXACT: "exact",
-    p4i.MatchField.LPM: "lpm",
-    p4i.MatchField.TERNARY: "ternary",
-    p4i.MatchField.RANGE: "range",
-    p4i.MatchField.OPTIONAL: "optional",
-}
+_KINDS = {2: "exact", 3: "lpm", 4: "ternary", 5: "range", 6: "optional"}  # p4.config.v1.MatchField.MatchType
 
 
 class AnnotationError(Exception):
-    """Annotation that is malformed. The message says what it needs."""
+    """Annotation that is malformed. The message explains what it needs."""
 
 
 class Reference(NamedTuple):

@@ -13,6 +13,8 @@ from fanin.p4switch.options import Options, StartError, UsageError, parse
 
 PRELOADED = ("fanin.p4switch.serving",)
 
+PACKET_LOG = "bmv2"  # as in trace/bmv2_log.py
+
 _EXIT_FAILURE = 1
 _EXIT_USAGE = 2
 
@@ -50,6 +52,8 @@ class _PrintableFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line without control characters that could act on a terminal."""
+        if record.name == PACKET_LOG:  # BMv2's format; what it quotes of packets is hexadecimal
+            return record.getMessage()
         return printable(super().format(record))
 
 

@@ -40,14 +40,14 @@ _REFUSED_TARGET = {
     "--dp-grpc-server-addr": "attach interfaces with -i",
 }
 _UNUSED = (
-    *("--nanolog", "--dump-packet-data"),
+    "--nanolog",
     *("--max-port-count", "--log-file-max-size", "--log-file-max-files"),
 )
 _UNUSED_TARGET = ("--max-mc-groups", "--max-l1-entries", "--max-l2-entries")
 
 
 class UsageError(Exception):
-    """Invalid command line. The message says what to change."""
+    """Invalid command line. The message explains what to change."""
 
 
 class StartError(Exception):
@@ -77,6 +77,8 @@ class Options:
     pcap: Path | None
     thrift_port: int | None
     notifications_address: str
+    logs_packets: bool
+    dumped_bytes: int
 
 
 def parse(argv: Sequence[str]) -> Options:
@@ -114,6 +116,8 @@ def parse(argv: Sequence[str]) -> Options:
         log_file=switch.log_file,
         pcap=switch.pcap,
         thrift_port=switch.thrift_port,
+        logs_packets=bool(logging_wanted) and switch.log_level == "trace",
+        dumped_bytes=switch.dump_packet_data,
         notifications_address=switch.notifications_addr
         or f"ipc:///tmp/bmv2-{switch.device_id}-notifications.ipc",
     )
@@ -259,8 +263,17 @@ def _switch_parser() -> _ArgumentParser:
     )
     parser.add_argument("--no-grpc", action="store_true", help="serve neither P4Runtime nor gNMI")
     parser.add_argument("--log-console", action="store_true", help="log to the standard output")
+    parser.add_argument(
+        "--dump-packet-data",
+        type=int,
+        default=0,
+        metavar="BYTES",
+        help="with -L trace: log so many bytes of each packet that arrives or leaves",
+    )
     parser.add_argument("--log-file", type=Path, metavar="FILE", help="log to a file")
-    parser.add_argument("-L", "--log-level", choices=_LEVELS, default="info", help="default info")
+    parser.add_argument(
+        "-L", "--log-level", choices=_LEVELS, default="info", help="default info; trace also logs each packet"
+    )
     parser.add_argument("--log-flush", action="store_true", help="accepted: logs are always flushed")
     _add_unused(parser, _UNUSED)
     return parser

@@ -24,6 +24,7 @@ from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
 from fanin.p4switch.ports.capture import open_captures
 from fanin.p4switch.tls import TlsError
+from fanin.p4switch.trace.bmv2_log import PacketLog
 from fanin.p4switch.trace.injection import inject_call
 from fanin.p4switch.trace.stream import trace_stream
 
@@ -72,6 +73,7 @@ def run(options: Options) -> None:
     except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
+    packet_log = PacketLog(lambda: device.engine, options.dumped_bytes) if options.logs_packets else None
     # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
@@ -80,6 +82,8 @@ def run(options: Options) -> None:
     at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
     print(f"ready device_id={options.device_id}{at} ports={ports}", flush=True)
     os.read(ended, 1)
+    if packet_log:
+        packet_log.stop()
     if thrift:
         thrift.stop()
     if services:

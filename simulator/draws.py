@@ -1,6 +1,6 @@
 """Random numbers that depend only on seed, link, packet and purpose.
 
-They are hashes of a counter (SplitMix64: Steele, Lea, Flood, OOPSLA'14), so no draw shifts another: turning on
+They are hashes of a counter (SplitMix64: Steele, Lea, Flood, OOPSLA'14), so no draw shifts another. Turning on
 duplication does not change which packets are lost, and packets can be processed in batches of any size.
 """
 

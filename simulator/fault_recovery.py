@@ -16,7 +16,7 @@ from fanin.topologies.model import Link
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.retained_results import Kept, ProgressSnapshot
 
-GOES_ON, _BY_RING = "the job goes on", "the hosts add up by ring"
+GOES_ON, _BY_RING = "the job continues", "the hosts sum using the ring"
 
 
 def kept_of(job: Job, rank: int) -> Kept:
@@ -164,7 +164,7 @@ class JobUnderFaults:
         dead, total = self._ended, len(self.job.members)
         self._regroup(now)
         self._dead.clear()
-        went = self._state(f"{len(self.job.members)} of {total} workers go on")
+        went = self._state(f"{len(self.job.members)} of {total} workers continue")
         self._without |= dict.fromkeys(dead, went)
         return went
 

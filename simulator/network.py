@@ -80,7 +80,7 @@ class Station(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """How soon a host notices arrivals: `coalescing` seconds after the first of them.
+    """The delay with which a host notices arrivals: `coalescing` seconds after the first of them.
 
     Source: the interrupt moderation of network cards, which batches packets that arrive close together.
     """
@@ -107,8 +107,9 @@ class VirtualNetwork:
         priorities: Whether the ports of hosts and switches have a queue for each IPv4 precedence.
 
     Attributes:
-        faults: What the links did, by kind. "no link" counts frames that a switch sent to a port without a link,
-            "pause" how often a link was paused, "storm" how often a watchdog decided that a pause would not end.
+        faults: What the links did, by kind. "no link" counts frames that a switch sent to a port without a link.
+            "pause" counts how often a link was paused, and "storm" how often a watchdog decided that a pause would not
+            end.
     """
 
     def __init__(

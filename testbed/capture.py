@@ -49,7 +49,7 @@ class Capture:
         """Start the capture, and return when every port is captured.
 
         Raises:
-            NetworkError: The ports cannot be captured. The message says why.
+            NetworkError: The ports cannot be captured. The message explains why.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         self._process = subprocess.Popen(

@@ -269,7 +269,7 @@ class _Rank:
 async def _relay(pipe: IO[bytes], prefix: bytes, to: BinaryIO, unread: asyncio.Future[None]) -> None:
     """Pass on whole lines, so that those of several ranks do not mix.
 
-    When nothing reads them any more, `unread` is resolved and further lines are discarded. With a closed pipe, a
+    When their reader is gone, `unread` is resolved and further lines are discarded. With a closed pipe, a
     process would print an error of its own before it is ended.
     """
     reader = asyncio.StreamReader()

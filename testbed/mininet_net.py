@@ -167,7 +167,7 @@ class MininetNetwork:
             switch.check()
 
     def lost_hosts(self) -> dict[str, str]:
-        """Return the hosts on which nothing can be started any more, and why."""
+        """Return the hosts on which nothing new can be started, and why."""
         lost = {}
         for host in self._mininet.hosts if self._mininet is not None else ():
             try:

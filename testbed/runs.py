@@ -2,7 +2,7 @@
 
 The folder is named after the supervisor of the sandbox. It is removed when the run ends; if all that could do so was
 killed, by the next run. It names the first process inside, and all others inherit its path. So leftovers can
-be told apart from other users' processes.
+be distinguished from other users' processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOOK_SECONDS = 0.005
 
 
 class RunError(Exception):
-    """There is no folder for a run. The message says why and what to do."""
+    """There is no folder for a run. The message explains why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def _if_ours() -> Iterator[None]:
     """Skip what is gone or belongs to others.
 
     Raises:
-        OSError: This process lacks the resources to look, which says nothing about what it looks at.
+        OSError: This process lacks the resources to look, which proves nothing about what it looks at.
     """
     try:
         yield

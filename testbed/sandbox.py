@@ -45,7 +45,7 @@ asked_to_stop: list[
 
 
 class SandboxError(RuntimeError):
-    """Namespaces are unavailable here. The message says why and what to type."""
+    """Namespaces are unavailable here. The message explains why and what to type."""
 
 
 def stop_signals() -> set[signal.Signals]:
@@ -64,11 +64,11 @@ def inside() -> bool:
 def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
     """Continue in fresh network, mount and process namespaces; for an ordinary user, also in a user namespace.
 
-    It returns only inside. There this process continues, forked, as process 1: as root, with its own /proc, /sys and
-    /run, a loopback interface that is up, short time slices, and a high limit of open files, which its children
-    inherit. The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits with the status
-    of the inner one. When either ends, even by SIGKILL, the kernel ends every process inside and removes their
-    interfaces.
+    It returns only inside. There this process continues, forked, as process 1 and as root. It has its own /proc, /sys
+    and /run, and a loopback interface that is up. It also has short time slices and a high limit of open files, which
+    its children inherit. The process outside stays as supervisor: it passes SIGINT, SIGTERM and SIGHUP on and exits
+    with the status of the inner one. When either ends, even by SIGKILL, the kernel ends every process inside and
+    removes their interfaces.
 
     Args:
         listen: Addresses and TCP ports at which this command can be reached from outside of the sandbox.

@@ -52,7 +52,7 @@ _logger = logging.getLogger(__name__)
 
 @cache
 def carried() -> bool:
-    """Return whether superframes pass both ways, tried once. If they do not, a line in the log says what that costs.
+    """Return whether superframes pass both ways, tried once. If they do not, a line in the log reports what that costs.
 
     Raises:
         NetworkError: No namespace or veth pair can be created.

@@ -51,7 +51,7 @@ class Watch:
             beside: Called each time the network is checked, until it fails.
 
         Raises:
-            NetworkError: A switch or the controller ends again and again.
+            NetworkError: A switch or the controller ends repeatedly.
         """
         looking = asyncio.create_task(self._look_on(beside))
         try:

@@ -93,6 +93,17 @@ def test_the_list_of_documents_has_all_of_them() -> None:
     assert not pages - listed
 
 
+def test_every_page_names_its_readers_in_its_first_lines() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"]
+    decisions = ROOT / "docs" / "explanation" / "decisions"  # their index does it for all of them
+    assert not [
+        str(page.relative_to(ROOT))
+        for page in pages
+        if not (page.parent == decisions and page.name != "README.md")
+        and not re.search(r"\b(?:is|are) for\b", page.read_text()[:1000])
+    ]
+
+
 def test_every_file_that_documentation_or_code_names_exists() -> None:
     missing = {
         f"{file.relative_to(ROOT)}: {name}"

@@ -2,4 +2,4 @@
 
 
 class NetworkError(RuntimeError):
-    """A network that cannot be built, or that has lost a switch; the message says which part, and how to fix it."""
+    """A network that cannot be built, or that has lost a switch; the message explains which part, and how to fix it."""

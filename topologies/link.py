@@ -62,6 +62,11 @@ class Pause(_Table):
 
     The switch at the far end of a link pauses it when more than `xoff_bytes` (on the wire) of the packets that came
     over the link wait in its queues. It resumes the link when no more than `xon_bytes` do.
+
+    Attributes:
+        xoff_bytes: Pause the link when more bytes than this wait.
+        xon_bytes: Resume the link when no more bytes than this wait; at most `xoff_bytes`.
+        watchdog: What ends a pause that lasts too long. Left out: nothing does.
     """
 
     xoff_bytes: Bytes
@@ -89,7 +94,7 @@ class LinkModel(_Table):
         ecn_bytes: A switch marks an ECN-capable packet (RFC 3168) if more bytes than this are waiting.
         ecn_max_bytes: Mark with a probability that grows from 0 at ecn_bytes to ecn_probability at ecn_max_bytes, and
             always above that (Kmin, Kmax and Pmax of DCQCN). In virtual time only.
-        ecn_probability: See ecn_max_bytes.
+        ecn_probability: The probability of a mark just below ecn_max_bytes. In virtual time only.
         overhead: Bytes that a frame takes on the wire in addition to its own. Left out: none in a live network, as
             Linux's htb counts, and Ethernet's 24 in virtual time.
         loss: The probability that a packet is lost.

@@ -22,7 +22,7 @@ Role = Literal["server", "leaf", "spine", "core"]  # the tiers, from the hosts u
 
 
 class TopologyError(ValueError):
-    """An invalid topology; each line of the message names a key and says what is wrong with it and how to fix it."""
+    """An invalid topology; each line of the message names a key, what is wrong with it, and how to fix it."""
 
 
 class _Frozen(BaseModel):
@@ -33,9 +33,13 @@ class Switch(_Frozen):
     """A switch of the network.
 
     Attributes:
+        name: Its name, which is unique in the network.
         role: Its tier. A "server" is the switch inside a machine with several hosts (GPUs).
+        device_id: Its P4Runtime device id.
         ip: The switch's own address. Hosts send their updates to the address of the switch above them, and results come
             from there.
+        mac: Its Ethernet address.
+        grpc_port: The TCP port of its P4Runtime server in a live network.
     """
 
     name: Name
@@ -50,7 +54,11 @@ class Host(_Frozen):
     """A host below a switch of the lowest tier.
 
     Attributes:
+        name: Its name, which is unique in the network.
         rank: The number of the host, from 0 over the whole network.
+        ip: Its IPv4 address.
+        prefix_length: The length of its subnet's prefix in bits.
+        mac: Its Ethernet address.
         gateway: The address of `leaf`.
         leaf: The name of the switch that the host attaches to.
     """
@@ -65,7 +73,12 @@ class Host(_Frozen):
 
 
 class Endpoint(_Frozen):
-    """A port of a node: 0 at a host, from 1 at a switch."""
+    """A port of a node.
+
+    Attributes:
+        node: The name of the switch or host.
+        port: The number of the port: 0 at a host, from 1 at a switch.
+    """
 
     node: Name
     port: Port

@@ -22,7 +22,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 class CollectiveError(RuntimeError):
-    """A failed all-reduce; the text says which worker waited for what."""
+    """A failed all-reduce; the text explains which worker waited for what."""
 
 
 class StallError(CollectiveError):

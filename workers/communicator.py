@@ -191,9 +191,9 @@ class Communicator(Closing):
         """Sum `x` over all workers, or compute the mean, maximum or minimum.
 
         Sum and mean of float32 and float16 (summed as float32) are made in the network, within the bound of
-        quantization.py: each worker sends and receives 4 bytes per element. Sums of integers are made in the network,
-        too. They are exact, wrap as numpy's do, and cost twice their size (8-bit integers: four times; with more than
-        64 workers: round the ring). float64, max and min go round the ring and cost 2 (n - 1) / n times their size.
+        quantization.py. Each worker sends and receives 4 bytes per element. Sums of integers are made in the network,
+        too. They are exact, wrap as numpy's do, and cost twice their size (8-bit integers: four times). These use the
+        ring and cost 2 (n - 1) / n times their size: float64, max and min, and integers of more than 64 workers.
 
         Args:
             x: An array, or a list of arrays.
@@ -577,7 +577,7 @@ class Communicator(Closing):
             elastic.enter(group)
             if not elastic.out and not elastic.rank:
                 of = "" if elastic.workers > before else f" of {before}"
-                print(f"fanin: {elastic.why}; {elastic.workers}{of} workers go on", file=sys.stderr)
+                print(f"fanin: {elastic.why}; {elastic.workers}{of} workers continue", file=sys.stderr)
             if results is not None:
                 return value  # type: ignore[return-value]
 

@@ -1,4 +1,4 @@
-"""A cache of prepared calls, for arrays that are passed again and again, such as those of a training step."""
+"""A cache of prepared calls, for arrays that are passed repeatedly, such as those of a training step."""
 
 from __future__ import annotations
 

@@ -2,10 +2,16 @@
 
 Tensors whose types numpy has, and whose memory has no gaps, are summed in place. Others are copied; bfloat16, which
 numpy lacks, is summed as float32 and rounded once.
+
+PyTorch's own Gloo does the rest, on the same hosts and links: messages from rank to rank, products, bit operations, and
+groups of some of the ranks.
 """
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
+from datetime import timedelta
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -109,15 +115,26 @@ def allreduce(
     return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
-def _refused(name: str) -> Callable[..., Work]:
-    def refuse(*_: object, **__: object) -> Work:
-        raise NotImplementedError(
-            f'the backend "fanin" has no {name}; make a second group with Gloo for it: '
-            'torch.distributed.new_group(backend="gloo")'
-        )
+def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroupGloo:
+    """Return Gloo's process group of these ranks. Two ranks connect when one first has something for the other.
 
-    refuse.__name__ = name
-    return collective(refuse)
+    Args:
+        store: Where the ranks find each other; no other group may use it.
+        rank: This process's number in the group.
+        size: Number of ranks.
+        timeout: Time to wait for the other ranks in a call.
+    """
+    # Only with options of its own does Gloo connect late; then it does not read its variable by itself.
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
+    options = dist.ProcessGroupGloo._Options()
+    options._devices = [
+        dist.ProcessGroupGloo.create_device(interface=interface, lazy_init=True)
+        if interface
+        else dist.ProcessGroupGloo.create_default_device(lazy_init=True)
+        for interface in interfaces
+    ]
+    options._timeout = timeout
+    return dist.ProcessGroupGloo(store, rank, size, options)
 
 
 class ProcessGroup(dist.ProcessGroup):
@@ -125,13 +142,22 @@ class ProcessGroup(dist.ProcessGroup):
 
     Operations run in the background, one after the other, and return a Work at once. The exception is an all-reduce
     that the caller waits for in any case: another thread would add hundreds of microseconds.
+
+    Args:
+        communicator: The worker's communicator.
+        hosts: A group of the same ranks for what only hosts can do. PyTorch gives it whatever this class does not
+            define.
     """
 
-    def __init__(self, communicator: Communicator) -> None:
+    def __init__(self, communicator: Communicator, hosts: dist.Backend | None = None) -> None:
         super().__init__(communicator.rank, communicator.size)
         self.calls = communicator.calls
         self._communicator = communicator
         self._requests: Remembered[Request[Any] | None] = Remembered()
+        self._hosts: Any = hosts
+        if hosts is not None:  # it also keeps the name of the group
+            self._register_backend(torch.device("cpu"), dist.ProcessGroup.BackendType.CUSTOM, hosts)
+            self._set_default_backend(dist.ProcessGroup.BackendType.CUSTOM)
 
     def getBackendName(self) -> str:  # noqa: N802
         """Return the backend's name in init_process_group()."""
@@ -140,13 +166,15 @@ class ProcessGroup(dist.ProcessGroup):
     # -- summed in the network -------------------------------------------------------------------------------
 
     @collective
-    def allreduce(self, tensors: Tensors, opts: Any) -> Work | None:
+    def allreduce(self, tensors: Tensors, opts: Any) -> dist.Work | None:
         """All-reduce each tensor in place.
 
         Returns:
             None if it is done, as PyTorch expects of a backend that returns only then; otherwise the running operation.
         """
-        op = _operation(opts)
+        op = _operation(opts, tensors)
+        if op is None:
+            return self._hosts.allreduce(tensors, opts)
         if opts.asyncOp:
             return allreduce(self._communicator, tensors, op)
         if len(tensors) == 1 and (request := self._request(tensors[0], op)):
@@ -180,17 +208,20 @@ class ProcessGroup(dist.ProcessGroup):
         return self._communicator.allreduce_init(mine, op, mine)
 
     @collective
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> Work | None:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> dist.Work | None:
         """All-reduce several tensors, as allreduce() does, too."""
         return self.allreduce(tensors, opts)
 
     @collective
-    def reduce(self, tensors: Tensors, opts: Any) -> Work:
+    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
         """Reduce each tensor in place at the root; tensors at other ranks keep their values."""
+        op = _operation(opts, tensors)
+        if op is None:
+            return self._hosts.reduce(tensors, opts)
         root = opts.rootRank == self._communicator.rank
         arrays, copies = _arrays(tensors)
         out = arrays if root else None
-        handle = self._communicator.reduce(arrays, opts.rootRank, _operation(opts), out=out, async_op=True)
+        handle = self._communicator.reduce(arrays, opts.rootRank, op, out=out, async_op=True)
         return Work(self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
 
     @collective
@@ -234,20 +265,29 @@ class ProcessGroup(dist.ProcessGroup):
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
     @collective
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> Work:
+    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
         """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list."""
+        op = _operation(opts, outputs)
+        if op is None:
+            return self._hosts.reduce_scatter(outputs, inputs, opts)
         arrays = [np.stack([_numbers(tensor) for tensor in tensors]) for tensors in inputs]
-        return self._reduce_scatter(outputs, arrays, opts)
+        return self._reduce_scatter(outputs, arrays, op)
 
     @collective
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> dist.Work:
         """Reduce a tensor and keep this rank's part."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     @collective
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> Work:
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
         """Reduce several tensors as reduce_scatter_single() does one."""
-        return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], opts)
+        op = _operation(opts, outputs)
+        if op is None:
+            *others, last = map(self._hosts._reduce_scatter_base, outputs, inputs, repeat(opts))
+            for work in others:
+                work.wait()
+            return last
+        return self._reduce_scatter(outputs, [_numbers(tensor).reshape(-1) for tensor in inputs], op)
 
     def _gather(self, inputs: Tensors, outputs: Sequence[Any], place: Callable[[Array, Any], None]) -> Work:
         handles = [self._communicator.allgather(_bits(tensor), async_op=True) for tensor in inputs]
@@ -258,8 +298,7 @@ class ProcessGroup(dist.ProcessGroup):
 
         return Work(self.calls, handles, outputs, finish)
 
-    def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], opts: Any) -> Work:
-        op = _operation(opts)
+    def _reduce_scatter(self, outputs: Tensors, arrays: Sequence[Array], op: Operation) -> Work:
         handles = [self._communicator.reduce_scatter(array, op, async_op=True) for array in arrays]
 
         def finish() -> None:
@@ -268,26 +307,60 @@ class ProcessGroup(dist.ProcessGroup):
 
         return Work(self.calls, handles, outputs, finish)
 
-    # -- not implemented -------------------------------------------------------------------------------------
+    # -- from rank to rank -----------------------------------------------------------------------------------
 
-    send = _refused("send")
-    recv = _refused("recv")
-    recv_anysource = _refused("recv from any rank")
-    scatter = _refused("scatter")
-    alltoall = _refused("all_to_all")
-    all_to_all_single = _refused("all_to_all_single")
+    @collective
+    def send(self, tensors: Tensors, to: int, tag: int) -> dist.Work:
+        """Send a tensor to a rank."""
+        return self._hosts.send(tensors, to, tag)
+
+    @collective
+    def recv(self, tensors: Tensors, source: int, tag: int) -> dist.Work:
+        """Receive a tensor from a rank."""
+        return self._hosts.recv(tensors, source, tag)
+
+    @collective
+    def recv_anysource(self, tensors: Tensors, tag: int) -> dist.Work:
+        """Receive a tensor from whichever rank sends one."""
+        return self._hosts.recv_anysource(tensors, tag)
+
+    @collective
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+        """Send each rank its tensor of the root's list."""
+        return self._hosts.scatter(outputs, inputs, opts)
+
+    @collective
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
+        """Send each rank its tensor of the list."""
+        return self._hosts.alltoall(outputs, inputs, opts)
+
+    @collective
+    def all_to_all_single(
+        self, output: torch.Tensor, input: torch.Tensor, received: list[int], sent: list[int], opts: Any
+    ) -> dist.Work:
+        """Send each rank its part of a tensor.
+
+        Args:
+            output: Where the parts of all ranks are put together.
+            input: The tensor.
+            received: Number of rows from each rank; empty for equal parts.
+            sent: Number of rows to each rank; empty for equal parts.
+            opts: PyTorch's options.
+        """
+        return self._hosts.alltoall_base(output, input, received, sent, opts)
 
 
-def _operation(opts: Any) -> Operation:
+def _operation(opts: Any, tensors: Tensors) -> Operation | None:
+    """Return the communicator's name of a reduction; None if only Gloo has it for these tensors."""
     asked = opts.reduceOp
+    if tensors[0].dtype is torch.bool:
+        return None
     if asked == _SUM:
         return "sum"
     for operation, name in _OTHERS:
         if asked == operation:
             return name
-    raise NotImplementedError(
-        f'the backend "fanin" reduces with SUM, AVG, MAX and MIN, not with {asked.op.name}'
-    )
+    return None
 
 
 def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:

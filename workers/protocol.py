@@ -49,8 +49,8 @@ class InNetworkStatistics(Statistics):
         timeouts: Retransmissions caused by a timer, not by answers to packets sent later.
         saturated: Accepted results that carried the flag `saturated`.
         ignored: Datagrams that were not an awaited result, by reason: malformed (size, type or slot), other lease,
-            duplicate, unknown chunk (never sent), impossible (the largest exponent is below the worker's own, or the
-            result belongs to another all-reduce).
+            duplicate, unknown chunk (never sent), impossible. A result is impossible if its largest exponent is below
+            the worker's own, or if it belongs to another all-reduce.
         smoothed_rtt: Smoothed round-trip time. None before the first measurement.
         rto: Current retransmission timeout.
         congestion_window: Chunks that may be in flight now.
@@ -148,7 +148,7 @@ class Worker:
         lease: The worker's lease.
         recovery: Settings of loss recovery. None uses the defaults.
         non_finite: "raise" refuses vectors with a NaN, an infinity or a magnitude of 2^127 and more. "propagate"
-            accepts them: if any worker has such a value in a block, no worker gets a sum of that block (see
+            accepts them. If any worker has such a value in a block, no worker gets a sum of that block (see
             `unsummed`).
         on_saturation: "raise" lets finish() raise SaturationError, after which the lease can still be used. "count"
             only counts.
@@ -455,7 +455,7 @@ class Worker:
     # -- explaining ------------------------------------------------------------------------------------------
 
     def outstanding(self, now: float) -> Outstanding | None:
-        """Return what the worker waits for; None if it waits for nothing."""
+        """Return what the worker waits for; None if it waits for no result."""
         state = self._state
         places = np.flatnonzero(state.awaited != NONE)
         if not len(places):

@@ -228,7 +228,7 @@ class Reducer:
             except LeaseLostError as lost:
                 self._by_ring = True
                 if self._place.rank == 0:
-                    print(f"fanin: {lost}; the hosts add up by ring", file=sys.stderr)
+                    print(f"fanin: {lost}; the hosts sum using the ring", file=sys.stderr)
                 if under_way := lost.under_way:
                     under_way.complete(self.ring(), self._place.rank, self._place.workers, what)
                     return

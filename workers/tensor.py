@@ -1,13 +1,13 @@
 """The chunks of an all-reduce, and what each of them carries.
 
-Chunk i carries the values of block i - B and announces the exponent of block i, where B = min(window, blocks): a
-block's values are sent when the largest exponent of its kind is known. The first B chunks carry no values, the last B
-announce nothing.
+Let B = min(window, blocks). Chunk i carries the values of block i - B and announces the exponent of block i. The values
+of a block are therefore sent when the largest exponent of that block is known. The first B chunks carry no values, and
+the last B announce nothing.
 
-A vector of at most as many blocks as the window has slots, and of the same length as one summed before, skips the first
-round trip: chunk i announces the exponent of block i and carries its values, scaled for the exponent expected
+A vector of at most as many blocks as the window has slots, and as long as one summed before, skips the first round
+trip. Chunk i then announces the exponent of block i and carries its values, scaled for the exponent expected
 (scaling.py). All workers have the same expectations, and see the same largest exponents. If an exponent differs from
-the expected one, the sum of that block does not count; once all exponents are known, chunk B + j carries the j-th such
+the expected one, the sum of that block does not count. Once all exponents are known, chunk B + j carries the j-th such
 block, scaled correctly.
 """
 

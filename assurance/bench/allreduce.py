@@ -120,7 +120,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where the time of an in-network all-reduce goes, in seconds, and what limits it.
+    """The parts of the time of an in-network all-reduce, in seconds, and what limits it.
 
     Attributes:
         worker: Time of the mean worker by part. Receive and send are the kernel's; the rest is Python and exponents.

@@ -85,7 +85,7 @@ class CallsCase:
 
 
 def repetitions(size: int) -> int:
-    """Return the repetitions for a vector of so many bytes, so that no size takes much longer than another."""
+    """Return the repetitions for a vector of this many bytes, so that no size takes much longer than another."""
     return max(_MIN_REPETITIONS, min(_MAX_REPETITIONS, _BYTES // size))
 
 

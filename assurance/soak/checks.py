@@ -145,7 +145,7 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
 
 
 def _check_switches(fabric: SoakFabric) -> Iterator[str]:
-    """Report packets that switches have made up or lost, once nothing is on its way any more.
+    """Report packets that switches have made up or lost, once nothing is on its way.
 
     A switch sends as many results of a chunk as it takes contributions, one sum up for each result from its parent, and
     each other packet that it does not drop once.
@@ -256,7 +256,7 @@ def _check_ends(
         error = host.error
         if not host.done:
             now = fabric.network.now / SECOND
-            waits = host.station.worker.outstanding(now) or "waits for nothing"
+            waits = host.station.worker.outstanding(now) or "waits for no result"
             yield f"rank {rank} has not finished by {now:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)

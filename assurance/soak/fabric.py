@@ -33,7 +33,7 @@ class SoakFabric(Fabric):
         queue: Queue of jobs that come and go.
         to_come: Number of jobs that have not begun yet.
         order: Check of the order in which links sent, where it is known.
-        marks: Check of congestion marks, where it can be told which are right.
+        marks: Check of congestion marks, where it is known which are right.
         tap: Tap on the links between switches.
     """
 

@@ -355,7 +355,7 @@ class _Run:
         return any(name.split(" ")[0] == _PROCESSES[point] for name in self._named().values())
 
     def _wait(self, seconds: float) -> bool:
-        """Return whether the command ends within so many seconds."""
+        """Return whether the command ends within this many seconds."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
             return True
@@ -434,7 +434,7 @@ def _wrong(fault: Fault, victim: str, status: int, said: str) -> Iterator[str]:
     importing = fault.point == "started" and fault.number == signal.SIGINT
     for never in _NEVER_SAID:
         if any(never in line for line in lines) and not (never == "Traceback" and importing):
-            yield f"it says: {next(line for line in lines if never in line)}"
+            yield f"it prints: {next(line for line in lines if never in line)}"
     interrupted = fault.command == "up" or fault.point == "ending"
     usual = 130 if interrupted else 0
     if fault.number == signal.SIGSTOP and status != usual:

@@ -43,7 +43,7 @@ class _Arrivals(NamedTuple):
 
 
 class SendingOrder:
-    """An observer of a run with priorities, on links for which judged_by() says that times are known."""
+    """An observer of a run with priorities, on links whose times are known according to judged_by()."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._topology = scenario.topology

@@ -31,7 +31,7 @@ def wait_for_a_sum(fabric: SoakFabric, job: Job) -> None:
 
 
 def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
-    """Revoke the lease of `job`; its workers learn of it after so many seconds, by rank.
+    """Revoke the lease of `job`; its workers learn of it after this many seconds, by rank.
 
     Nothing happens if a worker of the job has failed: the others fail, too.
     """

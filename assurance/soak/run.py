@@ -90,7 +90,7 @@ def run_scenario(
     mishaps["flip at an end"] = fabric.flips
     mishaps["mismatch"] = sum(bool(work.mismatch) for work in scenario.works)
     mishaps["gave up"] = sum(host.error is not None for job in fabric.jobs for host in fabric.hosts_of(job))
-    mishaps["went on by ring"] = sum(job.by_ring is not None for job in fabric.jobs)
+    mishaps["fell back to the ring"] = sum(job.by_ring is not None for job in fabric.jobs)
     mishaps["result sent after the loss"] = fabric.caught_up
     mishaps["job waited"] = fabric.queue.waited
     hosts = [host for job in fabric.jobs if job.leases for host in fabric.hosts_of(job)]

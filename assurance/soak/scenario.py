@@ -109,7 +109,7 @@ class Work(_Brief):
         window: Number of slots. Between hosts, the maximum number of packets in flight from one host.
         values: Values in a packet.
         elements: Elements of each all-reduce.
-        skew: Its workers begin within so many seconds.
+        skew: Its workers begin within this many seconds.
         stalls: Pauses of its workers.
         overflow: Whether workers assume to be alone, so that sums reach the limits of int32.
         special: Whether inputs have blocks of zeros, subnormals, the largest numbers, infinities and NaN.

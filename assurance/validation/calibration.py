@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -111,6 +111,11 @@ class Prediction:
         return abs(self.error) <= TOLERANCE
 
     @property
+    def columns(self) -> dict[str, Any]:
+        """Return the entry of closed-form.json."""
+        return {**asdict(self), "fitted": self.fitted, "error": self.error}
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Return the cells of a table row, with times in microseconds."""
         return (
@@ -161,7 +166,5 @@ def calibrate(switch: Engine) -> Iterator[Prediction]:
 def write(predictions: Sequence[Prediction], folder: Path) -> None:
     """Write closed-form.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = {
-        "predictions": [{**asdict(one), "fitted": one.fitted, "error": one.error} for one in predictions]
-    }
+    document = {"predictions": [one.columns for one in predictions]}
     write_json(document, folder / "closed-form.json")

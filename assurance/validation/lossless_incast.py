@@ -1,19 +1,25 @@
 """An incast under priority flow control, and its effect on a flow to its receiver's neighbour.
 
-The scenario is one of htsim's, sim/EXAMPLES/collateral of github.com/nets-cs-pub-ro/NDP at 3d452ce, Figure 19 of
-"Re-architecting datacenter networks and stacks for low latency and high performance" (Handley et al., SIGCOMM 2017): a
-fat tree of 432 hosts at 10 Gb/s, 64 of which send 50 packets of 9,000 bytes each to one host, while another host sends
-to that one's neighbour below the same leaf. The figures for htsim here are from runs of that program, built and run on
-2026-11-25 (htsim_dctcp_incast_collateral_lossless -nodes 432 -q 100 -conns 64 -flowsize 450000, or 16 and 1250000),
-with its own seed of the paths (13) and others. Thresholds and senders are those of its program.
+The scenario is one of htsim's: sim/EXAMPLES/collateral of github.com/nets-cs-pub-ro/NDP at 3d452ce. It is Figure 19 of
+Handley et al., "Re-architecting datacenter networks and stacks for low latency and high performance", SIGCOMM 2017.
+In a fat tree of 432 hosts at 10 Gb/s, 64 hosts send 50 packets of 9,000 bytes each to one host. Another host sends to
+that host's neighbour below the same leaf. Thresholds and senders are those of htsim's program.
+
+The figures for htsim here are from runs of that program, built and run on 2026-11-25, with its own seed of the paths
+(13) and others:
+
+    htsim_dctcp_incast_collateral_lossless -nodes 432 -q 100 -conns 64 -flowsize 450000
+
+and the same with -conns 16 -flowsize 1250000.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -217,6 +223,17 @@ class Victim:
     def apart(self) -> tuple[float, ...]:
         """Return the differences, as shares of htsim's."""
         return tuple(ours / htsim - 1 for ours, htsim in zip(self.ours, self.htsim or (), strict=False))
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return the entry of simulators.json."""
+        names = ("below_half", "under_used")
+        return {
+            "incast": self.incast.name,
+            "milliseconds": dict(zip(names, self.ours, strict=True)),
+            "htsim": self.htsim and dict(zip(names, self.htsim, strict=True)),
+            "seeds": [asdict(seen) for seen in self.seen],
+        }
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fanin.assurance.validation.lossless_incast import Victim
 from fanin.controller.plan import PathChoice, plan_forwarding
@@ -116,6 +117,17 @@ class SimulatorComparison:
         return abs(self.difference) <= self.case.tolerance
 
     @property
+    def columns(self) -> dict[str, Any]:
+        """Return the entry of simulators.json."""
+        return {
+            **asdict(self),
+            "case": self.case.name,
+            "htsim_seconds": self.case.htsim,
+            "seconds_with_its_headers": self.with_its_headers,
+            "difference": self.difference,
+        }
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Return the cells of a table row, with times in microseconds."""
         times = (self.case.htsim, self.seconds, self.with_its_headers)
@@ -149,24 +161,7 @@ def write(found: Sequence[SimulatorComparison], victims: Sequence[Victim], folde
     """Write simulators.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     document = {
-        "cases": [
-            {
-                **asdict(one),
-                "case": one.case.name,
-                "htsim_seconds": one.case.htsim,
-                "seconds_with_its_headers": one.with_its_headers,
-                "difference": one.difference,
-            }
-            for one in found
-        ],
-        "incasts": [
-            {
-                "incast": one.incast.name,
-                "milliseconds": dict(zip(("below_half", "under_used"), one.ours, strict=True)),
-                "htsim": one.htsim and dict(zip(("below_half", "under_used"), one.htsim, strict=True)),
-                "seeds": [asdict(seen) for seen in one.seen],
-            }
-            for one in victims
-        ],
+        "cases": [one.columns for one in found],
+        "incasts": [one.columns for one in victims],
     }
     write_json(document, folder / "simulators.json")

@@ -1,7 +1,10 @@
-"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/how-to/jobs.md).
+"""The socket of the network's own workers: a Unix socket, lines of JSON (docs/explanation/jobs.md).
 
-A worker needs no more. gRPC in the worker would have disadvantages: its threads do not survive a fork, the last message
-before the worker is killed may be lost, and only a Unix socket lets the kernel report the end of the worker's process.
+A worker needs no more than this. gRPC in the worker would have three disadvantages:
+
+- Its threads do not survive a fork.
+- The last message before the worker is killed may be lost.
+- The kernel could not report the end of the worker's process, which it does for a Unix socket.
 """
 
 import asyncio

@@ -168,8 +168,8 @@ async def serving(service: JobService, inspector: Inspector, path: Path) -> Asyn
     server.add_generic_rpc_handlers((_Servicer(service, inspector).handler(),))
     with address_of(path) as address:  # until it has stopped, which removes the socket
         server.add_insecure_port(f"unix:{address}")
-        await server.start()
         try:
+            await server.start()  # here: if it is cancelled, the server is running all the same
             yield
         finally:
             await server.stop(None)

@@ -34,7 +34,8 @@ def context_of(folder: Path) -> ssl.SSLContext:
             (folder / name).read_bytes()
         except OSError as error:
             raise ControllerError(
-                f"{folder / name}: {error.strerror}; {CA}, {CERTIFICATE} and {KEY} must be there (docs/how-to/jobs.md)"
+                f"{folder / name}: {error.strerror}; {CA}, {CERTIFICATE} and {KEY} must be there "
+                "(docs/how-to/job-client.md)"
             ) from None
     try:
         context.load_verify_locations(folder / CA)

@@ -10,7 +10,7 @@ from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, Tre
 
 
 class NoRoomError(ControllerError):
-    """A shortage for which a job has to wait until others have ended; the text says what is missing."""
+    """A shortage for which a job has to wait until others have ended; the text explains what is missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class JobLease(Protocol):
         """Free the job's place, since it has no workers left."""
 
 
-State = Literal["queued", "in network", "by ring", "revoked"]
+State = Literal["queued", "in network", "using the ring", "revoked"]
 Open = Callable[[JobRequest], JobLease]
 
 
@@ -105,9 +105,9 @@ class _Job:
     """A job whose workers have all joined.
 
     If the request has min_workers, its members form groups, one after the other. When a member ends, or the lease is
-    revoked, the remaining members are told to stop, report what they have finished, and are told the next group, which
-    has its own lease. Once all of a group are in regroup(), workers that have come in the meantime with the same
-    request join it.
+    revoked, the remaining members get the order to stop and report what they have finished. They then receive the next
+    group, which has its own lease. Once all of a group are in regroup(), workers that have come in the meantime with
+    the same request join it.
 
     Attributes:
         name: The job's name.
@@ -332,7 +332,7 @@ class Jobs:
 
     def _hand_over(self, job: _Job) -> None:
         """Send all members everybody's numbers, once all that have not left have reported what they have finished."""
-        if job.state != "by ring" or not job.revoked or job.request.min_workers is not None:
+        if job.state != "using the ring" or not job.revoked or job.request.min_workers is not None:
             return
         if all(member.finished is not None or member.left.is_set() for member in job.members):
             job.tell({"carry_on": [None if m.left.is_set() else m.finished for m in job.members]})
@@ -340,7 +340,7 @@ class Jobs:
 
     def _lose(self, job: _Job, why: str) -> None:
         job.log(logging.WARNING, why)
-        job.state, job.why = ("by ring" if job.request.ring else "revoked"), why
+        job.state, job.why = ("using the ring" if job.request.ring else "revoked"), why
 
     async def close(self) -> None:
         """End all jobs, since the network ends."""

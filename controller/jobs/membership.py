@@ -1,15 +1,15 @@
 """The rules of a network's job service: a worker joins with its host's name, and each job gets its own lease.
 
 A worker sends its host, its process id, and what all workers of its job ask for: the job's hosts (names, a number, or
-null for all), its name, and its number of slots. It is told which workers are missing, and the place of a job that has
-to wait in the queue, whenever these change. In the end it is told what the job was granted, or why not. Later it is
-told which workers of its job have ended.
+null for all), its name, and its number of slots. Whenever they change, it receives the list of missing workers and, if
+the job has to wait, its place in the queue. In the end it receives what the job was granted, or why nothing was. Later
+it learns which workers of its job have ended.
 
 The connection is the membership. It stays open for the worker's life. When all workers of a job have ended, its lease
 is withdrawn. So packets of the next job cannot be mistaken for packets of this one that are still on the way.
 
-Messages are documents here (docs/how-to/jobs.md); controller/job_service has the connections. A worker that is in no
-job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
+Messages are documents here (docs/explanation/jobs.md); controller/job_service has the connections. A worker that is in
+no job yet may be taken into one that has lost some of its own (controller/jobs/lifecycle.py).
 """
 
 import asyncio

@@ -57,7 +57,7 @@ class Waiting(_Frozen):
 class Report(_Frozen):
     """A worker's totals since its job began: InNetworkStatistics of workers/protocol.py.
 
-    `waiting` is None if the worker waits for nothing.
+    `waiting` is None if the worker waits for no result.
     """
 
     all_reduces: Count

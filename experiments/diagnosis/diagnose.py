@@ -43,7 +43,7 @@ THRESHOLD = 0.2
 
 
 class DiagnosisError(ValueError):
-    """A run that cannot be diagnosed; the message says why, and what to do."""
+    """A run that cannot be diagnosed; the message explains why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)

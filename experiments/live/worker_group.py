@@ -26,7 +26,7 @@ Observe = Callable[[int, str], None]
 
 
 class RunError(RuntimeError):
-    """A run that did not finish; the message says which worker waited for what."""
+    """A run that did not finish; the message explains which worker waited for what."""
 
 
 class _Member:
@@ -56,7 +56,7 @@ class _Member:
         return self._process.pid
 
     def stuck(self, now: float) -> bool:
-        """Return whether the worker will not start any more."""
+        """Return whether the worker can no longer be expected to start."""
         return self._starting.stuck(now, self.computed)
 
     async def listen(self, heard: Callable[[], None]) -> None:

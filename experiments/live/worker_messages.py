@@ -1,7 +1,7 @@
 """Messages between a worker process and its parent: the task, and the events that the worker sends.
 
-Both are JSON documents, one a line. The first event says that the worker is ready. The parent sends the task once all
-workers are ready, so that a slow start does not count as time in which the others wait for packets.
+Both are JSON documents, one a line. The first event reports that the worker is ready. The parent sends the task once
+all workers are ready, so that a slow start does not count as time in which the others wait for packets.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Event: the worker gave up; `error` says what it waited for."""
+    """Event: the worker gave up; `error` explains what it waited for."""
 
     error: str
 

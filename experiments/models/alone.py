@@ -53,7 +53,7 @@ def _slowest(links: Sequence[Link]) -> tuple[float, float]:
 
 
 def _packet(link: Link, payload: int) -> float:
-    """Return the seconds that a packet with so many bytes of payload takes on the link."""
+    """Return the seconds that a packet with this many bytes of payload takes on the link."""
     if (rate := link.rate_bits_per_second) is None:
         return 0.0
     return 8 * (HEADERS + HEADER_BYTES + payload + link.properties.virtual_overhead) / rate

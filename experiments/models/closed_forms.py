@@ -1,9 +1,12 @@
 """Analytical models of an all-reduce without loss: its seconds, from latency and bandwidth alone, and its bytes.
 
-Sources: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005, for the
-model and for halving-doubling; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009, for ring, whose
-steps overlap here; Sanders, Speck, Träff, 2009, for the double binary tree; SwitchML (NSDI'21), section 3, for
-in-network.
+Sources:
+
+- the model, and halving-doubling: Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in
+  MPICH", 2005
+- ring, whose steps overlap here: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms", 2009
+- double binary tree: Sanders, Speck, Träff, 2009
+- in-network: SwitchML (NSDI'21), section 3
 """
 
 from __future__ import annotations
@@ -268,9 +271,9 @@ def _tree_traffic(workers: int) -> dict[tuple[int, int], float]:
 def formula(algorithm: Algorithm, workers: int) -> str:
     """Return the analytical model of an all-reduce of two hosts or more as text, for equal latencies.
 
-    In the text, n is the number of workers, S the bytes of an array, B the bytes per second, L the seconds from host to
-    host, or to the root of the tree and back, and p is PIECE. In-network has no limit of the window and no exponents
-    ahead; the parameter server has a shard on each worker.
+    In the text, n is the number of workers, S the bytes of an array, and B the bytes per second. L is the time from
+    host to host, or to the root of the tree and back, in seconds. p is PIECE. In-network has no limit of the window and
+    no exponents ahead. The parameter server has a shard on each worker.
     """
     match algorithm:
         case "in-network":

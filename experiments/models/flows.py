@@ -25,7 +25,7 @@ _NEGLIGIBLE = 1e-9
 
 
 class NoFlowError(ValueError):
-    """A point without flows that each take a single path; the message says why."""
+    """A point without flows that each take a single path; the message explains why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,5 +26,5 @@ def full_frame(settings: Settings) -> int:
 
 
 def in_network_frame(values: int) -> int:
-    """Return the bytes of a packet with so many values from the Ethernet header on."""
+    """Return the bytes of a packet with this many values from the Ethernet header on."""
     return HEADERS + wire.packet_dtype(values).itemsize

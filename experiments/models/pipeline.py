@@ -1,9 +1,12 @@
 """Pipelines of stages: the order in which each stage computes its micro-batches.
 
-GPipe: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019. 1F1B, one
-forward, one backward: Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", 2019, here
-with a flush at the end of each step; interleaved: Narayanan et al., "Efficient large-scale language model training on
-GPU clusters using Megatron-LM", 2021.
+Sources:
+
+- GPipe: Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", 2019
+- 1F1B (one forward, one backward), here with a flush at the end of each step: Narayanan et al., "PipeDream: generalized
+  pipeline parallelism for DNN training", 2019
+- interleaved 1F1B: Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM",
+  2021
 """
 
 from __future__ import annotations

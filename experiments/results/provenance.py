@@ -34,10 +34,10 @@ def machine() -> dict[str, Any]:
 
 def provenance() -> dict[str, Any]:
     """Return the properties of the program and the machine."""
-    return {**machine(), "commit": _commit()}
+    return {**machine(), "commit": commit()}
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """Return the commit of this program, followed by + if files differ from it; None if unknown."""
     if not (
         _ROOT / ".git"

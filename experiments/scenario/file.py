@@ -45,7 +45,7 @@ class ScenarioError(ValueError):
 class Lesson(Table):
     """The table that makes a scenario a lesson, which `fanin lesson` lists and runs; docs/lessons explains it."""
 
-    title: str
+    title: Annotated[str, Field(description="the question that the lesson answers")]
     seconds: Annotated[int, Field(gt=0, description="seconds that it takes on two cores, roughly")]
     see: Annotated[str, Field(description="what the table and the figure show")]
     small: Annotated[
@@ -58,9 +58,13 @@ class Lesson(Table):
 class Frame(Table):
     """The part of a scenario file that does not concern single points."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-    description: str = ""
-    plot: Plot | None = None
+    name: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$"),
+        Field(description="name of the scenario and of its folder of results"),
+    ]
+    description: Annotated[str, Field(description="what the scenario is for, in a sentence")] = ""
+    plot: Annotated[Plot | None, Field(description="the figure that a run draws")] = None
     compute: Annotated[
         Seconds | None,
         Field(
@@ -68,7 +72,7 @@ class Frame(Table):
             description="time that a GPU computes between two all-reduces, for the price of waiting; changes no run",
         ),
     ] = None
-    lesson: Lesson | None = None
+    lesson: Annotated[Lesson | None, Field(description="makes the scenario a lesson")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
 
     Args:
         path: The file.
-        changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces what the file says.
+        changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces a value of the file.
 
     Raises:
         ScenarioError: If anything is wrong; the message lists everything.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +23,7 @@ def scenario_schema() -> JsonSchema:
     """Return the JSON Schema (2020-12) of the files that `load_scenario` reads."""
     schema = _File.model_json_schema()
     definitions = schema["$defs"]
+    _describe_keys(definitions)
     definitions["LinkProperties"] = _inlined(
         definitions["LinkProperties"], definitions
     )  # properties of single links cannot be lists
@@ -35,8 +38,26 @@ def scenario_schema() -> JsonSchema:
     schema["properties"]["hosts"] = hosts | {"anyOf": [one, several]}
     file = {"type": "string", "description": "a TOML file with a topology"}
     network = schema["properties"]["topology"]
-    schema["properties"]["topology"] = {"anyOf": [network, file, {"type": "array", "items": file}]}
+    description = network.pop("description")
+    choices = [network, file, {"type": "array", "items": file}]
+    schema["properties"]["topology"] = {"description": description, "anyOf": choices}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _describe_keys(definitions: JsonSchema) -> None:
+    """Give keys the descriptions that the docstrings of their tables have under `Attributes:`."""
+    for definition in definitions.values():
+        text, _, attributes = inspect.cleandoc(definition.get("description", "")).partition(
+            "\n\nAttributes:\n"
+        )
+        definition["description"] = text
+        for name, meaning in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", attributes, re.M):
+            definition["properties"][name].setdefault("description", re.sub(r"\s+", " ", meaning))
+    links = definitions["LinkModel"]["properties"]
+    for table in ("LinkProperties", "Override"):  # their keys are those of LinkModel
+        for name, value in definitions[table]["properties"].items():
+            if name in links:
+                value.setdefault("description", links[name]["description"])
 
 
 def _table_at(path: Sequence[str]) -> type[BaseModel]:

@@ -58,9 +58,13 @@ KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 class Settings(Table):
     """One point of a scenario: everything that a run depends on."""
 
-    world: Literal["virtual", "live"] = "virtual"
-    topology: TopologySettings
-    links: LinkModel = LinkModel()
+    world: Annotated[
+        Literal["virtual", "live"], Field(description="run in virtual time, or on a live network")
+    ] = "virtual"
+    topology: Annotated[TopologySettings, Field(description="the network: a table, or a TOML file with one")]
+    links: Annotated[LinkModel, Field(description="what every link does to packets, in each direction")] = (
+        LinkModel()
+    )
     workers: Annotated[
         int | None, Field(ge=2, description="number of hosts that take part; default: all hosts")
     ] = None
@@ -70,7 +74,7 @@ class Settings(Table):
     hosts: Annotated[
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
-    algorithm: Algorithm = "in-network"
+    algorithm: Annotated[Algorithm, Field(description="the all-reduce algorithm")] = "in-network"
     trees: Annotated[
         int,
         Field(
@@ -124,7 +128,7 @@ class Settings(Table):
     checksums: Annotated[
         bool, Field(description="in-network, live: UDP checksums; false sends each datagram as one frame")
     ] = True
-    recovery: Recovery = Recovery()
+    recovery: Annotated[Recovery, Field(description="timers of retransmission")] = Recovery()
     coalescing: Annotated[
         Seconds, Field(description="virtual: time until a host notices a packet that has arrived")
     ] = 4e-6
@@ -156,18 +160,18 @@ class Settings(Table):
     min_workers: Annotated[
         int | None, Field(ge=2, description="virtual: the job continues while so many workers remain")
     ] = None
-    switch: SwitchKind = "embedded"
+    switch: Annotated[SwitchKind, Field(description="live: fanin's own switch, or BMv2")] = "embedded"
     program: Annotated[
         Path | None, Field(description="P4 program that replaces p4src/fanin.p4, relative to this file")
     ] = None
-    compiler: Compiler = "embedded"
+    compiler: Annotated[Compiler, Field(description="fanin's own P4 compiler, or p4c")] = "embedded"
     controller: Annotated[
         Path | None, Field(description="Python file that plans the switches' tables, relative to this file")
     ] = None
     worker: Annotated[
         Path | None, Field(description="in-network: Python file with a worker, relative to this file")
     ] = None
-    seed: Annotated[int, Field(ge=0)] = 1
+    seed: Annotated[int, Field(ge=0, description="number that all random draws depend on")] = 1
 
     @cached_property
     def network(self) -> Topology:

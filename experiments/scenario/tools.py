@@ -19,7 +19,7 @@ class ToolError(RuntimeError):
 
 
 class ToolMissingError(ToolError):
-    """A program that is not installed; the message says how to get it."""
+    """A program that is not installed; the message explains how to get it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
 """Faults of a run and the reactions to them, as in a live network (docs/how-to/faults.md, testbed/supervisor.py).
 
-The controller detects a fault when the scenario says so, if it has lasted that long. What it then does takes no time.
-The same is true of the messages by which workers agree (workers/job/ring_fallback.py, workers/job/elastic.py),
-including the result that is sent to workers that lag behind. Workers notice by themselves, without a controller, when
-others have ended or are stopped.
+The controller detects a fault after the time that the scenario sets, if it has lasted that long. What it then does
+takes no time. The same is true of the messages by which workers agree (workers/job/ring_fallback.py,
+workers/job/elastic.py), including the result that is sent to workers that lag behind. Workers notice by themselves,
+without a controller, when others have ended or are stopped.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The model is cut into parts of layers and stages. Each worker computes micro-batches in the order of its stage
 (models/pipeline.py) and sends the results to its neighbours in the pipeline. It sums each part of a layer with its
-tensor group, and its gradients with the workers that have the same part of the model: bucket by bucket, each as soon
-as the last micro-batch has come back through the layers of the bucket.
+tensor group, and its gradients with the workers that have the same part of the model. Gradients are summed bucket by
+bucket, each as soon as the last micro-batch has come back through the layers of the bucket.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
 
 
 def _factors(settings: Settings) -> Floats:
-    """Return the factor by which a worker computes longer than the scenario says, [workers, steps]."""
+    """Return the factor by which a worker computes longer than in the scenario, [workers, steps]."""
     assert settings.step
     rows = [
         slow

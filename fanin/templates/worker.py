@@ -1,4 +1,4 @@
-"""How a worker all-reduces: as fanin's does, but that it sends everything twice.
+"""A worker that all-reduces like fanin's own, except that it sends everything twice.
 
 It waits for fewer lost packets, and pays for it in bytes. participant() may return anything that has what
 fanin.workers.collective.Participant has: no sockets and no clock, so that it runs live and in virtual time.
@@ -21,5 +21,10 @@ class Twice(Worker):
 
 
 def participant(lease: Lease, recovery: Recovery) -> Worker:
-    """The worker that `lease` is for; recovery: its timers."""
+    """Return the worker of a lease.
+
+    Args:
+        lease: The worker's lease.
+        recovery: The timers of its retransmissions.
+    """
     return Twice(lease, recovery)

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +14,13 @@ import typer
 
 from fanin.cli_errors import failing, failure
 from fanin.options import several, vector_sizes
+from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
-from fanin.topologies.units import BYTES, TIMES, quantity_text
+from fanin.topologies.units import BYTES, quantity_text
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from fanin.assurance.bench import calls as bench_calls
     from fanin.assurance.bench.allreduce import AllReduceCase
     from fanin.assurance.bench.virtual import BenchPoint
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 _LARGEST_SIZE = 10**9  # bytes
 
 Sizes = Annotated[list[str], typer.Option(help="Sizes of the vectors; may be repeated", metavar="SIZE,…")]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print a line of JSON for each measurement")]
 
 bench = typer.Typer(
     help="""Measure the speed of switches, all-reduces and simulation.
@@ -49,6 +55,7 @@ def virtual(
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3.
 
@@ -64,38 +71,67 @@ def virtual(
     from fanin.assurance.bench.pythons import NS3, PythonError, find_python
     from fanin.assurance.bench.virtual import WORKERS, write
     from fanin.assurance.bench.virtual import bench as bench_virtual
-    from fanin.console import console
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
+
+    table = new_table(
+        ["workers"],
+        *("packet-hops", "s", "hops/s", "hops/\nCPU s", "times\nnumpy", "MB", "virtual\nms", "sums"),
+    )
 
     def show(point: BenchPoint) -> None:
-        console.print(
-            f"{point.workers:5} workers: {point.packet_hops:9,} packet-hops in {point.seconds:6.1f} s, "
-            f"{point.packet_hops_per_second:9,.0f}/s ({point.packet_hops_per_processor_second:,.0f} per second "
-            f"of processor time, ×{point.ratio:.1f} a loop of numpy); {quantity_text(point.peak_bytes, BYTES)}; "
-            f"{quantity_text(point.virtual_seconds, TIMES)} of virtual time"
-            + ("" if point.exact else "; SUMS ARE WRONG")
+        progress.advance()
+        table.add_row(
+            str(point.workers),
+            f"{point.packet_hops:,}",
+            f"{point.seconds:.1f}",
+            f"{point.packet_hops_per_second:,.0f}",
+            f"{point.packet_hops_per_processor_second:,.0f}",
+            f"{point.ratio:.1f}",
+            f"{point.peak_bytes / 1e6:,.0f}",
+            f"{point.virtual_seconds * 1e3:,.4g}",
+            "right" if point.exact else "WRONG",
         )
+        if as_json:
+            print_records([{**asdict(point), "ratio": point.ratio}])
+
+    runs = new_table(
+        ["simulator"], "packet-hops", "events", "CPU s", "events/\nCPU s", "median ms", "longest ms"
+    )
 
     def show_run(name: str, run: Run) -> None:
-        console.print(
-            f"{name:12} {run.packet_hops:9,} packet-hops and {run.events:9,} events in {run.processor_seconds:6.2f} s "
-            f"of processor time: {run.events_per_processor_second:9,.0f} events per second; flows took "
-            f"{quantity_text(run.median_seconds, TIMES)}, the longest {quantity_text(run.longest_seconds, TIMES)}",
-            highlight=False,
-            soft_wrap=True,
+        runs.add_row(
+            name,
+            f"{run.packet_hops:,}",
+            f"{run.events:,}",
+            f"{run.processor_seconds:.2f}",
+            f"{run.events_per_processor_second:,.0f}",
+            f"{run.median_seconds * 1e3:,.4g}",
+            f"{run.longest_seconds * 1e3:,.4g}",
         )
+        if as_json:
+            print_records([{"simulator": name, **asdict(run)}])
 
     with failing("bench virtual", PythonError, status=2):
         python = find_python(ns3_python, NS3)
-    points = bench_virtual([count for count in WORKERS if count <= most], show)
+    counts = [count for count in WORKERS if count <= most]
+    with Steps("numbers of workers", len(counts), shown=not as_json) as progress:
+        points = bench_virtual(counts, show)
     write(points, results)
-    console.print(f"{results}/virtual.json")
+    if not as_json:
+        print_table(table)
+    say(f"{results}/virtual.json", err=as_json)
     if python is None:
-        console.print(
-            "ns-3 is not installed: pip install ns3, or give a Python that has it with --ns3-python"
+        say(
+            "ns-3 is not installed: pip install ns3, or give a Python that has it with\n--ns3-python",
+            err=as_json,
         )
     else:
         with failing("bench virtual", Ns3Error):
-            console.print(f"{bench_ns3(python, show_run, results)}", highlight=False, soft_wrap=True)
+            written = bench_ns3(python, show_run, results)
+        if not as_json:
+            print_table(runs)
+        say(written, err=as_json)
     if not all(point.exact for point in points):
         raise typer.Exit(1)
 
@@ -105,6 +141,7 @@ def switch(
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Measure the switch, and compare it with a bare loop in C, with BMv2 and with its goals.
 
@@ -120,29 +157,65 @@ def switch(
     from fanin.assurance.bench.switch.bench import Effort, SwitchOutcome, write
     from fanin.assurance.bench.switch.bench import bench as bench_switch
     from fanin.assurance.bench.switch.errors import SwitchBenchError
-    from fanin.console import console
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
+
+    table = new_table(
+        ["case", "baseline"],
+        *("packets/s\nbaseline's", "ratio\ngoal", "", "CPU ns\nbaseline's"),
+    )
 
     def show(outcome: SwitchOutcome) -> None:
-        case, spent = outcome.case, ""
-        if outcome.nanoseconds is not None:
-            theirs = outcome.baseline_nanoseconds
-            spent = f"   {outcome.nanoseconds:,.0f}" + (f" / {theirs:,.0f} ns" if theirs else " ns")
+        progress.advance()
+        case, times = outcome.case, (outcome.nanoseconds, outcome.baseline_nanoseconds)
+        table.add_row(
+            case.name,
+            case.baseline,
+            f"{case.pps:,.1f}\n{case.baseline_pps:,.1f}",
+            f"{case.ratio:.2f}\n{outcome.goal:g}",
+            "met" if outcome.is_met else "NOT MET",
+            "\n".join("" if time is None else f"{time:,.0f}" for time in times),
+        )
+        if as_json:
+            print_records([outcome.columns])
+
+    load = os.getloadavg()
+    with (
+        failing("bench switch", SwitchBenchError, KeyboardInterrupt),
+        Steps("cases", None, shown=not as_json) as progress,
+    ):
+        outcomes, skipped = bench_switch(Effort(), show)
+    if not as_json:
+        print_table(table, 2)
+    for line in skipped:
+        say(f"not run: {line}", err=as_json)
+    say(write(outcomes, skipped, load, results), err=as_json)
+
+
+@bench.command("inserts")
+def inserts(
+    count: Annotated[int, typer.Option(min=1000, max=1_000_000, help="Entries in each table")] = 100_000,
+) -> None:
+    """Measure how fast the switch takes table entries by P4Runtime.
+
+    The baseline parses and reads the same messages and does nothing else. Entries come in batches of 1,000.
+
+    Examples:
+        fanin bench inserts
+        fanin bench inserts --count 10000
+    """
+    from fanin.assurance.bench.switch.inserts import insert_outcome
+    from fanin.assurance.bench.switch.tables import Routes
+    from fanin.console import console
+
+    for kind in ("lpm", "exact"):
+        found = insert_outcome(Routes(kind, count))
         console.print(
-            f"{case.name:63} {case.pps:12,.1f}   {case.baseline:31} {case.baseline_pps:12,.1f}   ×{case.ratio:.2f}, "
-            f"goal ×{outcome.goal:g} {'is met' if outcome.is_met else 'IS NOT MET'}{spent}",
+            f"{found.routes}: {count / found.seconds:,.0f} per second of processor time, "
+            f"×{found.ratio:.1f} the time of only reading their messages",
             highlight=False,
             soft_wrap=True,
         )
-
-    console.print(
-        "packets per second, those of a baseline, the ratio and its goal, processor time", style="bold"
-    )
-    load = os.getloadavg()
-    with failing("bench switch", SwitchBenchError, KeyboardInterrupt):
-        outcomes, skipped = bench_switch(Effort(), show)
-    for line in skipped:
-        console.print(f"not run: {line}", highlight=False, soft_wrap=True)
-    console.print(f"{write(outcomes, skipped, load, results)}", highlight=False, soft_wrap=True)
 
 
 def _workers(texts: Sequence[str]) -> list[int]:
@@ -210,6 +283,7 @@ def allreduce(
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Measure all-reduces in the network, with a ring over TCP and with Gloo.
 
@@ -223,68 +297,95 @@ def allreduce(
     with failing("bench allreduce", SandboxError):
         enter()
 
-    from fanin.assurance.bench.allreduce import BenchError, write
+    from fanin.assurance.bench.allreduce import BenchError, networks, write
     from fanin.assurance.bench.allreduce import bench as bench_allreduce
     from fanin.assurance.bench.host import host, in_words
     from fanin.assurance.bench.neighbour import KINDS, NOTHING, NeighbourError
     from fanin.assurance.bench.pythons import TORCH, PythonError, find_python
-    from fanin.console import console
     from fanin.controller.errors import ControllerError
+    from fanin.progress import Steps
+    from fanin.table import print_records, print_table
     from fanin.topologies.errors import NetworkError
 
-    heading = ""
-
     def show(case: AllReduceCase) -> None:
-        nonlocal heading
-        network = f"{case.network}, {'superframes' if case.superframes else 'plain frames'}"
-        if network != heading:
-            heading = network
-            console.print(f"{network}: ms, multiple of in-network, Gb/s of in-network", style="bold")
-        console.print(
-            _row(case) + (f", with {KINDS[case.beside]}" if kinds != [NOTHING] else ""), highlight=False
-        )
-        console.print(_where(case), highlight=False, style="dim")
+        progress.advance(note=case.network)
+        if as_json:
+            print_records([asdict(case)])
 
     with failing("bench allreduce", PythonError, status=2):
         python = find_python(gloo_python, TORCH)
-    with failing(
-        "bench allreduce", BenchError, NeighbourError, NetworkError, ControllerError, KeyboardInterrupt
+    if python is None:
+        say("Gloo is not installed: give a Python that has torch with --gloo-python", err=as_json)
+    say(in_words(machine := host()), err=as_json)
+    total = len(networks(counts, plain_frames)) * len(lengths) * len(kinds)
+    with (
+        failing(
+            "bench allreduce", BenchError, NeighbourError, NetworkError, ControllerError, KeyboardInterrupt
+        ),
+        Steps("cases", total, shown=not as_json) as progress,
     ):
-        if python is None:
-            console.print("Gloo is not installed: give a Python that has torch with --gloo-python")
-        console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
         cases = bench_allreduce(counts, lengths, python, show, plain=plain_frames, beside=kinds)
     write(cases, python is not None, machine, results)
-    console.print(f"{results}/allreduce.json")
+    if not as_json:
+        for network, of_network in _by_network(cases).items():
+            say(f"\n{network}")
+            if kinds != [NOTHING]:
+                say("\n".join(f"{kind}: {KINDS[kind]}" for kind in kinds))
+            for table in _allreduce_tables(of_network, with_load=kinds != [NOTHING]):
+                print_table(table)
+                say("")
+    say(f"{results}/allreduce.json", err=as_json)
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
         raise failure("bench allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
-def _row(case: AllReduceCase) -> str:
-    """Return the size, the median of every algorithm, its multiple of in-network, and the goodput of in-network."""
-    size = _size(case.bytes)
-    times = ""
-    for name, one in case.measured.items():
-        ratio = f" ×{case.ratios[name]:<5.2f}" if name in case.ratios else ""
-        times += f"  {name} {one.seconds * 1e3:8.2f}{ratio}"
-    ours = case.measured["in-network"]
-    resent = f", {ours.retransmissions} retransmissions" if ours.retransmissions else ""
-    return f"{size:>8}{times}  {ours.goodput_bits_per_second / 1e9:.3f}{resent}"
+def _by_network(cases: Sequence[AllReduceCase]) -> dict[str, list[AllReduceCase]]:
+    found: dict[str, list[AllReduceCase]] = {}
+    for case in cases:
+        frames = "superframes" if case.superframes else "plain frames"
+        found.setdefault(f"{case.network}, {frames}", []).append(case)
+    return found
+
+
+def _allreduce_tables(cases: Sequence[AllReduceCase], *, with_load: bool) -> tuple[Table, Table]:
+    """Return the times of the algorithms, and where the time of in-network aggregation goes.
+
+    Args:
+        cases: The sizes of one network.
+        with_load: Show the other load on the machine.
+    """
+    from fanin.table import new_table
+
+    names = list(dict.fromkeys(name for case in cases for name in case.measured))
+    headings = [f"{name} ms" if name == "in-network" else f"{name} ms\nmultiple" for name in names]
+    times = new_table(["size"], *headings, "Gb/s", "resent", *(["load"] if with_load else []))
+    parts = list(dict.fromkeys(part for case in cases for part in case.split.worker))
+    costs = new_table(["size"], *parts, "CPU ms\nin kernel", "switches\nCPU ms", "limit")
+    for case in cases:
+        ours, total = case.measured["in-network"], sum(case.split.worker.values())
+        cells = []
+        for name in names:
+            time = f"{case.measured[name].seconds * 1e3:.2f}" if name in case.measured else ""
+            cells.append(time if name == "in-network" else f"{time}\n{_ratio(case.ratios.get(name))}")
+        goodput = f"{ours.goodput_bits_per_second / 1e9:.3f}"
+        load = [case.beside] if with_load else []
+        times.add_row(_size(case.bytes), *cells, goodput, f"{ours.retransmissions:,}", *load)
+        costs.add_row(
+            _size(case.bytes),
+            *(f"{case.split.worker.get(part, 0) / total:.0%}" for part in parts),
+            f"{ours.user * 1e3:.2f}\n{ours.system * 1e3:.2f}",
+            f"{case.split.switches * 1e3:.2f}",
+            case.split.limit,
+        )
+    return times, costs
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"×{ratio:.2f}"
 
 
 def _size(size: int) -> str:
     return f"{size / 1024:g} KiB" if size < 10**6 else f"{size / 10**6:g} MB"
-
-
-def _where(case: AllReduceCase) -> str:
-    """Return the shares of a worker's time, the processor time of all processes, and the limit."""
-    split, ours = case.split, case.measured["in-network"]
-    total = sum(split.worker.values())
-    parts = ", ".join(f"{name} {seconds / total:.0%}" for name, seconds in split.worker.items())
-    return (
-        f"        a worker's time: {parts}; processor, ms: workers {ours.user * 1e3:.2f} and "
-        f"{ours.system * 1e3:.2f} in the kernel, switches {split.switches * 1e3:.2f}; limit: {split.limit}"
-    )
 
 
 @bench.command("calls")
@@ -298,6 +399,7 @@ def calls(
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/bench"
     ),
+    as_json: AsJson = False,
 ) -> None:
     """Measure what the calls of fanin.init() and of PyTorch add to a bare all-reduce.
 
@@ -311,16 +413,16 @@ def calls(
     from fanin.assurance.bench.allreduce_worker import Order
     from fanin.assurance.bench.host import host, in_words
     from fanin.assurance.bench.pythons import TORCH, PythonError, find_python
-    from fanin.console import console
+    from fanin.table import new_table, print_records, print_table
     from fanin.temporary_network import own_network
     from fanin.testbed.interrupt import run_until_interrupted
     from fanin.topologies.errors import NetworkError
 
     with failing("bench calls", PythonError, status=2):
         python = find_python(torch_python, TORCH)
-    console.print(in_words(machine := host()), highlight=False, soft_wrap=True)
+    say(in_words(machine := host()), err=as_json)
     if python is None:
-        console.print("PyTorch is not installed: give a Python that has it with --torch-python")
+        say("PyTorch is not installed: give a Python that has it with --torch-python", err=as_json)
     orders = [Order(size // 4, of.repetitions(size)) for size in lengths]
     with (
         failing("bench calls", NetworkError, OSError, KeyboardInterrupt),
@@ -330,24 +432,26 @@ def calls(
         file.write_text(of.topology(workers))
         with own_network(["--topology", str(file), "--logs", name]) as network:
             cases = run_until_interrupted(of.measure(network, python or Path(sys.executable), orders))
-    for case in cases:
-        heading = (
-            f"{_size(case.bytes)}, {case.repetitions} times: µs in total; in one worker; its processor time"
-        )
-        console.print(heading, style="bold")
-        for way, one in case.measured.items():
-            console.print(_call(way, one, case.measured["bare"]), highlight=False, soft_wrap=True)
-    console.print(f"{of.write(cases, machine, results)}", highlight=False, soft_wrap=True)
+    if as_json:
+        print_records(asdict(case) for case in cases)
+    else:
+        for case in cases:
+            say(f"\n{_size(case.bytes)}, {case.repetitions} times: µs, and µs more than the bare all-reduce")
+            table = new_table(["call"], "in total", "more", "ratio", "in a\nworker", "more", "CPU", "more")
+            for way, one in case.measured.items():
+                table.add_row(way, *_call(one, case.measured["bare"]))
+            print_table(table)
+    say(of.write(cases, machine, results), err=as_json)
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
         raise failure("bench calls", f"{wrong} elements of sums lie outside their bound")
 
 
-def _call(way: str, one: bench_calls.WayToCall, bare: bench_calls.WayToCall) -> str:
-    """Return each time, and by how much it exceeds that of the bare all-reduce."""
+def _call(one: bench_calls.WayToCall, bare: bench_calls.WayToCall) -> list[str]:
+    """Return the cells of a way to call: each time, and by how much it exceeds that of the bare all-reduce."""
 
-    def part(time: bench_calls.Time) -> str:
-        added = time.added and f"{time.added.seconds * 1e6:+7.1f} ± {time.added.margin * 1e6:.1f}"
-        return f"{time.seconds * 1e6:9.1f} {added or '':18}"
+    def part(time: bench_calls.Time) -> tuple[str, str]:
+        added = time.added and f"{time.added.seconds * 1e6:+.1f} ± {time.added.margin * 1e6:.1f}"
+        return f"{time.seconds * 1e6:.1f}", added or ""
 
     ratio = one.whole.added and f"×{one.whole.seconds / bare.whole.seconds:.3f}"
-    return f"  {way:17} {part(one.whole)} {ratio or '':7} {part(one.own)} {part(one.processor)}".rstrip()
+    return [*part(one.whole), ratio or "", *part(one.own), *part(one.processor)]

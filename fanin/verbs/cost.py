@@ -113,9 +113,9 @@ def cost(
         for one in found:
             say(json.dumps(asdict(one) | {"dollars_per_day": one.dollars_per_day}))
         return
-    from fanin.console import wide
+    from fanin.table import print_table
 
-    wide.print(_table(found), highlight=False)
+    print_table(_table(found), 2)
     for line in (*_formulas(job, found), *_assumptions(job)):
         say(line)
 
@@ -137,11 +137,9 @@ def _option(name: str) -> str:
 
 
 def _table(found: list[Cost]) -> Table:
-    from fanin.run_points import points_table
+    from fanin.table import new_table
 
-    table = points_table(
-        ["GPUs", "algorithm"], "GB each way", "s", "s exposed", "idle", "$ an hour", "$ a day"
-    )
+    table = new_table(["GPUs", "algorithm"], "GB each way", "s", "s exposed", "idle", "$ an hour", "$ a day")
     for one in found:
         table.add_row(
             f"{one.gpus:,}",

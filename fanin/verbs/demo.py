@@ -26,6 +26,7 @@ from fanin.options import (
     probability,
     refuse_with_topology,
 )
+from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
 
@@ -60,6 +61,7 @@ def demo(
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/demo"
     ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each run")] = False,
 ) -> None:
     """Train with in-network aggregation and compare with ring.
 
@@ -78,7 +80,6 @@ def demo(
         enter()
 
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.console import console
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
     from fanin.controller.requirements import PROGRAM
@@ -91,6 +92,7 @@ def demo(
     from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver
+    from fanin.table import print_records
     from fanin.topologies.model import TopologyError
 
     errors = (PythonFileError, ToolError, CompileError, RunError, NetworkError, ControllerError)
@@ -108,21 +110,26 @@ def demo(
         points = demo_points(
             network, loss, switch, compiler, program=program, controller=controller, worker=worker
         )
-        with ProgressObserver() as observer:
+        with ProgressObserver(shown=not as_json) as observer:
             observer.stage(f"compiling {(program or PROGRAM).name}")
             compiled, *_ = map(program_of, points)  # one program that has what each point needs
             show_warnings(compiled.warnings)
             measured = run_demo(points, compiled, results / "logs", observer, pcap)
     measured.write(results)
-    show(measured)
+    if as_json:
+        print_records(measured.records)
+    else:
+        show(measured)
     if measured.violations:
         names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in measured.violations)
         raise failure("demo", f"sums outside their bound: {names}")
-    console.print(f"Every sum within its bound. Results and figures: {results}/")
+    say(f"Every sum within its bound. Results and figures: {results}/", err=as_json)
 
 
 def show(measured: Demo) -> None:
     """Print the table, and compare the large all-reduce with the theory."""
+    from textwrap import fill
+
     from fanin.console import console
     from fanin.experiments.results.demo_table import table
 
@@ -130,10 +137,11 @@ def show(measured: Demo) -> None:
     ratio = in_network.measured.median / ring.measured.median
     n = len(ring.settings.members)
     console.print(table(measured.runs))
-    console.print(
+    comparison = (
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
         f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
+    say(fill(comparison, 80))
     if by_processors := [run for run in measured.runs if run.measured.limit == "processors"]:
         names = ", ".join(f"{run.name} {run.settings.algorithm}" for run in by_processors)
-        console.print(f"Processors, not links, set the time of: {names}")
+        say(fill(f"Processors, not links, set the time of: {names}", 80))

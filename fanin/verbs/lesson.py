@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from fanin.cli_errors import failing
-from fanin.options import Changes, Processes, Results
-from fanin.output import say
+from fanin.options import Changes, PointsAsJson, Processes, Results
 
 app = typer.Typer(
     add_completion=False,
@@ -35,18 +33,20 @@ def list_lessons(
         fanin lesson list
         fanin lesson list --json
     """
-    from fanin.console import console
     from fanin.experiments.scenario.shipped import lessons
-    from fanin.run_points import points_table
+    from fanin.table import new_table, print_records, print_table
 
+    records = [
+        {"lesson": name, "title": lesson.title, "seconds": lesson.seconds}
+        for name, lesson in lessons().items()
+    ]
     if as_json:
-        for name, lesson in lessons().items():
-            say(json.dumps({"lesson": name, "title": lesson.title, "seconds": lesson.seconds}))
+        print_records(records)
         return
-    table = points_table(["lesson", "subject"], "about s")
-    for name, lesson in lessons().items():
-        table.add_row(name, lesson.title, str(lesson.seconds))
-    console.print(table, highlight=False)
+    table = new_table(["lesson", "subject"], "about s")
+    for record in records:
+        table.add_row(*map(str, record.values()))
+    print_table(table)
 
 
 @app.command("run")
@@ -55,6 +55,7 @@ def run_lesson(
     small: Annotated[bool, typer.Option("--small", help="Run a smaller version that takes seconds")] = False,
     changes: Changes = [],  # noqa: B006 - typer's way
     results: Results = None,
+    as_json: PointsAsJson = False,
     processes: Processes = None,
 ) -> None:
     """Run a lesson: print its table and the cost of waiting GPUs, draw its figure, and explain what to look for.
@@ -75,4 +76,5 @@ def run_lesson(
         lesson = load_scenario(scenario_file(file)).frame.lesson
     assert lesson is not None
     said = [*(lesson.small if small else ()), *changes]
-    run_scenario("lesson", file, load("lesson", file, said), said, results, afresh=True, processes=processes)
+    scenario = load("lesson", file, said)
+    run_scenario("lesson", file, scenario, said, results, afresh=True, processes=processes, as_json=as_json)

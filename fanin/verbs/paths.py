@@ -83,13 +83,11 @@ def _hop(hop: Hop) -> dict[str, str | int | None]:
 
 def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]]) -> None:
     """Print a point's flows, its links between switches, and how evenly switches spread flows."""
-    from fanin.console import wide
     from fanin.experiments.models.flows import loads, spreads
-    from fanin.run_points import points_table
+    from fanin.table import new_table, print_table
 
     say(f"{name}: {len(found)} flows")
-    table = points_table(["flow", "five-tuple"], "hash", "path")
-    table.columns[-1].justify = "left"
+    table = new_table(["flow", "five-tuple", "hash", "path"])
     for flow, hops in found:
         told = _flow(flow)
         hashes = [hop.hash for hop in hops if hop.hash is not None]
@@ -101,17 +99,17 @@ def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]
                 [flow.source.name, *(f"→ {hop.switch}[{hop.port}]" for hop in hops), "→", hops[-1].neighbour]
             ),
         )
-    wide.print(table, highlight=False)
+    print_table(table)
     names = {switch.name for switch in point.network.switches}
     between = {ends: count for ends, count in loads(found).items() if ends[1] in names}
-    busy = points_table(["link"], "flows")
+    busy = new_table(["link"], "flows")
     for (near, far), count in sorted(between.items(), key=lambda one: (-one[1], one[0])):
         busy.add_row(f"{near} → {far}", str(count))
     if between:
-        wide.print(busy, highlight=False)
-    spreading = points_table(["switch"], "flows", "paths", "most on one", "if even", "if random")
+        print_table(busy)
+    spreading = new_table(["switch"], "flows", "paths", "most on one", "if even", "if random")
     for one in spreads(found):
         numbers = (one.flows, one.paths, one.most, one.even)
         spreading.add_row(one.switch, *map(str, numbers), f"{one.expected:.1f}")
     if spreading.row_count:
-        wide.print(spreading, highlight=False)
+        print_table(spreading)

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
-from fanin.options import Changes, ControllerFile, Program, Results, ScenarioFile, WorkerFile, brought
+from fanin.options import (
+    Changes,
+    ControllerFile,
+    PointsAsJson,
+    Program,
+    Results,
+    ScenarioFile,
+    WorkerFile,
+    brought,
+)
 from fanin.output import say
 
 
@@ -29,6 +38,7 @@ def run(
     controller: ControllerFile = None,
     worker: WorkerFile = None,
     results: Results = None,
+    as_json: PointsAsJson = False,
     _schema: Annotated[
         bool,
         typer.Option(
@@ -41,7 +51,7 @@ def run(
 ) -> None:
     """Run a scenario, print its table and draw its figure.
 
-    Each point of the scenario runs live or in virtual time, as the scenario specifies (docs/reference/scenarios.md).
+    Each point of the scenario runs live or in virtual time, as the scenario specifies (docs/how-to/scenario.md).
 
     Examples:
         fanin run lesson:loss
@@ -51,4 +61,4 @@ def run(
 
     chosen = [f"{key}={value}" for key, value in (("switch", switch), ("compiler", compiler)) if value]
     said = [*changes, *chosen, *brought(program=program, controller=controller, worker=worker)]
-    run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True)
+    run_scenario("run", scenario, load("run", scenario, said), said, results, afresh=True, as_json=as_json)

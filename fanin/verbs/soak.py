@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fanin.cli_errors import failing
 from fanin.options import ControllerFile, Program
@@ -59,31 +58,26 @@ def soak(
         return
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.soak.campaign import soak as run_soak
-    from fanin.console import console
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.scenario.user_files import program_of_network
     from fanin.p4compiler import CompileError
+    from fanin.progress import Steps
     from fanin.topologies.shapes import leaf_spine
 
     with failing("soak", PythonFileError, ToolError, CompileError, ControllerError):
         # The smallest network that has every feature of the random ones.
         program_of_network(program, "embedded", leaf_spine(2, 2, 2), controller, counted=True)
-    with Progress(
-        TextColumn("scenarios"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[failed]}"),
-        console=console,
-    ) as progress:
-        task = progress.add_task("", total=seeds, failed="")
+    with Steps("scenarios", seeds) as progress:
+        shown = 0
 
         def show(so_far: Soak) -> None:
+            nonlocal shown
             failed = f"{len(so_far.failures)} failed" if so_far.failures else ""
-            progress.update(task, completed=so_far.scenarios, failed=failed)
+            progress.advance(so_far.scenarios - shown, failed)
+            shown = so_far.scenarios
             if so_far.scenarios % SCENARIOS_A_WRITE == 0:
                 so_far.write(results)
 
@@ -91,20 +85,22 @@ def soak(
             done = run_soak(first_seed, seeds, show, program or PROGRAM, controller)
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
-    console.print(
+    say(
         f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
     )
     if done.failures:
         explain(done, results, program, controller)
         raise typer.Exit(1)
-    console.print(f"Nothing wrong. {results}/summary.json")
+    say(f"Nothing wrong. {results}/summary.json")
 
 
 def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
     """Print each fault and how the command ended."""
     from fanin.assurance.soak.live import soak_live
+    from fanin.progress import Steps
 
     def show(so_far: LiveSoak, outcome: LiveOutcome) -> None:
+        progress.advance()
         say(f"seed {outcome.fault.seed}: {outcome}")
         for violation in outcome.violations:
             say(f"  {violation}", err=True)
@@ -113,7 +109,7 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
             say(f"  repeat: fanin soak --live --first-seed {outcome.fault.seed} --seeds 1", err=True)
         so_far.write(results)
 
-    with failing("soak", KeyboardInterrupt):
+    with failing("soak", KeyboardInterrupt), Steps("commands", seeds) as progress:
         done = soak_live(first_seed, seeds, FANIN, show)
     if done.failures:
         raise typer.Exit(1)

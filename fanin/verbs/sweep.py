@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fanin.options import (
     Changes,
     ControllerFile,
+    PointsAsJson,
     Processes,
     Program,
     Results,
@@ -40,6 +41,7 @@ def sweep(
         bool,
         typer.Option("--dry-run", help="Print which points would run, for how long, and in how much memory"),
     ] = False,
+    as_json: PointsAsJson = False,
 ) -> None:
     """Run a scenario for every combination of settings.
 
@@ -55,7 +57,7 @@ def sweep(
     changes = [*changes, *brought(program=program, controller=controller, worker=worker)]
     found = load("sweep", scenario, changes)
     if dry_run:
-        _estimate(found, results or Path("results", found.frame.name), restart, processes)
+        _estimate(found, results or Path("results", found.frame.name), restart, processes, as_json)
     else:
         run_scenario(
             "sweep",
@@ -66,29 +68,31 @@ def sweep(
             afresh=restart,
             processes=processes,
             scheduler=scheduler,
+            as_json=as_json,
         )
 
 
-def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | None) -> None:
+def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | None, as_json: bool) -> None:
     """Print the points that would run, and how much time and memory they would take together."""
     from math import isnan
 
     from fanin.cli_errors import failing
-    from fanin.console import console
     from fanin.controller.python_file import PythonFileError
     from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
     from fanin.experiments.results.files import Journal
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.sweep import cores, finished, memory_of
+    from fanin.output import say
     from fanin.p4compiler import CompileError
-    from fanin.run_points import points_table, setting_texts
+    from fanin.run_points import setting_texts
+    from fanin.table import new_table, print_records, print_table
 
     rows = Journal(folder).rows()
     with failing("sweep", PythonFileError, ToolError, CompileError):
         there = set() if restart else set(finished(rows, scenario.points))
     speed, at_a_time = hops_per_second(rows.values()), processes or cores()
-    table = points_table(scenario.varied, "about s", "memory")
+    records: list[dict[str, Any]] = []
     live, virtual, memory, unknown = 0.0, [], [], 0
     for point in scenario.points:
         if point.key in there:
@@ -102,19 +106,26 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
         else:
             virtual.append(seconds)
             memory.append(needed)
-        table.add_row(
-            *setting_texts(scenario.varied, setting_columns(point)),
-            "" if isnan(seconds) else f"{seconds:,.0f}",
-            "" if needed is None else quantity_text(needed, BYTES),
-        )
-    console.print(table)
+        records.append(setting_columns(point) | {"about_seconds": seconds, "memory_bytes": needed})
+    if as_json:
+        print_records(records)
+    else:
+        table = new_table(scenario.varied, "about s", "memory")
+        for record in records:
+            seconds, needed = record["about_seconds"], record["memory_bytes"]
+            table.add_row(
+                *setting_texts(scenario.varied, record),
+                "" if isnan(seconds) else f"{seconds:,.0f}",
+                "" if needed is None else quantity_text(needed, BYTES),
+            )
+        print_table(table, max(1, len(scenario.varied)))
     count = len(scenario.points)
     largest = sum(sorted(memory)[-at_a_time:])
-    console.print(
+    say(
         f"{count} points, {len(there)} of them already done. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
         + (f", not counting {unknown} of unknown duration" if unknown else "")
         + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")
         + ". Nothing has been run.",
-        soft_wrap=True,
+        err=as_json,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
 
@@ -23,6 +24,9 @@ def validate(
     workers: Annotated[
         list[int], typer.Option(metavar="N", help="Only points with this many workers; may be repeated")
     ] = [],  # noqa: B006 - typer's way
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each row of the tables")
+    ] = False,
     results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
         "results/validation"
     ),
@@ -38,22 +42,21 @@ def validate(
     if tier != "live":
         if workers:
             raise failure("validate", "--workers: works only with --tier live; leave it out", 2)
-        {"closed-form": _closed_form, "simulators": _simulators, "papers": _papers}[tier](results)
+        {"closed-form": _closed_form, "simulators": _simulators, "papers": _papers}[tier](results, as_json)
         return
     with failing("validate", SandboxError):
         enter()
 
     # Imported here to keep --help and the refusal of wrong options fast.
-    from rich.table import Table
-
     from fanin.assurance.validation.worlds import POINTS, compare, write
-    from fanin.console import console
     from fanin.controller.errors import ControllerError
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.live.worker_group import RunError
     from fanin.experiments.results.axes import value_text
     from fanin.experiments.scenario.compilers import compile_program
     from fanin.p4compiler import CompileError
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
 
     counts = {len(point.live.members) for point in POINTS}
     if unknown := set(workers) - counts:
@@ -61,8 +64,10 @@ def validate(
         raise failure("validate", f"--workers {min(unknown)}: no such points; choose from {there}", 2)
     chosen = [point for point in POINTS if not workers or len(point.live.members) in workers]
 
-    columns = ("network", "workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", "")
-    table = Table(*columns, box=None)  # without lines it fits 80 columns
+    table = new_table(
+        ["network"],
+        *("workers", "loss", "live", "virtual", "by", "formula", "packets", "bytes", ""),
+    )
 
     def show(one: WorldComparison) -> None:
         settings, live, virtual = one.point.live, one.live, one.virtual
@@ -79,115 +84,137 @@ def validate(
             _compared(live.wire_bytes_per_worker, virtual.wire_bytes_per_worker),
             "" if one.agrees else "DIFFER",
         )
-        console.print(f"[dim]{settings.network.name} …[/]")
+        progress.advance()
 
     errors = (CompileError, RunError, NetworkError, ControllerError)
-    with failing("validate", *errors, KeyboardInterrupt):
+    with (
+        failing("validate", *errors, KeyboardInterrupt),
+        Steps("points", len(chosen), shown=not as_json) as progress,
+    ):
         program = compile_program(PROGRAM, "embedded")
         found = compare(chosen, program, results / "logs", show)
     write(found, results)
-    console.print(table)
-    console.print(
-        "[dim]Network: spines x leaves x hosts per leaf. Milliseconds of one all-reduce; the formula assumes no loss. "
-        "Packets and bytes sent and received by a worker; if they differ, the deviation of virtual from live.[/]"
-    )
+    if as_json:
+        print_records(one.columns for one in found)
+    else:
+        print_table(table)
+        say(
+            "Network: spines x leaves x hosts per leaf. Milliseconds of one all-reduce; the\n"
+            "formula assumes no loss. Packets and bytes sent and received by a worker; if\n"
+            "they differ, the deviation of virtual from live."
+        )
     if not all(one.agrees for one in found):
         raise failure("validate", "live and virtual times differ at some points")
 
 
-def _closed_form(results: Path) -> None:
+def _closed_form(results: Path, as_json: bool) -> None:
     """Fit alpha and beta of every algorithm at some sizes, and predict the other sizes."""
-    from rich.table import Table
-
     from fanin.assurance.validation.calibration import TOLERANCE, calibrate, write
-    from fanin.console import console
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.scenario.compilers import compile_program
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
 
-    with failing("validate", CompileError, KeyboardInterrupt):
-        found = list(calibrate(Engine.load(compile_program(PROGRAM, "embedded").device_config)))
+    with (
+        failing("validate", CompileError, KeyboardInterrupt),
+        Steps("predictions", None, shown=not as_json) as progress,
+    ):
+        found = []
+        for one in calibrate(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
+            found.append(one)
+            progress.advance()
     write(found, results)
-    table = Table("algorithm", "size", "", "virtual", "fit", "by", "formula", "by", box=None)
-    for one in found:
-        table.add_row(*one.cells)
-    console.print(table)
-    console.print(
-        "[dim]Microseconds of one all-reduce with eight workers on one switch and links of 100 Gb/s.[/]"
-    )
+    if as_json:
+        print_records(one.columns for one in found)
+    else:
+        table = new_table(["algorithm"], "size", "", "virtual", "fit", "by", "formula", "by")
+        for one in found:
+            table.add_row(*one.cells)
+        print_table(table, 2)
+        say("Microseconds of one all-reduce with eight workers on one switch and links of\n100 Gb/s.")
     if not all(one.agrees for one in found if one.held_out):
         raise failure("validate", f"held-out sizes are not predicted within {TOLERANCE:.0%}")
 
 
-def _simulators(results: Path) -> None:
+def _simulators(results: Path, as_json: bool) -> None:
     """Compare flows between hosts in virtual time with htsim."""
-    from rich.table import Table
-
     from fanin.assurance.validation import lossless_incast
     from fanin.assurance.validation.simulators import CASES, run, write
-    from fanin.console import console
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.scenario.compilers import compile_program
     from fanin.experiments.virtual.outcome import UnfinishedError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
 
     found, victims = [], []
     with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
         switch = Engine.load(compile_program(PROGRAM, "embedded").device_config)
-        for case in CASES:
-            console.print(f"[dim]{case.name} …[/]")
-            found.append(run(case, switch))
-        for incast in lossless_incast.INCASTS:
-            console.print(f"[dim]incast: {incast.name} …[/]")
-            victims.append(lossless_incast.run(incast, switch))
+        with Steps("cases", len(CASES) + len(lossless_incast.INCASTS), shown=not as_json) as progress:
+            for case in CASES:
+                progress.begin(case.name)
+                found.append(run(case, switch))
+                progress.advance()
+            for incast in lossless_incast.INCASTS:
+                progress.begin(f"incast: {incast.name}")
+                victims.append(lossless_incast.run(incast, switch))
+                progress.advance()
     write(found, victims, results)
-    table = Table("flows of 2 MB", "htsim", "virtual", "with its headers", "by", box=None)
-    for one in found:
-        table.add_row(*one.cells)
-    console.print(table)
-    console.print(
-        "[dim]Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat trees.[/]"
-    )
-    columns = ("incast, PFC", "lasts", "share", "htsim", "below half", "by", "htsim", "below 95%", "by")
-    table = Table(*columns, box=None)
-    for victim in victims:
-        table.add_row(*victim.cells)
-    console.print(table)
-    console.print(
-        "[dim]Another flow could fill the link of the receiver's neighbour. Milliseconds in which that link carries "
-        "less than half, and less than 95 %, of its capacity; share: flows of the incast on the other flow's path.[/]"
-    )
+    if as_json:
+        print_records([one.columns for one in found] + [one.columns for one in victims])
+    else:
+        table = new_table(["flows of 2 MB"], "htsim", "virtual", "with its\nheaders", "by")
+        for one in found:
+            table.add_row(*one.cells)
+        print_table(table)
+        say("Microseconds until the last flow has arrived; links of 100 Gb/s and 1 us, fat\ntrees.\n")
+        numbers = ("lasts", "share", "htsim", "below\nhalf", "by", "htsim", "below\n95%", "by")
+        table = new_table(["incast, PFC"], *numbers)
+        for victim in victims:
+            table.add_row(*victim.cells)
+        print_table(table)
+        say(
+            "Another flow could fill the link of the receiver's neighbour. Milliseconds in\n"
+            "which that link carries less than half, and less than 95 %, of its capacity;\n"
+            "share: flows of the incast on the other flow's path."
+        )
     apart = [one.case.name for one in found if not one.agrees]
     apart += [f"incast, {victim.incast.name}" for victim in victims if not victim.agrees]
     if apart:
         raise failure("validate", f"virtual time deviates too much from htsim: {', '.join(apart)}")
 
 
-def _papers(results: Path) -> None:
+def _papers(results: Path, as_json: bool) -> None:
     """Compare figures of papers with virtual time."""
-    from rich.table import Table
-
     from fanin.assurance.validation.papers.figures import figures
     from fanin.assurance.validation.papers.published import write
-    from fanin.console import console
     from fanin.controller.requirements import PROGRAM
     from fanin.experiments.scenario.compilers import compile_program
     from fanin.experiments.virtual.outcome import UnfinishedError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
 
     found = []
-    with failing("validate", CompileError, UnfinishedError, KeyboardInterrupt):
+    with (
+        failing("validate", CompileError, UnfinishedError, KeyboardInterrupt),
+        Steps("figures", None, shown=not as_json) as progress,
+    ):
         for one in figures(Engine.load(compile_program(PROGRAM, "embedded").device_config)):
-            console.print(f"[dim]{one.published.what} …[/]")
             found.append(one)
+            progress.advance()
     write(found, results)
-    table = Table("figure", "published", "virtual", "must be", box=None)
-    for one in found:
-        table.add_row(*one.cells)
-    console.print(table)
+    if as_json:
+        print_records(one.columns for one in found)
+    else:
+        table = new_table(["figure", "published", "virtual", "must be"])
+        for one in found:
+            table.add_row(*one.cells)
+        print_table(table)
     if apart := [one.published.what for one in found if not one.agrees]:
         raise failure("validate", f"differs from the papers: {'; '.join(apart)}")
 

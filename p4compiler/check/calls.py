@@ -135,7 +135,7 @@ class CallChecker:
         hint = f"write {_FORMER[function.name].format(*given, '...', **values)}"
         if function.name in _KEEP_METADATA:
             hint += f" and mark each metadata field that is to be kept: {self._marked_field(node)}"
-            message = f"v1model has no {function.name}() any more"
+            message = f"v1model no longer has {function.name}()"
         else:
             message = f"P4_16 has no {function.name}()"
         raise error(function.span, message, hint)

@@ -30,7 +30,7 @@ class ParserInliner:
         self.subparsers: dict[ir.Stmt, tuple[ir.Instance, Context]] = {}
 
     def parser_states(self, block: ir.Block, prologue: tuple[ir.Stmt, ...], context: Context) -> None:
-        """Add the states of a parser, renamed as `context.states` says; states missing there keep their names."""
+        """Add the states of a parser, renamed as in `context.states`; states missing there keep their names."""
         names = {name: name for name in (*_ENDS, *(s.name for s in block.states))} | context.states
         self.names.take(names.values())
         for state in block.states:

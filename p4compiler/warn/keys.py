@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import product
+
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.source import Reporter
 
-_FEW = 10  # the most bits of a key of which all values are tried
+_MOST_BITS = 10  # of the keys of which all values are tried
 
 
 def warn_of_keys(block: ir.Block, reporter: Reporter) -> None:
@@ -52,20 +55,23 @@ def _always(case: ir.SelectCase) -> bool:
 
 
 def _is_complete(state: ir.State) -> bool:
-    """Return whether every value of the only key meets a case. A key of many bits or several keys: False."""
-    if len(state.subjects) != 1:
+    """Return whether all values meet a case, as far as it can be tried: keys of many bits may only be left open."""
+    tried = [n for n in range(len(state.subjects)) if not all(case.keys[n].anything for case in state.cases)]
+    types_ = [state.subjects[n].type for n in tried]
+    if any(key.value_set is not None for case in state.cases for key in case.keys):
         return False
-    of = state.subjects[0].type
-    width = types.width(of) or 0
-    if any(case.keys[0].value_set is not None for case in state.cases) or width > _FEW:
+    if sum(types.width(of) or 0 for of in types_) > _MOST_BITS:
         return False
-    if isinstance(of, types.Enum) and of.underlying is not None:
-        values = {value & ((1 << width) - 1) for value in of.members.values()}
-    elif isinstance(of, types.Enum):
-        values = set(of.members.values())
-    else:
-        values = set(range(1 << width))
-    return all(any(_meets(value, case.keys[0]) for case in state.cases) for value in values)
+    cases = [[case.keys[n] for n in tried] for case in state.cases]
+    return all(
+        any(all(map(_meets, values, keys)) for keys in cases) for values in product(*map(_values, types_))
+    )
+
+
+def _values(of: types.Type) -> Iterable[int]:
+    if isinstance(of, types.Enum) and of.underlying is None:
+        return of.members.values()
+    return range(1 << (types.width(of) or 0))
 
 
 def _meets(value: int, key: ir.KeyValue) -> bool:

@@ -95,8 +95,8 @@ def _warn_of_checksums(program: ir.FlatProgram, reporter: Reporter) -> None:
         if where is not None
     ]
     warned: set[Path] = set()
-    for (*header, _), span in sorted(changed.items(), key=lambda item: item[1][1:5]):
-        where = tuple(header)
+    for changed_field, span in sorted(changed.items(), key=lambda item: item[1][1:5]):
+        where = changed_field[:-1]
         checksum = _checksum_of(_type_at(where))
         if checksum is None or where in warned:
             continue
@@ -125,9 +125,10 @@ def _targets(s: ir.Stmt) -> Iterable[ir.Expr]:
 
 def _type_at(where: Path) -> types.Type | None:
     """Return the type of the value at a place, or None."""
-    variable, *parts = where
-    of: types.Type | None = variable.type if isinstance(variable, ir.Variable) else None
-    for part in parts:
+    of: types.Type | None = None
+    if where and isinstance(where[0], ir.Variable):
+        of = where[0].type
+    for part in where[1:]:
         if isinstance(of, types.Fields) and isinstance(part, str) and part in of.by_name:
             of = of.by_name[part]
         elif isinstance(of, types.Stack) and isinstance(part, int):

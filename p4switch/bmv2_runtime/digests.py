@@ -81,7 +81,7 @@ class DigestLists:
         engine.keep_digests(self._wakeup.event)
 
     def acknowledge(self, list_id: int, buffer_id: int, samples: Sequence[int] | None) -> None:
-        """Let samples of a message be sent again; None means all.
+        """Forget samples of a message, so that equal ones count as new; None means all.
 
         Raises:
             KeyError: If there is no such list.
@@ -123,7 +123,7 @@ class DigestLists:
                 each.sent.clear()
 
     def stop(self) -> None:
-        """Send nothing any more."""
+        """Stop sending."""
         if self._engine is not None:
             self._engine.keep_digests(None)
         self._stopping = True

@@ -73,11 +73,11 @@ class BmMatchParam(Struct):
 
     fields = declare(
         type=I32,
-        exact=BmMatchParamExact.type(),
-        lpm=BmMatchParamLPM.type(),
-        ternary=BmMatchParamTernary.type(),
-        valid=BmMatchParamValid.type(),
-        range=BmMatchParamRange.type(),
+        exact=BmMatchParamExact.as_type(),
+        lpm=BmMatchParamLPM.as_type(),
+        ternary=BmMatchParamTernary.as_type(),
+        valid=BmMatchParamValid.as_type(),
+        range=BmMatchParamRange.as_type(),
     )
 
 
@@ -100,7 +100,7 @@ class BmMeterRateConfig(Struct):
 
 
 class BmActionEntryType(IntEnum):
-    """What an entry refers to."""
+    """Kind of a reference in an entry."""
 
     NONE = 0
     ACTION_DATA = 1
@@ -130,11 +130,11 @@ class BmMtEntry(Struct):
     """Table entry."""
 
     fields = declare(
-        match_key=list_of(BmMatchParam.type()),
-        options=BmAddEntryOptions.type(),
+        match_key=list_of(BmMatchParam.as_type()),
+        options=BmAddEntryOptions.as_type(),
         entry_handle=I32,
-        action_entry=BmActionEntry.type(),
-        life=BmMtEntryLife.type(),
+        action_entry=BmActionEntry.as_type(),
+        life=BmMtEntryLife.as_type(),
     )
 
 
@@ -151,7 +151,7 @@ class BmMtActProfGroup(Struct):
 
 
 class BmConfig(Struct):
-    """What the switch was started with."""
+    """Settings of the switch."""
 
     fields = declare(
         device_id=I64,
@@ -198,7 +198,7 @@ class BmResourceType(IntEnum):
 
 
 class TableOperationErrorCode(IntEnum):
-    """Why a table operation failed."""
+    """The reason why a table operation failed."""
 
     TABLE_FULL = 1
     INVALID_HANDLE = 2
@@ -231,7 +231,7 @@ class TableOperationErrorCode(IntEnum):
 
 
 class CounterOperationErrorCode(IntEnum):
-    """Why a counter operation failed."""
+    """The reason why a counter operation failed."""
 
     INVALID_COUNTER_NAME = 1
     INVALID_INDEX = 2
@@ -239,7 +239,7 @@ class CounterOperationErrorCode(IntEnum):
 
 
 class SwapOperationErrorCode(IntEnum):
-    """Why a program was not replaced."""
+    """The reason why a program was not replaced."""
 
     CONFIG_SWAP_DISABLED = 1
     ONGOING_SWAP = 2
@@ -247,7 +247,7 @@ class SwapOperationErrorCode(IntEnum):
 
 
 class MeterOperationErrorCode(IntEnum):
-    """Why a meter operation failed."""
+    """The reason why a meter operation failed."""
 
     INVALID_METER_NAME = 1
     INVALID_INDEX = 2
@@ -258,7 +258,7 @@ class MeterOperationErrorCode(IntEnum):
 
 
 class RegisterOperationErrorCode(IntEnum):
-    """Why a register operation failed."""
+    """The reason why a register operation failed."""
 
     INVALID_REGISTER_NAME = 1
     INVALID_INDEX = 2
@@ -266,14 +266,14 @@ class RegisterOperationErrorCode(IntEnum):
 
 
 class ParseVSetOperationErrorCode(IntEnum):
-    """Why an operation on a parser value set failed."""
+    """The reason why an operation on a parser value set failed."""
 
     INVALID_PARSE_VSET_NAME = 1
     ERROR = 2
 
 
 class LearnOperationErrorCode(IntEnum):
-    """Why an operation on digests failed."""
+    """The reason why an operation on digests failed."""
 
     INVALID_LIST_ID = 1
     INVALID_LIST_NAME = 2
@@ -281,13 +281,13 @@ class LearnOperationErrorCode(IntEnum):
 
 
 class DevMgrErrorCode(IntEnum):
-    """Why an operation on ports failed."""
+    """The reason why an operation on ports failed."""
 
     ERROR = 1
 
 
 class CrcErrorCode(IntEnum):
-    """Why the parameters of a CRC were refused."""
+    """The reason why the parameters of a CRC were refused."""
 
     INVALID_CALCULATION_NAME = 1
     WRONG_TYPE_CALCULATION = 2
@@ -295,7 +295,7 @@ class CrcErrorCode(IntEnum):
 
 
 class ToeplitzHashErrorCode(IntEnum):
-    """Why a toeplitz key was refused."""
+    """The reason why a toeplitz key was refused."""
 
     INVALID_CALCULATION_NAME = 1
     WRONG_TYPE_CALCULATION = 2
@@ -303,7 +303,7 @@ class ToeplitzHashErrorCode(IntEnum):
 
 
 class IdLookupErrorCode(IntEnum):
-    """Why an object was not found."""
+    """The reason why an object was not found."""
 
     INVALID_RESOURCE_TYPE = 0
     INVALID_RESOURCE_NAME = 1
@@ -360,13 +360,13 @@ _Methods = dict[str, tuple[ThriftType | None, dict[str, ThriftType]]]
 _CONTEXT = {"cxt_id": I32}
 _TABLE = {**_CONTEXT, "table_name": TEXT}
 _ENTRY = {**_TABLE, "entry_handle": I32}
-_KEY = {"match_key": list_of(BmMatchParam.type())}
-_OPTIONS = {"options": BmAddEntryOptions.type()}
+_KEY = {"match_key": list_of(BmMatchParam.as_type())}
+_OPTIONS = {"options": BmAddEntryOptions.as_type()}
 _ACTION = {"action_name": TEXT, "action_data": list_of(BINARY)}
 _PROFILE = {**_CONTEXT, "act_prof_name": TEXT}
 _MEMBER = {"mbr_handle": I32}
 _GROUP = {"grp_handle": I32}
-_RATES = list_of(BmMeterRateConfig.type())
+_RATES = list_of(BmMeterRateConfig.as_type())
 
 _TABLES: _Methods = {
     "bm_mt_get_num_entries": (I64, _TABLE),
@@ -384,10 +384,10 @@ _TABLES: _Methods = {
     "bm_mt_act_prof_delete_group": (None, {**_PROFILE, **_GROUP}),
     "bm_mt_act_prof_add_member_to_group": (None, {**_PROFILE, **_MEMBER, **_GROUP}),
     "bm_mt_act_prof_remove_member_from_group": (None, {**_PROFILE, **_MEMBER, **_GROUP}),
-    "bm_mt_act_prof_get_members": (list_of(BmMtActProfMember.type()), _PROFILE),
-    "bm_mt_act_prof_get_member": (BmMtActProfMember.type(), {**_PROFILE, **_MEMBER}),
-    "bm_mt_act_prof_get_groups": (list_of(BmMtActProfGroup.type()), _PROFILE),
-    "bm_mt_act_prof_get_group": (BmMtActProfGroup.type(), {**_PROFILE, **_GROUP}),
+    "bm_mt_act_prof_get_members": (list_of(BmMtActProfMember.as_type()), _PROFILE),
+    "bm_mt_act_prof_get_member": (BmMtActProfMember.as_type(), {**_PROFILE, **_MEMBER}),
+    "bm_mt_act_prof_get_groups": (list_of(BmMtActProfGroup.as_type()), _PROFILE),
+    "bm_mt_act_prof_get_group": (BmMtActProfGroup.as_type(), {**_PROFILE, **_GROUP}),
     "bm_mt_indirect_add_entry": (I32, {**_TABLE, **_KEY, **_MEMBER, **_OPTIONS}),
     "bm_mt_indirect_modify_entry": (None, {**_ENTRY, **_MEMBER}),
     "bm_mt_indirect_delete_entry": (None, _ENTRY),
@@ -397,15 +397,15 @@ _TABLES: _Methods = {
     "bm_mt_indirect_ws_add_entry": (I32, {**_TABLE, **_KEY, **_GROUP, **_OPTIONS}),
     "bm_mt_indirect_ws_modify_entry": (None, {**_ENTRY, **_GROUP}),
     "bm_mt_indirect_ws_set_default_group": (None, {**_TABLE, **_GROUP}),
-    "bm_mt_read_counter": (BmCounterValue.type(), _ENTRY),
+    "bm_mt_read_counter": (BmCounterValue.as_type(), _ENTRY),
     "bm_mt_reset_counters": (None, _TABLE),
-    "bm_mt_write_counter": (None, {**_ENTRY, "value": BmCounterValue.type()}),
+    "bm_mt_write_counter": (None, {**_ENTRY, "value": BmCounterValue.as_type()}),
     "bm_mt_set_meter_rates": (None, {**_ENTRY, "rates": _RATES}),
     "bm_mt_get_meter_rates": (_RATES, _ENTRY),
-    "bm_mt_get_entries": (list_of(BmMtEntry.type()), _TABLE),
-    "bm_mt_get_entry": (BmMtEntry.type(), _ENTRY),
-    "bm_mt_get_default_entry": (BmActionEntry.type(), _TABLE),
-    "bm_mt_get_entry_from_key": (BmMtEntry.type(), {**_TABLE, **_KEY, **_OPTIONS}),
+    "bm_mt_get_entries": (list_of(BmMtEntry.as_type()), _TABLE),
+    "bm_mt_get_entry": (BmMtEntry.as_type(), _ENTRY),
+    "bm_mt_get_default_entry": (BmActionEntry.as_type(), _TABLE),
+    "bm_mt_get_entry_from_key": (BmMtEntry.as_type(), {**_TABLE, **_KEY, **_OPTIONS}),
 }
 
 _COUNTER = {**_CONTEXT, "counter_name": TEXT}
@@ -416,9 +416,9 @@ _CALCULATION = {**_CONTEXT, "calc_name": TEXT}
 _LIST = {**_CONTEXT, "list_id": I32}
 
 _OTHERS: _Methods = {
-    "bm_counter_read": (BmCounterValue.type(), {**_COUNTER, "index": I32}),
+    "bm_counter_read": (BmCounterValue.as_type(), {**_COUNTER, "index": I32}),
     "bm_counter_reset_all": (None, _COUNTER),
-    "bm_counter_write": (None, {**_COUNTER, "index": I32, "value": BmCounterValue.type()}),
+    "bm_counter_write": (None, {**_COUNTER, "index": I32, "value": BmCounterValue.as_type()}),
     "bm_learning_ack": (None, {**_LIST, "buffer_id": I64, "sample_ids": list_of(I32)}),
     "bm_learning_ack_buffer": (None, {**_LIST, "buffer_id": I64}),
     "bm_learning_set_timeout": (None, {**_LIST, "timeout_ms": I32}),
@@ -442,9 +442,9 @@ _OTHERS: _Methods = {
     "bm_parse_vset_clear": (None, _VALUE_SET),
     "bm_dev_mgr_add_port": (None, {"iface_name": TEXT, "port_num": I32, "pcap_path": TEXT}),
     "bm_dev_mgr_remove_port": (None, {"port_num": I32}),
-    "bm_dev_mgr_show_ports": (list_of(DevMgrPortInfo.type()), {}),
-    "bm_set_crc16_custom_parameters": (None, {**_CALCULATION, "crc16_config": BmCrc16Config.type()}),
-    "bm_set_crc32_custom_parameters": (None, {**_CALCULATION, "crc32_config": BmCrc32Config.type()}),
+    "bm_dev_mgr_show_ports": (list_of(DevMgrPortInfo.as_type()), {}),
+    "bm_set_crc16_custom_parameters": (None, {**_CALCULATION, "crc16_config": BmCrc16Config.as_type()}),
+    "bm_set_crc32_custom_parameters": (None, {**_CALCULATION, "crc32_config": BmCrc32Config.as_type()}),
     "bm_set_toeplitz_hash_key": (None, {**_CALCULATION, "key": BINARY}),
     "bm_get_id_from_name": (I32, {**_CONTEXT, "resource_type": I32, "resource_name": TEXT}),
 }
@@ -454,7 +454,7 @@ STANDARD = Service(
     InvalidTableOperation,
     {**_TABLES, **_OTHERS},
     {
-        "bm_mgmt_get_info": (BmConfig.type(), {}),
+        "bm_mgmt_get_info": (BmConfig.as_type(), {}),
         "bm_reset_state": (None, {}),
         "bm_get_config": (TEXT, {}),
         "bm_get_config_md5": (BINARY, {}),
@@ -480,7 +480,7 @@ STANDARD = Service(
 
 
 class McOperationErrorCode(IntEnum):
-    """Why a multicast operation failed."""
+    """The reason why a multicast operation failed."""
 
     TABLE_FULL = 1
     INVALID_MGID = 2
@@ -527,13 +527,13 @@ SIMPLE_PRE_LAG = Service(
 
 
 class MirroringSessionConfig(Struct):
-    """Where the packets of a mirroring session go: to a port, a multicast group, or both."""
+    """The destination of the packets of a mirroring session: to a port, a multicast group, or both."""
 
     fields = declare(port=I32, mgid=I32)
 
 
 class MirroringOperationErrorCode(IntEnum):
-    """Why an operation on a mirroring session failed."""
+    """The reason why an operation on a mirroring session failed."""
 
     SESSION_NOT_FOUND = 1
 
@@ -548,9 +548,9 @@ SIMPLE_SWITCH = Service(
     "simple_switch",
     InvalidMirroringOperation,
     {
-        "mirroring_session_add": (None, {**_SESSION, "config": MirroringSessionConfig.type()}),
+        "mirroring_session_add": (None, {**_SESSION, "config": MirroringSessionConfig.as_type()}),
         "mirroring_session_delete": (None, _SESSION),
-        "mirroring_session_get": (MirroringSessionConfig.type(), _SESSION),
+        "mirroring_session_get": (MirroringSessionConfig.as_type(), _SESSION),
     },
     {
         "mirroring_mapping_add": (I32, {**_SESSION, "egress_port": I32}),

@@ -11,7 +11,7 @@ _MICROSECONDS = 1_000_000
 
 
 class BadRatesError(ValueError):
-    """List of rates that is no meter's."""
+    """List of rates that does not belong to a meter."""
 
 
 def meter_config(rates: Sequence[BmMeterRateConfig]) -> MeterConfig:

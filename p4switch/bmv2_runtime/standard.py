@@ -43,12 +43,12 @@ from fanin.p4switch.bmv2_runtime.interface import (
 from fanin.p4switch.bmv2_runtime.rates import BadRatesError, meter_config, meter_rates
 from fanin.p4switch.bmv2_runtime.replication import Replication
 from fanin.p4switch.bmv2_runtime.tables import Tables, number, octets
-from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.bmv2json.program import ProgramError, TableKey
 from fanin.p4switch.engine.arrays import CounterCells, MeterCells, RegisterCells
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.engine.live_ports import PortError
 from fanin.p4switch.engine.value_sets import ValueSetState
-from fanin.p4switch.entries import CounterValue, EntryKey, Exact, MeterConfig, TableError
+from fanin.p4switch.entries import CounterValue, EntryKey, Exact, MeterConfig, TableError, Ternary
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.ports.interfaces import read_interface
 
@@ -150,7 +150,7 @@ class Standard(Tables):
         return [_signed(value) for value in self._register(register_array_name).read()]
 
     def bm_register_write(self, register_array_name: str, index: int, value: int) -> None:
-        """Set one cell of a register. Of a number that is too large, the lowest bits are kept."""
+        """Set one cell of a register. A number that is too large loses its highest bits."""
         register = self._register(register_array_name, index)
         register.write(index, value & (1 << register.width) - 1)
 
@@ -202,7 +202,7 @@ class Standard(Tables):
         for member in members:
             value = 0
             for match, key in zip(member.match, keys, strict=True):
-                if not isinstance(match, Exact):
+                if match != _one_value(key, getattr(match, "value", 0)):
                     break
                 value = value << key.width | match.value
             else:
@@ -221,11 +221,11 @@ class Standard(Tables):
 
     def _members_key(self, name: str, value: bytes) -> EntryKey:
         keys = self._engine.program.value_sets[name].table.keys
-        rest, match = number(value), []
+        rest, match = number(value), list[Exact | Ternary]()
         for key in reversed(keys):
-            match.append(Exact(rest & (1 << key.width) - 1))
+            match.append(_one_value(key, rest & (1 << key.width) - 1))
             rest >>= key.width
-        if rest or any(key.kind != "exact" for key in keys):
+        if rest:
             raise InvalidParseVSetOperation(ParseVSetOperationErrorCode.ERROR)
         return EntryKey(tuple(reversed(match)))
 
@@ -238,7 +238,7 @@ class Standard(Tables):
     # Digests
 
     def bm_learning_ack(self, list_id: int, buffer_id: int, sample_ids: list[int]) -> None:
-        """Acknowledge samples of a message: equal ones are sent again."""
+        """Acknowledge samples of a message: equal ones count as new from now on."""
         self._learning(self._digests.acknowledge, list_id, buffer_id, sample_ids)
 
     def bm_learning_ack_buffer(self, list_id: int, buffer_id: int) -> None:
@@ -418,6 +418,11 @@ class Standard(Tables):
         if resource_name not in objects[resource_type]:
             raise InvalidIdLookup(IdLookupErrorCode.INVALID_RESOURCE_NAME)
         return int(objects[resource_type][resource_name].id)
+
+
+def _one_value(key: TableKey, value: int) -> Exact | Ternary:
+    """Return the match of a member's field that only one value has."""
+    return Exact(value) if key.kind == "exact" else Ternary(value, (1 << key.width) - 1)
 
 
 def _signed(value: int) -> int:

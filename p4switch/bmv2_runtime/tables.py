@@ -80,7 +80,7 @@ def number(data: bytes) -> int:
 
 
 def octets(value: int, width: int) -> bytes:
-    """Return a value of so many bits as bytes."""
+    """Return a value of this many bits as bytes."""
     return value.to_bytes((width + 7) // 8, "big")
 
 
@@ -176,7 +176,7 @@ class Tables:
         """Return an entry by its key; the default entry for an empty key."""
         table = self._table(table_name)
         if not match_key and table.table.keys:
-            return BmMtEntry([], BmAddEntryOptions(), -1, self.bm_mt_get_default_entry(table_name))
+            return BmMtEntry([], BmAddEntryOptions(-1), -1, self.bm_mt_get_default_entry(table_name))
         entry = table.entry(self._key(table, match_key, options))
         if entry is None:
             raise _error(_Code.BAD_MATCH_KEY)
@@ -491,7 +491,7 @@ class Tables:
     def _described(self, table: MatchTable, entry: Entry, idle: int | None) -> BmMtEntry:
         """Return an entry as BMv2 describes it; `idle` is in nanoseconds, None without idle timeouts."""
         params = [_param(match, key) for match, key in zip(entry.key.match, table.table.keys, strict=True)]
-        options = BmAddEntryOptions(_PRIORITIES - entry.key.priority if table.keys.has_priority else None)
+        options = BmAddEntryOptions(_PRIORITIES - entry.key.priority if table.keys.has_priority else -1)
         life = None
         if idle is not None:
             timeout = self._timeouts.get((table.table.name, entry.key), 0)

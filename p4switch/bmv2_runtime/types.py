@@ -61,7 +61,7 @@ class Struct(TBase):  # type: ignore[misc] # the library has no types
         self.__dict__.update(named)
 
     @classmethod
-    def type(cls) -> ThriftType:
+    def as_type(cls) -> ThriftType:
         """Return the struct as the type of a field."""
         return TType.STRUCT, [cls, cls.thrift_spec]
 
@@ -94,13 +94,10 @@ class Method:
 
 
 class Service:
-    """Service with a name and methods.
+    """Service: its name, and its methods.
 
-    Args:
-        name: The name by which a connection that carries several services selects it.
-        error: The error of all methods but those declared without one.
-        methods: The type of the result, or None, and the types of the arguments by name, for each method.
-        without_error: The methods that declare no error.
+    `methods` has the type of the result, or None, and the types of the arguments by name. Their error is `error`,
+    unless their name begins with a key of `errors`. Methods of `without_error` declare none.
     """
 
     def __init__(
@@ -128,7 +125,7 @@ class Service:
     ) -> None:
         answer: dict[str, ThriftType] = {"success": result or BOOL}
         if error is not None:
-            answer["ouch"] = error.type()
+            answer["ouch"] = error.as_type()
         self.methods[name] = Method(
             name,
             type(f"{name}_args", (Struct,), {"fields": dict(arguments)}),

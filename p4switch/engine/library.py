@@ -43,8 +43,12 @@ class Collected(ctypes.Structure):
 class Drops(ctypes.Structure):
     """Numbers of packets dropped because of limits.
 
-    The limits are: the length of a packet that leaves; the number of passes of a packet and its copies; the memory for
-    packets that wait for their next pass; the number of jumps in an action.
+    There is a limit for each of these:
+
+    - the length of a packet that leaves
+    - the number of passes of a packet and its copies
+    - the memory for packets that wait for their next pass
+    - the number of jumps in an action
     """
 
     _fields_ = tuple((name, c_uint64) for name in ("too_long", "too_often", "no_room", "too_many_jumps"))
@@ -65,9 +69,9 @@ class Replica(ctypes.Structure):
 class PortStatistics(ctypes.Structure):
     """Statistics of one port since it was opened.
 
-    They count packets, frames (fewer because of offload) and bytes; packets that were not sent (`dropped`); frames that
-    arrived faster than they were read (`missed`); frames that the socket lost with an error; and packets with a
-    multicast or broadcast address.
+    They count packets, frames (fewer because of offload) and bytes, and packets with a multicast or broadcast address.
+    `dropped` counts packets that were not sent, and `missed` frames that arrived faster than they were read. The errors
+    count frames that the socket lost.
     """
 
     _fields_ = (

@@ -88,8 +88,12 @@ class TableShape:
 class MatchTable:
     """Match table of a running switch.
 
-    Writes raise TableError: for a key that exists already or does not exist, a full table, a match or an action that
-    does not fit, and a table or default action that the program declares constant.
+    Writes raise TableError in these cases:
+
+    - The key exists already, or does not exist.
+    - The table is full.
+    - The match or the action does not fit.
+    - The program declares the table or the default action constant.
     """
 
     def __init__(
@@ -392,7 +396,7 @@ class MatchTable:
         return words(tuple(packed))
 
     def _forget_groups(self) -> None:
-        """Drop the groups that no entry refers to any more."""
+        """Drop the groups that no entry refers to now."""
         if self._groups:
             named = {i.entry.action for i in self._installed.values()} | {self._default}
             self._groups = {a: g for a, g in self._groups.items() if a in named}

@@ -21,7 +21,7 @@ Stream = Callable[[dict[str, Any]], Iterator[dict[str, Any]]]
 
 
 class ManagementError(Exception):
-    """Invalid request, or a switch that does not answer. The message says what to change."""
+    """Invalid request, or a switch that does not answer. The message explains what to change."""
 
 
 def handler(calls: Mapping[str, Method], streams: Mapping[str, Stream]) -> grpc.GenericRpcHandler:

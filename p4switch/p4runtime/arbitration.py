@@ -124,7 +124,8 @@ class _Role:
 class Arbitration:
     """Roles of one device and their clients.
 
-    The default role "" always exists. Of the others, those that were left last are remembered.
+    The default role "" always exists. The others are remembered for a while after they were left, the latest ones
+    longest.
     """
 
     def __init__(self, device_id: int) -> None:
@@ -189,7 +190,7 @@ class Arbitration:
                 del self._roles[name]
 
     def primaries(self) -> dict[Client, RoleAccess]:
-        """Return the primary of each role that has one. It receives packets and notifications, as its role says."""
+        """Return the primary of each role that has one. It receives the packets and notifications of its role."""
         return {role.primary: role.access for role in self._roles.values() if role.primary is not None}
 
     def access(self, role: str) -> RoleAccess:

@@ -18,7 +18,7 @@ _MAX_ECHO_BYTES = 4 << 10  # of a rejected stream message
 
 
 class P4RuntimeError(Exception):
-    """Request that cannot be carried out: a canonical gRPC code and a message that says what to change."""
+    """Request that cannot be carried out: a canonical gRPC code and a message that explains what to change."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         if len(message) > _MAX_MESSAGE:  # it quotes what a client has sent

@@ -215,7 +215,9 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             with self._configuring:
                 with self._device.lock:
                     if not self._arbitration.require_primary(request).can_push_pipeline:
-                        raise denied(f"the role {request.role!r} may not set a pipeline: its config says so")
+                        raise denied(
+                            f"the role {request.role!r} may not set a pipeline: its config forbids it"
+                        )
                 pipeline = self._load(request)
                 with self._device.lock:
                     self._arbitration.require_primary(request)

@@ -47,7 +47,7 @@ class _Expected:
 class StfRunner:
     """Runner of one test on one switch; `differences` lists the failures, `notes` the output that was only requested.
 
-    The switch has the ports that the test names. Packets to other ports are ignored, unless the test says no_packet.
+    The switch has the ports that the test names. Packets to other ports are ignored, unless the test has no_packet.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 
 class StfError(Exception):
-    """Line that is not STF, or that names something the program does not have. The message says where."""
+    """Line that is not STF, or that names something the program does not have. The message explains where."""
 
 
 @dataclass(frozen=True, slots=True)

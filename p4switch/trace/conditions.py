@@ -17,7 +17,7 @@ _WORD = (1 << 64) - 1
 
 
 class ConditionError(ValueError):
-    """Invalid condition. The message says what is valid."""
+    """Invalid condition. The message explains what is valid."""
 
 
 class TraceCondition(ctypes.Structure):

@@ -274,7 +274,7 @@ class _Packet:
         self._choose(self.of.numbers.tables[number].name, {"group", "action set"}, chosen if count else None)
 
     def _choose(self, table: str, kinds: Collection[str], chosen: int | None) -> None:
-        """Add the event of a choice. `chosen` counts each action as often as its weight says."""
+        """Add the event of a choice. `chosen` counts each action as often as its weight."""
         found = self.of.find_choices(table, self._entry_index[table])
         if found is None or found[0] not in kinds:
             return

@@ -229,7 +229,7 @@ class Enqueue:
 
 @dataclass(frozen=True, slots=True)
 class Dequeue:
-    """Departure from the queue of a port, after so many microseconds."""
+    """Departure from the queue of a port, after this many microseconds."""
 
     port: int
     waited: int

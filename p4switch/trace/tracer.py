@@ -18,7 +18,7 @@ from fanin.p4switch.trace.events import PacketTrace
 
 
 class TraceError(Exception):
-    """Trace that cannot be started. The message says why."""
+    """Trace that cannot be started. The message explains why."""
 
 
 class Tracer:

@@ -15,7 +15,7 @@ EVERYWHERE = IPv4Network("0.0.0.0/0")
 
 
 def plan_forwarding(network: Network) -> Plan:
-    """Ours, but for the routes to other leaves."""
+    """Return fanin's own plan with other routes to other leaves."""
     after = dict(zip(RING, (*RING[1:], RING[0]), strict=True))
     ours = plan.plan_forwarding(network)
     return {name: _changed(part, _onwards(network, name, after[name])) for name, part in ours.items()}
@@ -27,7 +27,7 @@ def _changed(part: SwitchPlan, onwards: TableEntry) -> SwitchPlan:
 
 
 def _leads_to_others(entry: TableEntry) -> bool:
-    """Not to a single address, and not to nowhere."""
+    """Return whether an entry leads to other leaves: neither to a single address nor to nowhere."""
     prefix = entry.match.get("hdr.ipv4.destination")
     return isinstance(prefix, IPv4Network) and prefix.prefixlen < 32 and not entry.action.endswith("no_route")
 

@@ -35,7 +35,7 @@ class Card:
 
     @property
     def ready_at(self) -> float | None:
-        """When to take() again, in seconds; None: nothing waits."""
+        """Return when to take() again, in seconds; None if nothing waits."""
         return self._free_at if self._acknowledgements or self._connections else None
 
     def acknowledge(self, frames: Frames) -> None:

@@ -60,7 +60,7 @@ class Port(Protocol[_P_co]):
 
     @property
     def ready_at(self) -> float | None:
-        """When to call frames_to_send() for frames that wait behind the participant; None: none do."""
+        """Return when to call frames_to_send() for frames that wait behind the participant; None if none do."""
 
     def receive(self, frames: Frames, now: float) -> int:
         """Take frames [m, length] of one length and return how many were not for the participant."""

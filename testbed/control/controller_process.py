@@ -52,7 +52,7 @@ class ControllerProcess:
 
     Raises:
         ControllerError: The controller reports an error.
-        NetworkError: The controller ends again and again.
+        NetworkError: The controller ends repeatedly.
     """
 
     def __init__(self, setup: Setup, report: Callable[[str], None], *, standby: bool = False) -> None:

@@ -51,7 +51,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a job makes no progress.
+    """The reason why a job makes no progress.
 
     Attributes:
         waiting: Workers at which nothing new has arrived.

@@ -4,11 +4,11 @@ import re
 import subprocess
 from pathlib import Path
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "jobs.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "job-client.md"
 
 
 def certificates(folder: Path) -> Path:
-    """Those of an authority, a server and a client in this new folder, by the commands of docs/how-to/jobs.md."""
+    """Those of an authority, a server and a client in this new folder, by the commands of docs/how-to/job-client.md."""
     commands = re.search(r"(?:^    .*\n)+", DOCUMENT.read_text().partition("With openssl:\n")[2], re.M)
     assert commands is not None
     folder.mkdir()

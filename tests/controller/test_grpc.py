@@ -1,6 +1,7 @@
 """The job service over gRPC: what anybody may send it, members that do not read or vanish, and who only asks."""
 
 import asyncio
+import gc
 import math
 import os
 import socket
@@ -15,6 +16,7 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc.aio import _server
 
 from fanin.controller.job_service import jobs_pb2, server
 from fanin.controller.job_service.messages import document_of, fill
@@ -262,9 +264,14 @@ def test_a_service_that_does_not_answer_is_not_waited_for_for_ever(
 
 
 def test_the_example_of_a_client_joins(tmp_path: Path) -> None:
-    """As docs/how-to/jobs.md has it, with grpc and the .proto alone."""
+    """As docs/how-to/job-client.md has it, with grpc and the .proto alone."""
     pytest.importorskip("grpc_tools")
-    text = (ROOT / "docs" / "how-to" / "jobs.md").read_text().partition("```python\n")[2].partition("```")[0]
+    text = (
+        (ROOT / "docs" / "how-to" / "job-client.md")
+        .read_text()
+        .partition("```python\n")[2]
+        .partition("```")[0]
+    )
     with network(tmp_path) as (run, grants):
         told = {"FANIN_HOST": "h1", "FANIN_JOB_SERVICE": str(run.folder / "workers.sock")}
         done = subprocess.run(
@@ -277,3 +284,29 @@ def test_the_example_of_a_client_joins(tmp_path: Path) -> None:
         )
         assert done.stdout == "rank 0, lease 1\n", done.stderr
         assert grants.granted == [("h1",)]
+
+
+def test_a_server_that_is_interrupted_while_it_starts_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise gRPC complains when it forgets the server, after the event loop has been closed."""
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
+    starts = _server.Server.start
+
+    async def start(its: _server.Server) -> None:
+        await starts(its)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(_server.Server, "start", start)
+
+    async def serve() -> None:
+        service = JobService(["h1"], FakeGrants().open, lambda _: None)
+        async with serving(service, Inspector(), tmp_path / GRPC):
+            raise AssertionError("it serves")
+
+    with pytest.raises(asyncio.CancelledError) as interrupted:  # it keeps the server until after the loop
+        asyncio.run(serve())
+    del interrupted
+    gc.collect()
+    assert complaints == []

@@ -21,27 +21,13 @@ pytestmark = pytest.mark.torch
 DOCS = Path(__file__).parents[2] / "docs"
 CNN = DOCS / "how-to" / "torch" / "cnn.py"
 
-GROUPS = """
-import torch, torch.distributed as dist
-dist.init_process_group("fanin")
-again = dist.new_group()  # of all
-x = torch.ones(3)
-dist.all_reduce(x, group=again)
-told = [None, None]
-dist.all_gather_object(told, {"rank": dist.get_rank()})
-gloo = dist.new_group(backend="gloo")
-if dist.get_rank() == 0:
-    dist.send(x, 1, group=gloo)
-else:
-    dist.recv(x.zero_(), 0, group=gloo)
-try:
-    dist.new_group([1])
-    refused = ""
-except ValueError as error:
-    refused = str(error)
-print(dist.get_backend(), x.tolist(), told, "all 2 processes" in refused)
-dist.destroy_process_group()
-"""
+OPERATIONS = Path(__file__).with_name("torch_operations.py")
+
+
+def options(rank, size):
+    return SimpleNamespace(
+        group_rank=rank, group_size=size, global_ranks_in_group=[], timeout=timedelta(seconds=5)
+    )
 
 
 @pytest.mark.live
@@ -111,20 +97,26 @@ def test_the_hook_that_compresses_sends_one_of_eleven_values(up, script):
 
 
 @pytest.mark.live
-def test_groups_of_all_and_objects_and_gloo_beside(up, script):
-    done = launch(up, script(GROUPS))
+def test_whatever_is_done_with_gloo_can_be_done_with_fanin(up):
+    done = launch(up, OPERATIONS)
     assert done.returncode == 0, done.stderr
-    said = "fanin [2.0, 2.0, 2.0] [{'rank': 0}, {'rank': 1}]"
-    assert sorted(done.stdout.splitlines()) == [f"[0] {said} False", f"[1] {said} True"]
+    uses = re.findall(r"^def (\w+)\(group: Group\)", OPERATIONS.read_text(), re.M)
+    assert len(uses) == 19
+    assert sorted(done.stdout.splitlines()) == sorted(
+        f"[{rank}] same {use}" for rank in (0, 1) for use in uses
+    )
 
 
-def test_a_group_of_some_of_the_processes_is_refused(monkeypatch):
+@pytest.mark.parametrize(("rank", "size"), [(0, 1), (0, 2), (1, 3)])
+def test_a_first_group_that_is_not_the_launch_is_refused(monkeypatch, rank, size):
     import fanin
     from fanin.torch import _create
 
     monkeypatch.setattr(fanin, "init", lambda **_: SimpleNamespace(rank=1, size=2))
-    with pytest.raises(ValueError, match=r"all 2 processes .* is 1, not 0 of 1\. .*gloo"):
-        _create(None, 0, 1, timedelta(seconds=5))
+    with pytest.raises(
+        ValueError, match=rf"started 2 processes, .* rank 1, but .* rank {rank} of {size}: leave"
+    ):
+        _create(options(rank, size), None)
 
 
 @pytest.mark.parametrize(
@@ -144,4 +136,4 @@ def test_who_was_not_launched_is_told_how_to_be(monkeypatch):
     for name in ("WORLD_SIZE", "FANIN_HOST", "FANIN_JOB_SERVICE"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(JoinError, match="Start this program with `fanin launch`"):
-        _create(None, 0, 1, timedelta(seconds=5))
+        _create(options(0, 1), None)

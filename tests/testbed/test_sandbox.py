@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -10,12 +11,16 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fanin.testbed import runs
 from fanin.testbed.patience import setting
+from tests.sizes import sized
 from tests.testbed.conftest import as_myself
+
+ROOT = Path(__file__).parents[2]
 
 Command = Callable[[str], list[str]]
 Run = Callable[[str], subprocess.CompletedProcess[str]]
@@ -124,6 +129,147 @@ def test_a_signal_at_any_moment_leaves_nothing(
         assert "cleaned" in report["output"]
     if sent != signal.SIGKILL and moment == "up":
         assert "cleaned {'interfaces': [], 'processes': []}" in report["output"]
+
+
+ENTERED = """
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+from fanin.testbed.sandbox import enter
+try:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    enter()
+    print("in", flush=True)
+    while True:
+        signal.pause()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+STARTED = """
+from fanin.__main__ import main
+sys.argv = ["fanin", "up", "--workers", "2", "--leaves", "1", "--spines", "0", "--logs", "/dev/null/no"]
+main()
+"""
+
+
+def signalled(script: str, number: int, victim: str, role: int, moment: int) -> dict[str, Any]:
+    """What becomes of a script that gets a signal at a moment; see signalled.py."""
+    harness = Path(__file__).with_name("signalled.py")
+    done = subprocess.run(
+        [sys.executable, str(harness), script, str(number), victim, str(role), str(moment)],
+        capture_output=True,
+        text=True,
+        timeout=120 * setting(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+@pytest.fixture(scope="module")
+def moments() -> list[int]:
+    """How many moments the supervisor, the process between, and process 1 have until the command is inside."""
+    report = signalled(ENTERED, signal.SIGINT, "command", 0, 0)
+    assert all(report["moments"])
+    counts: list[int] = report["moments"]
+    return counts
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("seed", range(sized(12, 400)))
+def test_a_signal_at_any_moment_of_the_way_in_ends_the_command_and_leaves_nothing(
+    moments: list[int], seed: int
+) -> None:
+    draw = random.Random(seed)
+    victim = draw.choice(("command", "command", "self"))
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+    number = signal.SIGKILL if victim == "self" else draw.choice(numbers)
+    role = draw.choice((0, 0, 1, 2))
+    report = signalled(ENTERED, number, victim, role, draw.randint(1, moments[role]))
+    assert report["status"] in (128 + number, -number), report
+    assert report["left"] == []
+    assert "Traceback" not in report["output"]
+    assert "ignored" not in report["output"]
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("seed", range(sized(6, 100)))
+def test_a_signal_while_fanin_is_imported_ends_it_at_once_even_where_a_shell_has_it_ignored(
+    seed: int,
+) -> None:
+    draw = random.Random(seed)
+    number = draw.choice((signal.SIGINT, signal.SIGTERM))
+    ignoring = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{STARTED}"
+    report = signalled(draw.choice((STARTED, ignoring)), number, "command", 0, draw.randint(10, 150))
+    assert report["status"] in (128 + number, -number), report
+    assert report["left"] == []
+    assert "Traceback" not in report["output"]
+
+
+DROPPED = """
+import gc
+from fanin.testbed.sandbox import enter, raise_dropped_interrupts
+
+class Destroyed:
+    def __del__(self):
+        os.kill(1, number)
+        for _ in range(1000):  # the handler is called here, and what it raises is dropped
+            pass
+
+raise_dropped_interrupts()
+number = NUMBER
+try:
+    enter()
+    Destroyed()
+    signal.pause()
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.live
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_in_a_destructor_ends_the_command(run: Run, number: signal.Signals) -> None:
+    done = run("import os, signal, sys\n" + DROPPED.replace("NUMBER", str(int(number))))
+    assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
+
+
+@pytest.mark.live
+def test_ctrl_c_on_a_terminal_before_process_1_is_there_reaches_it() -> None:
+    """The terminal sends it to the processes that there are. The supervisor has to pass it on to later ones."""
+    script = ENTERED.replace(
+        "    enter()\n",
+        """
+    forks = os.fork
+    def fork():
+        os.write(terminal, b"\\3")
+        while signal.SIGINT not in signal.sigpending():
+            pass
+        os.fork = forks
+        return forks()
+    os.fork = fork
+    enter()
+""",
+    )
+    on_terminal = """
+import os, pty, signal, sys
+main, terminal = pty.openpty()
+child = os.fork()
+if child == 0:
+    os.login_tty(terminal)
+    terminal = main
+    exec(sys.argv[1])
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", on_terminal, script],
+        capture_output=True,
+        text=True,
+        timeout=60 * setting(),
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+    )
+    assert done.stdout == "130\n"
 
 
 @pytest.mark.live

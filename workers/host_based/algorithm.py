@@ -207,7 +207,7 @@ class HostBasedWorker:
         Args:
             datagrams: The datagrams [m, size].
             now: The time in seconds.
-            marked: Which of them came with a congestion mark [m]. None: none of them.
+            marked: Whether each came with a congestion mark [m]. None: none did.
         """
         count, size = datagrams.shape
         statistics = self.statistics

@@ -113,8 +113,8 @@ class Progress:
     """The progress of one rank in its schedule.
 
     For each peer, next_send() returns what may be sent, in order. receiving() returns the piece that arrives next, if
-    it may be processed now. received() records that it has been processed, and advanced() that a part of it has: a
-    piece that waits for just this one may be sent as far.
+    it may be processed now. received() records that it has been processed. advanced() records that a part of it has
+    been processed: a piece that waits for this one alone may then be sent up to the same place.
     """
 
     def __init__(self, schedule: Schedule) -> None:
@@ -353,8 +353,8 @@ def _halving_doubling(rank: int, workers: int, size: int, chunk: int) -> Schedul
     """Return a reduce-scatter by recursive halving, then an all-gather by recursive doubling, nearest ranks first.
 
     See Thakur, Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", 2005. If n is not a
-    power of two, as many ranks as there are above the largest power of two first give their array to a neighbour, and
-    get the sum from it at the end. Each step begins when the one before has ended: the links of both ends are full
+    power of two, the ranks above the largest power of two first give their array to a neighbour, and get the sum from
+    it at the end. Each step begins when the one before has ended: the links of both ends are full
     until then.
     """
     plan = _Plan()

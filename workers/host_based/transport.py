@@ -410,7 +410,7 @@ class Receiver:
         return False
 
     def _sort(self, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
-        """Accept packets that are not simply the next ones."""
+        """Accept packets that are not just the next ones."""
         raise NotImplementedError
 
     def _bitmap(self) -> NDArray[np.uint8]:

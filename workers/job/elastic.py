@@ -17,7 +17,7 @@ If another worker ends during a round, a new round begins. The numbers only grow
 
 A restarted worker joins at a point that the program chooses: all workers call regroup(), which is an operation like any
 other. Once all of the group are in it, the service either reports that nobody waits, or holds a round in which the
-joiner gets its place; the joiner starts with as many finished operations as the others. Messages of the service reach
+joiner gets its place. The joiner starts with as many finished operations as the others. Messages of the service reach
 all workers in the same order. So all workers that receive the announcement of a round after the answer to regroup()
 have finished that operation, with the same result. A worker that has not entered a group before the next round gets the
 result from one that has.

@@ -35,7 +35,7 @@ _LEFT_SECONDS = 1.0
 
 
 class JoinError(CollectiveError):
-    """A failure to join a job; the text says why."""
+    """A failure to join a job; the text explains why."""
 
 
 class LeftError(AbortedError):

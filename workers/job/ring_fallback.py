@@ -50,8 +50,8 @@ class UnderWay:
     def complete(self, ring: TcpRing, rank: int, workers: int, what: str) -> None:
         """Complete the sum round the ring, together with all workers.
 
-        A worker that has overwritten its values of a block has the block's sum. Of the workers that have it, the first
-        puts it in, and all others put in negative zeros, which change no number.
+        A worker that has overwritten its values of a block has the block's sum. The first worker that
+        has it puts it in, and all others put in negative zeros, which change no number.
 
         Args:
             ring: The ring.
@@ -68,7 +68,7 @@ class UnderWay:
 
 
 class LeaseLostError(CollectiveError):
-    """The loss or lack of a lease: the ring adds up instead of the switches. The text says why.
+    """The loss or lack of a lease: the ring adds up instead of the switches. The text explains why.
 
     Attributes:
         under_way: An interrupted sum, set at all workers or at none. None: the ring starts from the input.

@@ -1,9 +1,9 @@
 """Exact sums of integers in the network: as limbs of 16 bits, each carried by a float32.
 
 Sums come back from the switches as float32 within the bound of quantization.py. They are exact after rounding to the
-next integer if the error is less than 1/2. With n workers and limbs up to 65535 a block's exponent is at most 16, and
-with delayed scaling 18; so f >= (2^31 - 1) / (n 2^18), and before it is rounded to float32 the error of a sum is at
-most
+next integer if the error is less than 1/2. With limbs up to 65535, a block's exponent is at most 16, and with delayed
+scaling at most 18. With n workers, f is therefore at least (2^31 - 1) / (n 2^18). Before it is rounded to float32, the
+error of a sum is at most
 
     n / (2 f) * (1 + 2^-19) <= n^2 2^-14 (1 + 2^-18)
 

@@ -8,9 +8,9 @@ A result y, stored as float32, differs from the exact sum of the inputs by at mo
 
     |y - sum(x)| <= n / (2 f) * (1 + 2^-19) + ulp(y) / 2
 
-The first term is the n roundings; 2^-19 covers the float64 arithmetic of quantize and dequantize (three roundings of a
-number below 2^31: of x f, of 1 / f and of S (1 / f), which takes half as long as S / f). The second is the rounding of
-y to float32. A sum beyond float32 becomes an infinity. See SwitchML (NSDI'21), section 3.7.
+The first term is the n roundings. Its factor 2^-19 covers the float64 arithmetic of quantize and dequantize. That is
+three roundings of a number below 2^31: of x f, of 1 / f and of S (1 / f), which takes half as long as S / f. The second
+term is the rounding of y to float32. A sum beyond float32 becomes an infinity. See SwitchML (NSDI'21), section 3.7.
 """
 
 import numpy as np

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from fanin.assurance.bench.switch import aggregation, native, network, tables
 from fanin.assurance.bench.switch.aggregation import Shape
@@ -40,7 +41,7 @@ _FIRST, _CACHED = 3.0, 0.3  # seconds
 
 @dataclass(frozen=True, slots=True)
 class SwitchCase:
-    """One figure and its baseline, in packets per second unless the name says otherwise."""
+    """One figure and its baseline, in packets per second unless the name has another unit."""
 
     name: str
     pps: float
@@ -62,6 +63,18 @@ class SwitchOutcome:
     def is_met(self) -> bool:
         """Return whether the goal is met."""
         return self.case.ratio >= self.goal
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Return the case with its rates, its goal and the processor times."""
+        return {
+            **asdict(self.case),
+            "ratio": self.case.ratio,
+            "goal": self.goal,
+            "is_met": self.is_met,
+            "nanoseconds": self.nanoseconds,
+            "baseline_nanoseconds": self.baseline_nanoseconds,
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,4 +2,4 @@
 
 
 class SwitchBenchError(RuntimeError):
-    """Something is wrong, and the figures would be too. The message says what."""
+    """Something is wrong, and the figures would be too. The message explains what."""

@@ -35,7 +35,7 @@ def fill(switch: Switch, program: Compiled, table: str, entries: Sequence[Entry]
         try:
             await connection.open()
             await connection.push_pipeline()
-            for request in connection.requests(p4r.Update.INSERT, _encoded(program, table, entries)):
+            for request in connection.requests(p4r.Update.INSERT, encoded(program, table, entries)):
                 began = time.perf_counter()
                 await connection.send(request, range(len(request.updates)))
                 seconds += time.perf_counter() - began
@@ -46,7 +46,8 @@ def fill(switch: Switch, program: Compiled, table: str, entries: Sequence[Entry]
     return asyncio.run(fill())
 
 
-def _encoded(program: Compiled, table: str, entries: Sequence[Entry]) -> Iterator[p4r.Entity]:
+def encoded(program: Compiled, table: str, entries: Sequence[Entry]) -> Iterator[p4r.Entity]:
+    """Yield entries of a table as P4Runtime entities."""
     [known] = [t for t in program.p4info.tables if t.preamble.name == table]
     actions = {a.preamble.name: a.preamble.id for a in program.p4info.actions}
     for entry in entries:

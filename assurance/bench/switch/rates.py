@@ -35,7 +35,7 @@ class Contender:
 
 
 def compare(contenders: Sequence[Contender], rounds: int, seconds: float) -> list[Rate]:
-    """Return the median rate of each contender, over windows of so many seconds.
+    """Return the median rate of each contender, over windows of this many seconds.
 
     Raises:
         BenchError: An aggregation made no progress.

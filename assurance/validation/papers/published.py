@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from fanin.native.files import write_json
 
@@ -49,6 +50,13 @@ class PaperComparison:
         return self.published.least <= self.ours <= self.published.most
 
     @property
+    def columns(self) -> dict[str, Any]:
+        """Return the entry of papers.json."""
+        published = asdict(self.published)
+        del published["form"]  # only for tables
+        return {**published, "ours": self.ours, "agrees": self.agrees}
+
+    @property
     def cells(self) -> tuple[str, ...]:
         """Return the cells of a table row."""
         of = self.published
@@ -60,9 +68,5 @@ class PaperComparison:
 def write(found: Sequence[PaperComparison], folder: Path) -> None:
     """Write papers.json into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = {
-        "figures": [{**asdict(one.published), "ours": one.ours, "agrees": one.agrees} for one in found]
-    }
-    for figure in document["figures"]:
-        del figure["form"]  # only for tables
+    document = {"figures": [one.columns for one in found]}
     write_json(document, folder / "papers.json")

@@ -25,7 +25,7 @@ _PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of 
 
 
 class PlotError(ValueError):
-    """A figure that cannot be drawn; the message says what there is to draw."""
+    """A figure that cannot be drawn; the message explains what there is to draw."""
 
 
 @dataclass(frozen=True, slots=True)

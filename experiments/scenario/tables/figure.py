@@ -77,7 +77,7 @@ class Plot(Table):
     labels: Annotated[dict[str, str], Field(description="other names for lines, or for words on x")] = Field(
         default_factory=dict
     )
-    title: str | None = None
+    title: Annotated[str | None, Field(description="title above the figure")] = None
     style: Annotated[Style, Field(description="sized for a page, for one of two columns, or for a slide")] = (
         "page"
     )

@@ -15,7 +15,7 @@ from fanin.workers.collective import Algorithm
 class OtherJob(Table):
     """A job on the hosts outside the measured one, from the beginning of the run on."""
 
-    algorithm: Algorithm = "in-network"
+    algorithm: Annotated[Algorithm, Field(description="its all-reduce algorithm")] = "in-network"
     size: Annotated[VectorSize, Field(description="size of the float32 vector of each of its workers")]
     repetitions: Annotated[
         int, Field(ge=0, description="number of its all-reduces, one after another; 0: no other job")

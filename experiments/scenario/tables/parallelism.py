@@ -64,7 +64,9 @@ class Parallelism(Table):
         VectorSize | None,
         Field(description="part of a worker's gradients that is summed as soon as it is ready; default: all"),
     ] = None
-    stragglers: tuple[Straggler, ...] = ()
+    stragglers: Annotated[
+        tuple[Straggler, ...], Field(description="workers' hosts that always compute more slowly")
+    ] = ()
 
     @property
     def model(self) -> int:

@@ -13,8 +13,10 @@ from fanin.topologies.units import Seconds
 class Recovery(Table):
     """Retransmission. Timers that are left out suit the links in virtual time, and the switch in a live network."""
 
-    initial_rto: Seconds | None = None
-    min_rto: Seconds | None = None
+    initial_rto: Annotated[
+        Seconds | None, Field(description="retransmission timeout before the first round-trip time is known")
+    ] = None
+    min_rto: Annotated[Seconds | None, Field(description="shortest retransmission timeout")] = None
     granularity: Annotated[Seconds | None, Field(description="granularity of the clock")] = None
     packet_threshold: Annotated[
         int | None,

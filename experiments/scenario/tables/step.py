@@ -15,7 +15,7 @@ from fanin.topologies.units import Seconds
 class Straggler(Table):
     """A host that always computes more slowly."""
 
-    host: str
+    host: Annotated[str, Field(description="name of the host")]
     factor: Annotated[float, Field(gt=0, description="factor of its computing times")]
 
 
@@ -37,4 +37,6 @@ class Step(Table):
     variation: Annotated[
         float, Field(ge=0, description="sigma of each worker's lognormal factor for a step, with median 1")
     ] = 0.0
-    stragglers: tuple[Straggler, ...] = ()
+    stragglers: Annotated[
+        tuple[Straggler, ...], Field(description="workers' hosts that always compute more slowly")
+    ] = ()

@@ -24,5 +24,5 @@ class Table(BaseModel):
         return self
 
     def _problems(self) -> Iterator[str]:
-        """Yield what is wrong with keys together; each line begins with a key and says how to fix it."""
+        """Yield what is wrong with keys together; each line begins with a key and explains how to fix it."""
         return iter(())

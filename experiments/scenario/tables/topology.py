@@ -40,10 +40,16 @@ def _built(builder: str, offload: bool, **arguments: Any) -> Topology:
 
 
 class LeafSpine(BuiltNetwork):
-    """The arguments of `fanin.topologies.shapes.leaf_spine`; `oversubscription` can replace `uplink_rate`.
+    """A network of leaves and spines; each leaf has a link to each spine.
 
     Attributes:
-        oversubscription: The rate at which the hosts of a rack can send together, divided by that of its uplinks.
+        spines: The number of spines.
+        leaves: The number of leaves.
+        hosts_per_leaf: The number of hosts below each leaf.
+        rate: The rate of the hosts' links. Left out: unlimited.
+        uplink_rate: The rate of the links between leaves and spines. Left out: that of the hosts' links.
+        oversubscription: The rate at which the hosts of a rack can send together, divided by that of its uplinks;
+            replaces uplink_rate.
     """
 
     builder = "leaf_spine"
@@ -70,7 +76,14 @@ class LeafSpine(BuiltNetwork):
 
 
 class FatTree(BuiltNetwork):
-    """The arguments of `fanin.topologies.shapes.fat_tree`."""
+    """A fat tree of three tiers: pods of leaves and spines, joined by cores.
+
+    Attributes:
+        k: The number of ports of each switch, from which the other numbers follow where they are left out.
+        pods: The number of pods. Left out: k.
+        hosts_per_leaf: The number of hosts below each leaf. Left out: k / 2.
+        rate: The rate of the hosts' links. Left out: unlimited.
+    """
 
     builder = "fat_tree"
 
@@ -89,7 +102,13 @@ class FatTree(BuiltNetwork):
 
 
 class Servers(BuiltNetwork):
-    """The arguments of `fanin.topologies.shapes.servers`."""
+    """A network of servers with several hosts (GPUs) each, which a switch inside the server joins.
+
+    Attributes:
+        pods: The number of pods.
+        servers_per_leaf: The number of servers below each leaf.
+        hosts_per_server: The number of hosts in each server.
+    """
 
     builder = "servers"
 
@@ -116,7 +135,17 @@ class Servers(BuiltNetwork):
 
 
 class TopologySettings(Table):
-    """The network: one of the tables `topologies.shapes.BUILDERS`, or every switch, host and link spelled out."""
+    """The network: one of the tables leaf_spine, fat_tree and servers, or every switch, host and link spelled out.
+
+    Attributes:
+        leaf_spine: A network of two tiers.
+        fat_tree: A network of three tiers.
+        servers: A network of servers with several hosts each.
+        name: The name of a network that is spelled out.
+        switches: Every switch of a network that is spelled out.
+        hosts: Every host of a network that is spelled out.
+        links: Every link of a network that is spelled out.
+    """
 
     leaf_spine: LeafSpine | None = None
     fat_tree: FatTree | None = None

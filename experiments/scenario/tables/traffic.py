@@ -31,7 +31,7 @@ _MAY_BE_LEFT_OUT = ("load", "duration", "period", "fan")
 class Traffic(Table):
     """Traffic that hosts outside the job send to one another during the run, or exchange with its workers."""
 
-    pattern: Pattern
+    pattern: Annotated[Pattern, Field(description="which hosts send to which, and when")]
     size: Annotated[Bytes | None, Field(gt=0, description="size of each flow; replaces sizes")] = None
     sizes: Annotated[Sizes | None, Field(description="published distribution of flow sizes")] = None
     load: Annotated[
@@ -49,7 +49,7 @@ class Traffic(Table):
     window: Annotated[int, Field(ge=1, le=1 << 14, description="packets that a flow may have in flight")] = (
         256
     )
-    transport: Transport = "selective-repeat"
+    transport: Annotated[Transport, Field(description="transport of the flows")] = "selective-repeat"
     priority: Priority = 0
 
     @property

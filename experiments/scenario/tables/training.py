@@ -12,6 +12,6 @@ from fanin.experiments.scenario.tables.table import Table
 class Training(Table):
     """Training of a small network on handwritten digits, with all-reduced gradients."""
 
-    epochs: Annotated[int, Field(ge=1)] = 12
-    batch: Annotated[int, Field(ge=1)] = 256
-    hidden: Annotated[int, Field(ge=1)] = 2048
+    epochs: Annotated[int, Field(ge=1, description="number of passes over the training set")] = 12
+    batch: Annotated[int, Field(ge=1, description="samples in a step, of all workers together")] = 256
+    hidden: Annotated[int, Field(ge=1, description="neurons of the hidden layer")] = 2048

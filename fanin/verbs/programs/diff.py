@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -41,6 +41,9 @@ def diff(
     shown: Annotated[
         int, typer.Option("--show", min=0, help="Number of differences to print for each pair")
     ] = 10,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each pair, with all differences")
+    ] = False,
 ) -> None:
     """Compare compilers and switches on one program.
 
@@ -56,12 +59,14 @@ def diff(
     with failing("diff", SandboxError, status=2):
         enter()  # no other process uses BMv2's loopback ports there
 
-    from fanin.assurance.differential.compare import compare, compile_both
+    from fanin.assurance.differential.compare import PAIRS, compare, compile_both
     from fanin.assurance.differential.packets import PacketSource, read_packets
     from fanin.controller.entry_files import random_entries, read_entries
     from fanin.experiments.scenario.compilers import CompiledProgram
     from fanin.experiments.scenario.tools import ToolMissingError
     from fanin.programs import show_warnings
+    from fanin.progress import Steps
+    from fanin.table import print_records
 
     compiled = compile_both(program)
     for made in compiled.values():
@@ -80,16 +85,46 @@ def diff(
             source = PacketSource(json.loads(usable.device_config), held, rng)
             sent = [source.packet() for _ in range(random_packets)]
 
-    say(f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets")
+    say(
+        f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets",
+        err=as_json,
+    )
     verdicts = []
-    for verdict in compare(compiled, held, sent):
-        verdicts.append(verdict)
-        show(verdict, shown)
+    with Steps("pairs", len(PAIRS), shown=not as_json) as progress:
+        for verdict in compare(compiled, held, sent):
+            verdicts.append(verdict)
+            progress.advance()
+            if as_json:
+                print_records([_record(verdict)])
+            else:
+                show(verdict, shown)
     failed = [v for v in verdicts if v.cannot and not isinstance(v.cannot, ToolMissingError)]
     if failed or any(verdict.differences for verdict in verdicts):
         raise typer.Exit(1)
     if sum(verdict.outcome is not None for verdict in verdicts) < 2:
         raise failure("diff", "nothing was compared: fewer than two pairs can run here", 2)
+
+
+def _record(verdict: Verdict) -> dict[str, Any]:
+    outcome = verdict.outcome
+    return {
+        "compiler": verdict.pair.compiler,
+        "switch": verdict.pair.engine,
+        "cannot_run": verdict.cannot and str(verdict.cannot),
+        "packets_out": outcome and sum(map(len, outcome.outputs)),
+        "counters": outcome and len(outcome.counts),
+        "refused_entries": outcome and len(outcome.refused),
+        "differences": [
+            {
+                "kind": found.kind.name.lower(),
+                "what": found.what,
+                "reference": found.reference,
+                "other": found.other,
+                "reference_varies": found.undefined,
+            }
+            for found in verdict.differences
+        ],
+    }
 
 
 def show(verdict: Verdict, most: int) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
 from fanin.cli_errors import failing
 from fanin.output import say
@@ -41,10 +41,15 @@ def fuzz(
     from fanin.assurance.fuzz import campaign
     from fanin.assurance.fuzz.campaign import NoSanitizersError
     from fanin.assurance.fuzz.case import CaseError
-    from fanin.console import console
+    from fanin.progress import Steps
+
+    shown = time.monotonic()
 
     def show(so_far: Fuzzed) -> None:
-        progress.update(task, description=f"{so_far.cases} programs")
+        nonlocal shown
+        now = time.monotonic()
+        progress.advance(now - shown, f"{so_far.cases} programs")
+        shown = now
 
     with (
         failing("fuzz", NoSanitizersError, CaseError, status=2),
@@ -52,15 +57,14 @@ def fuzz(
     ):
         if repeat is not None:
             said = campaign.repeat(repeat)
-            console.print(said or "It passes.", markup=False)
+            say(said or "It passes.")
             raise typer.Exit(said is not None)
-        with Progress(TextColumn("{task.description}"), TimeElapsedColumn(), console=console) as progress:
-            task = progress.add_task("0 programs")
+        with Steps("seconds", 60 * minutes) as progress:
             processes = os.cpu_count() or 1
             done = campaign.fuzz(first_seed, None, 60 * minutes, processes, results, show)
-    console.print(f"{done.cases} programs, of which the switch accepted {done.taken}")
+    say(f"{done.cases} programs, of which the switch accepted {done.taken}")
     if done.failed is not None:
         seed, said = done.failed
         say(f"seed {seed} fails:\n{said}\nrepeat: fanin fuzz --repeat {done.path}", err=True)
         raise typer.Exit(1)
-    console.print("Nothing wrong.")
+    say("Nothing wrong.")

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fanin.experiments.results.comparison import Comparison, Difference
 
 _MEASURES = {
-    "median_seconds": ("time, ms", 1e-3),
-    "wire_bytes_per_worker": ("on the wire, kB each", 1e3),
-    "retransmissions": ("retransmissions", 1),
+    "median_seconds": ("ms", 1e-3),
+    "wire_bytes_per_worker": ("kB each", 1e3),
+    "retransmissions": ("resent", 1),
 }
 
 
@@ -85,10 +85,10 @@ def compare(
 
 
 def _show(found: Comparison, before: Path, after: Path) -> None:
-    from fanin.console import wide
     from fanin.run_points import point_name
+    from fanin.table import print_table
 
-    wide.print(_table(found), highlight=False)
+    print_table(_table(found), len(found.varied) + 1)
     judged = [one.beyond_noise for point in found.points for one in point.differences]
     unknown = judged.count(None)
     why = (
@@ -101,9 +101,10 @@ def _show(found: Comparison, before: Path, after: Path) -> None:
 
 
 def _table(found: Comparison) -> Table:
-    from fanin.run_points import points_table, setting_texts
+    from fanin.run_points import setting_texts
+    from fanin.table import new_table
 
-    table = points_table([*found.varied, ""], "A", "B", "B/A", "95 % interval", "")
+    table = new_table([*found.varied, ""], "A", "B", "B/A", "95 % interval", "")
     for point in found.points:
         for one in point.differences:
             table.add_row(

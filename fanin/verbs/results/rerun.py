@@ -14,6 +14,7 @@ from fanin.options import Processes, Scheduler
 if TYPE_CHECKING:
     from fanin.experiments.results.measured import Row
     from fanin.experiments.scenario.settings import Settings
+    from fanin.run_points import Work
 
 
 def rerun(
@@ -25,6 +26,9 @@ def rerun(
         Path | None,
         typer.Option("--results", help="Folder for the new results; RESULTS/rerun by default"),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each point, with both times")
+    ] = False,
     processes: Processes = None,
     scheduler: Scheduler = None,
 ) -> None:
@@ -61,9 +65,10 @@ def rerun(
         folder=folder,
         about={"name": "rerun", "of": str(results)},
         again="nothing was compared; run it again",
+        as_json=as_json,
     )
     rows = measure("rerun", work, afresh=True, processes=processes, scheduler=scheduler)
-    differ = _compare(work.varied, old, rows)
+    differ = _compare(work, old, rows)
     conclude("rerun", work, rows)
     if differ:
         raise typer.Exit(1)
@@ -95,32 +100,45 @@ def _settings(row: Row) -> Settings:
         raise failure("rerun", message, 2) from None
 
 
-def _compare(varied: Sequence[str], old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
+def _compare(work: Work, old: Mapping[str, Row], rows: Sequence[Row]) -> bool:
     """Print both times of each point, and return whether a point in virtual time differs."""
-    from fanin.console import console
     from fanin.experiments.scenario.settings import FILES
-    from fanin.run_points import point_name, points_table, setting_texts
+    from fanin.run_points import point_name, setting_texts
+    from fanin.table import new_table, print_records, print_table
 
-    table = points_table(varied, "before ms", "now ms", "")
-    different = []
+    table = new_table(work.varied, "before ms", "now ms", "")
+    records, different = [], []
     for before, row in zip(old.values(), rows, strict=True):  # keys change when settings are renamed
         if row["error"] is not None or before["error"] is not None:
             continue
         same = list(row["seconds"]) == list(before["seconds"])
         change = row["median_seconds"] / before["median_seconds"] - 1
+        record = {
+            "key": row["key"],
+            "point": point_name(work.varied, row),
+            "world": row["world"],
+            "before_median_seconds": before["median_seconds"],
+            "median_seconds": row["median_seconds"],
+            "change": change,
+            "same": same,
+        }
+        records.append(record)
         table.add_row(
-            *setting_texts(varied, row),
-            f"{before['median_seconds'] * 1e3:.4g}",
-            f"{row['median_seconds'] * 1e3:.4g}",
+            *setting_texts(work.varied, row),
+            f"{record['before_median_seconds'] * 1e3:.4g}",
+            f"{record['median_seconds'] * 1e3:.4g}",
             "same" if same else f"{change:+.2%}",
         )
         if not same and row["world"] == "virtual":
             changed = [name for name in FILES if row[f"{name}_sha256"] != before.get(f"{name}_sha256")]
             different.append(
-                f"{point_name(varied, row)}: fanin was {before['commit']} and is {row['commit']}"
+                f"{point_name(work.varied, row)}: fanin was {before['commit']} and is {row['commit']}"
                 + "".join(f"; {row[name]} has changed" for name in changed)
             )
-    console.print(table)
+    if work.as_json:
+        print_records(records)
+    else:
+        print_table(table, max(1, len(work.varied)))
     if different:
         complain("rerun", "\n".join(["points in virtual time differ", *different]))
     return bool(different)

@@ -53,14 +53,10 @@ def _cell_name(cell: dict[str, Any], switch: RunningSwitch) -> str | None:
 
 
 def _show(cells: list[dict[str, Any]]) -> None:
-    from rich.table import Table
+    from fanin.table import new_table, print_table
 
-    from fanin.console import wide
-
-    table = Table("counter", "index", "", "packets", "bytes", box=None)
-    for column in (1, 3, 4):
-        table.columns[column].justify = "right"
+    table = new_table(["counter", "name"], "index", "packets", "bytes")
     for cell in cells:
         counted = (f"{cell[name]:,}" for name in ("packets", "bytes"))
-        table.add_row(cell["counter"], str(cell["index"]), cell["name"] or "", *counted)
-    wide.print(table, highlight=False)
+        table.add_row(cell["counter"], cell["name"] or "", str(cell["index"]), *counted)
+    print_table(table, 2)

@@ -55,24 +55,21 @@ def jobs(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
+    from fanin.table import new_table, print_table
 
-    from fanin.console import wide
-
-    table = Table("job", "state", "for", "hosts", "lease", "slots", "switches", box=None)
+    table = new_table(["job", "state", "hosts", "switches"], "for", "lease", "slots")
     for job in found:
         state = f"{job['state']}, number {job['place']}" if job["place"] else job["state"]
         if job["why"]:
             state = f"{state}: {job['why']}"
         lease, slots = job["lease"], job["slots"]
         table.add_row(
-            escape(job["name"]),
-            escape(state),
-            str(timedelta(seconds=int(time.time() - job["since"]))),
+            job["name"],
+            state,
             " ".join(job["hosts"]),
+            " ".join(job["switches"]),
+            str(timedelta(seconds=int(time.time() - job["since"]))),
             "" if lease is None else str(lease),
             "" if slots is None else f"{slots[0]} to {slots[1]}",
-            " ".join(job["switches"]),
         )
-    wide.print(table)
+    print_table(table)

@@ -132,12 +132,11 @@ def _ways(network: RunningNetwork, node: str, other: str | None, one_way: bool) 
 
 
 def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
-    from rich.table import Table
+    from fanin.table import new_table, print_table
 
-    from fanin.console import wide
-
-    table = Table(
-        "from", "to", "properties", "sent", "dropped", "corrupted", "queue, most", "late by, most", box=None
+    table = new_table(
+        ["from", "to", "properties", "dropped"],
+        *("sent", "corrupted", "queue kB\nmost kB", "late us\nmost us"),
     )
     for way, state in found:
         does = ", ".join(
@@ -146,12 +145,12 @@ def _show(found: list[tuple[_OneWay, dict[str, Any]]]) -> None:
         row = [way.sender, way.receiver, does or "none"]
         if "sent" in state:
             drops = ", ".join(f"{count:,} {kind}" for kind, count in state["drops"].items() if count)
-            waiting = (quantity_text(state[name], BYTES) for name in ("queue_bytes", "highest_queue_bytes"))
-            late = (quantity_text(state["lateness"][name], TIMES) for name in ("mean", "most"))
-            row += [f"{state['sent']:,}", drops or "0", f"{state['corrupted']:,}"]
-            row += [", ".join(waiting), ", ".join(late)]
+            waiting = (f"{state[name] / 1e3:,.4g}" for name in ("queue_bytes", "highest_queue_bytes"))
+            late = (f"{1e6 * state['lateness'][name]:,.4g}" for name in ("mean", "most"))
+            row += [drops or "0", f"{state['sent']:,}", f"{state['corrupted']:,}"]
+            row += ["\n".join(waiting), "\n".join(late)]
         table.add_row(*row)
-    wide.print(table, highlight=False)
+    print_table(table, 2)
 
 
 def _text(name: str, value: Any) -> str:

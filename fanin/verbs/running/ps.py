@@ -49,27 +49,22 @@ def _document(network: RunningNetwork) -> dict[str, object]:
 
 
 def _show(network: RunningNetwork) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    from fanin.console import console, wide
+    from fanin.table import new_table, print_table
 
     process, age = network.run.supervisor, timedelta(seconds=int(network.run.age))
-    console.print(
-        f"process {process}, up for {age}: {_text(command_line(process))}", highlight=False, markup=False
-    )
-    switches = Table("switch", "device id", "P4Runtime", "neighbours by port", box=None)
+    say(f"process {process}, up for {age}: {_text(command_line(process))}")
+    switches = new_table(["switch", "P4Runtime", "neighbours by port"], "device id")
     for name, switch in network.switches.items():
         neighbours = ", ".join(f"{port}: {peer}" for port, peer in sorted(switch.neighbours.items()))
-        switches.add_row(name, str(switch.device_id), f"127.0.0.1:{switch.grpc_port}", neighbours)
-    hosts = Table("host", "address", "processes", box=None)
+        switches.add_row(name, f"127.0.0.1:{switch.grpc_port}", neighbours, str(switch.device_id))
+    hosts = new_table(["host", "address", "processes"])
     running = network.processes()
     for name, host in network.hosts.items():
         listed = "\n".join(f"{found.process} {_text(found.command)}" for found in running[name])
-        hosts.add_row(name, host.ip, escape(listed))
+        hosts.add_row(name, host.ip, listed)
     for table in (switches, hosts):
-        wide.print(table)
-        console.print()
+        print_table(table)
+        say("")
 
 
 def _text(command: tuple[str, ...]) -> str:

@@ -13,7 +13,8 @@ from fanin.output import say
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
 
-_COLUMNS = "match", "priority", "action", "group", "replicas", "packets", "bytes"
+_COLUMNS = "match", "action", "group", "replicas", "priority", "packets", "bytes"
+_NUMBERS = "priority", "packets", "bytes"
 
 
 def tables(
@@ -58,17 +59,17 @@ def _of_table(found: list[dict[str, Any]], switch: str, name: str) -> list[dict[
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-
-    from fanin.console import wide
+    from fanin.table import new_table, print_table
 
     for title, rows in _by_table(found).items():
         used = [column for column in _COLUMNS if any(column in row for row in rows)]
-        table = Table(*used, title=title, title_justify="left", box=None)
+        texts = [column for column in used if column not in _NUMBERS]
+        numbers = [column for column in used if column in _NUMBERS]
+        table = new_table(texts, *numbers, title=title)
         for row in rows:
-            table.add_row(*(row.get(column, "") for column in used))
-        wide.print(table, highlight=False, markup=False)
-        wide.print()
+            table.add_row(*(row.get(column, "") for column in (*texts, *numbers)))
+        print_table(table)
+        say("")
 
 
 def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:

@@ -14,10 +14,8 @@ from fanin.options import Network
 from fanin.output import say
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
-from fanin.topologies.units import BYTES, RATES, TIMES, quantity_text
 
 if TYPE_CHECKING:
-    from rich.console import Group
     from rich.table import Table
 
     from fanin.controller.jobs.reports import Report
@@ -60,39 +58,46 @@ def top(
 
 
 def _show(snapshot: Callable[[], Snapshot], seconds: float, once: bool) -> None:
+    from rich.console import Group
     from rich.live import Live
 
-    from fanin.console import console, wide
+    from fanin.console import console
+    from fanin.table import fitting, print_table
 
     before = snapshot()
     time.sleep(seconds)
     now = snapshot()
     if once or not console.is_terminal:
-        wide.print(_tables(now, before), highlight=False)
-        while not once:
-            time.sleep(seconds)
-            before, now = now, snapshot()
-            wide.print(_tables(now, before), highlight=False)
-        return
-    with Live(_tables(now, before), console=console, screen=True, auto_refresh=False) as live:
         while True:
+            for table in _tables(now, before):
+                print_table(table)
+                say("")
+            if once:
+                return
             time.sleep(seconds)
             before, now = now, snapshot()
-            live.update(_tables(now, before), refresh=True)
+    with Live(console=console, screen=True, auto_refresh=False) as live:
+        while True:
+            blocks: list[Table | str] = []
+            for table in _tables(now, before):
+                blocks.extend(fitting(table, 1, console))
+                blocks.append("")
+            live.update(Group(*blocks), refresh=True)
+            time.sleep(seconds)
+            before, now = now, snapshot()
 
 
-def _tables(now: Snapshot, before: Snapshot) -> Group:
-    from rich.console import Group
-
-    return Group(_jobs(now, before), "", _switches(now, before), "", _links(now, before))
+def _tables(now: Snapshot, before: Snapshot) -> list[Table]:
+    """Return the tables of jobs, switches and links."""
+    return [_jobs(now, before), _switches(now, before), _links(now, before)]
 
 
 def _jobs(now: Snapshot, before: Snapshot) -> Table:
-    from rich.markup import escape
+    from fanin.table import new_table
 
-    table = _table(
-        *("job", "state", "for", "workers", "slots", "window", "each, received", "retransmitted", "RTT"),
-        "waiting for",
+    table = new_table(
+        ["job", "state", "waiting for"],
+        *("for", "workers", "slots", "window", "Mb/s each", "resent", "RTT ms"),
     )
     earlier = {(job.name, job.since): job for job in before.jobs}
     for job in now.jobs:
@@ -103,22 +108,22 @@ def _jobs(now: Snapshot, before: Snapshot) -> Table:
         rtts = [report.smoothed_rtt for report in reports if report.smoothed_rtt is not None]
         rate = None if same is None else _rate(job, same, now.at)
         table.add_row(
-            escape(job.name),
-            escape(state),
+            job.name,
+            state,
+            _waits_for(job, now.at),
             str(timedelta(seconds=int(now.at - job.since))),
             str(len(job.workers)),
             "" if job.slots is None else str(job.window),
             _congestion_window(job, reports),
-            "" if rate is None else quantity_text(8 * rate, RATES),
+            "" if rate is None else f"{8e-6 * rate:,.4g}",
             f"{again:,}" if reports else "",
-            quantity_text(max(rtts), TIMES) if rtts else "",
-            _waits_for(job, now.at),
+            f"{1e3 * max(rtts):,.4g}" if rtts else "",
         )
     for forming in now.forming:
         since = min(worker.joined for worker in forming.workers)
-        name, age = escape(forming.name or ""), str(timedelta(seconds=int(now.at - since)))
+        name, age = forming.name or "", str(timedelta(seconds=int(now.at - since)))
         missing = f"{' '.join(forming.missing)} to join"
-        table.add_row(name, "forming", age, str(len(forming.workers)), "", "", "", "", "", missing)
+        table.add_row(name, "forming", missing, age, str(len(forming.workers)))
     return table
 
 
@@ -158,9 +163,10 @@ def _waits_for(job: JobView, now: float) -> str:
 
 def _switches(now: Snapshot, before: Snapshot) -> Table:
     from fanin.controller.tree import SLOTS
+    from fanin.table import new_table
     from fanin.testbed.monitoring.snapshot import SwitchView, per_second
 
-    table = _table("switch", "packets/s", "slots in use", "drops by reason (per second)")
+    table = new_table(["switch", "drops by reason (per second)"], "packets/s", f"of {SLOTS:,} slots")
     seconds = now.at - before.at
     for name, switch in now.switches.items():
         then = before.switches.get(name, SwitchView(slots=0))
@@ -172,33 +178,28 @@ def _switches(now: Snapshot, before: Snapshot) -> Table:
             drops.append(f"{reason} {count:,}" + (f" ({growth:,.0f})" if growth else ""))
         table.add_row(
             name,
-            "" if rate is None else f"{rate:,.0f}",
-            f"{switch.slots:,} of {SLOTS:,}",
             switch.error or ", ".join(drops),
+            "" if rate is None else f"{rate:,.0f}",
+            f"{switch.slots:,}",
         )
     return table
 
 
 def _links(now: Snapshot, before: Snapshot) -> Table:
+    from fanin.table import new_table
     from fanin.testbed.monitoring.snapshot import per_second
 
-    table = _table("link", "rate", "of", "used", "queue", "lost", "")
+    table = new_table(["link"], "Mb/s", "of Mb/s", "used", "queue kB", "lost", "state")
     for link, then in zip(now.links, before.links, strict=True):
         rate = per_second(link.bytes, then.bytes, now.at - before.at)
         used = "" if rate is None or link.rate is None else f"{100 * 8 * rate / link.rate:.0f}%"
         table.add_row(
             link.name,
-            "" if rate is None else quantity_text(8 * rate, RATES),
-            "" if link.rate is None else quantity_text(link.rate, RATES),
+            "" if rate is None else f"{8e-6 * rate:,.4g}",
+            "" if link.rate is None else f"{link.rate / 1e6:,.4g}",
             used,
-            "" if link.queue_bytes is None else quantity_text(link.queue_bytes, BYTES),
+            "" if link.queue_bytes is None else f"{link.queue_bytes / 1e3:,.4g}",
             "" if link.lost is None else f"{link.lost:,}",
             "down" if link.up is False else "",
         )
     return table
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    return Table(*columns, box=None)

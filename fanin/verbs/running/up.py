@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
@@ -31,7 +32,7 @@ from fanin.options import (
 )
 from fanin.output import say
 from fanin.testbed.running import JOB_SERVICE, JOB_SERVICE_GRPC
-from fanin.testbed.runs import scratch
+from fanin.testbed.runs import Run, scratch
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
 
@@ -107,11 +108,15 @@ def up(
             help="File to which events are appended as lines of JSON",
         ),
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print a line of JSON with switches and hosts when the network is up"),
+    ] = False,
 ) -> None:
     """Build and program a network, and keep it up until Ctrl-C.
 
-    Use the network from another terminal: fanin ps lists its hosts, fanin exec runs a command on one of them, fanin
-    launch runs a program on all of them, fanin tables, fanin counters and fanin trace show what a switch does. Python
+    Use the network from another terminal: fanin ps lists its hosts, fanin exec runs a command on one of them, and fanin
+    launch runs a program on all of them. fanin tables, fanin counters and fanin trace show what a switch does. Python
     programs on the hosts that call fanin.init() or fanin.workers.join() form a job and get a lease.
 
     Examples:
@@ -139,7 +144,7 @@ def up(
         listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
 
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.console import console
+    from fanin.console import messages
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
     from fanin.experiments.scenario.file import ScenarioError, load_network
@@ -155,7 +160,7 @@ def up(
 
     wrong = (ScenarioError, TopologyError)
     errors = (PythonFileError, ToolError, CompileError, NetworkError, ControllerError)
-    with failing("up", *wrong, status=2), failing("up", *errors), _until_ended():
+    with failing("up", *wrong, status=2), failing("up", *errors), _until_ended(as_json):
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         if topology:
@@ -165,7 +170,7 @@ def up(
         compiled = program_of_network(program, compiler, wanted, controller)
         show_warnings(compiled.warnings)
         with (
-            console.status("starting the network") as status,
+            messages.status("starting the network") as status,
             MininetNetwork(
                 wanted, on.launcher, logs, pcap, lambda who: status.update(f"waiting for {who}")
             ) as network,
@@ -173,18 +178,18 @@ def up(
             status.stop()
             with nullcontext() if log is None else logging_to(log):
                 run_until_interrupted(
-                    _keep_up(network, compiled, controller, on, listeners, tls, log, standby)
+                    _keep_up(network, compiled, controller, on, listeners, tls, log, standby, as_json)
                 )
 
 
 @contextmanager
-def _until_ended() -> Iterator[None]:
+def _until_ended(as_json: bool) -> Iterator[None]:
     """Say that the network is down after Ctrl-C, SIGTERM or SIGHUP, and exit with the status of the signal."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as told:
         with suppress(OSError):  # a terminal that was closed
-            say("The network is down; nothing is left behind.")
+            say("The network is down; nothing is left behind.", err=as_json)
         if isinstance(told, SystemExit):
             raise
         raise typer.Exit(INTERRUPTED) from None
@@ -199,6 +204,7 @@ async def _keep_up(
     tls: ssl.SSLContext | None,
     log: Path | None,
     standby: bool,
+    as_json: bool,
 ) -> None:
     from fanin.controller.job_service.json_lines_server import serving_workers
     from fanin.controller.job_service.server import serving
@@ -238,7 +244,7 @@ async def _keep_up(
                 listener = listeners["jobs"]
                 address, port = listener.getsockname()
                 await stack.enter_async_context(serving_tls(listener, tls, folder / JOB_SERVICE_GRPC))
-                say(f"Job service: gRPC with TLS at {address}:{port}\n")
+                say(f"Job service: gRPC with TLS at {address}:{port}\n", err=as_json)
             await stack.enter_async_context(service)
             if "metrics" in listeners:
                 from fanin.testbed.monitoring.metrics import serving as serving_metrics
@@ -246,8 +252,8 @@ async def _keep_up(
                 listener = listeners["metrics"]
                 await stack.enter_async_context(serving_metrics(inspector, listener))
                 address, port = listener.getsockname()
-                say(f"Metrics for Prometheus: http://{address}:{port}/metrics\n")
-            _show(topology)
+                say(f"Metrics for Prometheus: http://{address}:{port}/metrics\n", err=as_json)
+            _show(topology, as_json)
             watch = Watch(network, controller, jobs, service.jobs, _warn)
             await watch.run(None if log is None else lambda: stalls.look(inspector.jobs(), time.time()))
 
@@ -258,34 +264,47 @@ def _warn(message: str) -> None:
     _logger.warning("%s", message)
 
 
-def _show(topology: Topology) -> None:
-    from rich.table import Table
+def _show(topology: Topology, as_json: bool) -> None:
+    from fanin.table import new_table, print_records, print_table
 
-    from fanin.console import console, wide
-
-    switches = Table("switch", "role", "device id", "P4Runtime", "neighbours by port", box=None)
-    for switch in topology.switches:
-        peers = sorted(_peers(topology, switch.name))
-        neighbours = ", ".join(f"{port}: {peer}" for port, peer in peers)
-        row = (
-            switch.name,
-            switch.role,
-            str(switch.device_id),
-            f"127.0.0.1:{switch.grpc_port}",
-            neighbours,
-        )
-        switches.add_row(*row)
-    hosts = Table("host", "rank", "address", "gateway", box=None)
-    for host in topology.ranked_hosts:
-        hosts.add_row(host.name, str(host.rank), str(host.ip), str(host.gateway))
-    wide.print(switches, hosts, sep="\n\n")
-    console.print(
+    switches: dict[str, dict[str, Any]] = {
+        switch.name: {
+            "role": switch.role,
+            "device_id": switch.device_id,
+            "grpc_port": switch.grpc_port,
+            "neighbours": {str(port): peer for port, peer in sorted(_peers(topology, switch.name))},
+        }
+        for switch in topology.switches
+    }
+    hosts: dict[str, dict[str, Any]] = {
+        host.name: {"rank": host.rank, "ip": str(host.ip), "gateway": str(host.gateway)}
+        for host in topology.ranked_hosts
+    }
+    if as_json:
+        folder = scratch()
+        assert folder is not None  # as in every sandbox
+        process = Run(folder).supervisor
+        print_records([{"process": process, "switches": switches, "hosts": hosts}])
+        sys.stdout.flush()  # the reader of a pipe waits for it until the network is up
+    else:
+        table = new_table(["switch", "role", "P4Runtime", "neighbours by port"], "device id")
+        for name, switch in switches.items():
+            neighbours = ", ".join(f"{port}: {peer}" for port, peer in switch["neighbours"].items())
+            address = f"127.0.0.1:{switch['grpc_port']}"
+            table.add_row(name, switch["role"], address, neighbours, str(switch["device_id"]))
+        print_table(table)
+        say("")
+        table = new_table(["host", "address", "gateway"], "rank")
+        for name, host in hosts.items():
+            table.add_row(name, host["ip"], host["gateway"], str(host["rank"]))
+        print_table(table)
+    say(
         "\nThe network is running until Ctrl-C. In another terminal, try:\n"
         "  fanin allreduce\n"
         f"  fanin tables {topology.leaves[0].name}\n"
         f"  fanin shell {topology.leaves[0].name}\n"
         f"  fanin exec {topology.ranked_hosts[0].name} ping {topology.ranked_hosts[-1].ip}",
-        highlight=False,
+        err=as_json,
     )
 
 

@@ -30,7 +30,7 @@ def integer(number: Any) -> int:
 
 
 def checked_name(value: Any, what: str) -> str:
-    """Return a name that is printable and contains nothing with a meaning in C. `what` says what it names.
+    """Return a name that is printable and contains nothing with a meaning in C. `what` describes what it names.
 
     Raises:
         ProgramError: If it is not such a name.

@@ -101,7 +101,7 @@ class Digests(DynamicKind[p4r.DigestEntry]):
             yield p4r.Update.INSERT, message
 
     def acknowledge(self, message: p4r.DigestListAck) -> None:
-        """Forget an acknowledged list, so that its digests may be sent again. Unknown lists are ignored."""
+        """Forget an acknowledged list, so that equal digests are reported from now on. Unknown lists are ignored."""
         with self._lock:
             self._find(message).sent.pop(message.list_id, None)
 

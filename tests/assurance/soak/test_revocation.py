@@ -35,7 +35,7 @@ def test_whenever_a_lease_is_revoked_all_have_the_same_sums(switch: Engine) -> N
         revocations = (Revocation(0, float(time), heard=1e-4 * (time < 2e-3), at_a_sum=time >= 2e-3),)
         outcome = run_scenario(replace(RUNNING, revocations=revocations), switch)
         assert not outcome.violations, time
-        ring += outcome.faults["went on by ring"]
+        ring += outcome.faults["fell back to the ring"]
         sent += outcome.faults["result sent after the loss"]
     assert ring > 10
     assert sent > 0
@@ -53,7 +53,7 @@ def test_slots_of_a_revoked_lease_are_the_next_job_s_while_its_workers_go_on(swi
     history = History()
     outcome = run_scenario(scenario, switch, observer=history)
     assert not outcome.violations
-    assert outcome.faults["went on by ring"] == 1
+    assert outcome.faults["fell back to the ring"] == 1
     again = History()
     run_scenario(scenario, switch, observer=again)
     assert again.digest == history.digest
@@ -64,7 +64,7 @@ def test_a_job_that_has_ended_or_never_had_a_lease_loses_none(switch: Engine) ->
     scenario = Scenario(0, jobs, revocations=(Revocation(0, 2e-3), Revocation(1, 1e-5)))
     outcome = run_scenario(scenario, switch)
     assert not outcome.violations
-    assert not outcome.faults["went on by ring"]
+    assert not outcome.faults["fell back to the ring"]
 
 
 def test_seeds_have_revocations_that_meet_jobs_at_work() -> None:

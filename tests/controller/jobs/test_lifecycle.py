@@ -149,7 +149,7 @@ def test_a_job_that_goes_on_by_ring_does_not_wait(either: With) -> None:
         for rank, worker in enumerate(pair):
             said = await worker.hear()
             assert (said["rank"], said["config"], said["refused"]) == (rank, None, why)
-        assert listed(grants)["a"]["state"] == "by ring"
+        assert listed(grants)["a"]["state"] == "using the ring"
         waiting = await Worker.connect(path, "h3", ["h3"], job="b", slots=25)
         assert "queued" in await waiting.hear()
         late = await Worker.connect(path, "h3", ["h3"], job="c", slots=1, ring=True)
@@ -176,11 +176,13 @@ def test_a_revoked_lease_is_withdrawn_and_all_learn_what_each_has_finished(eithe
         assert grants.withdrawn == [1]
         assert await waiting.rank() == (2, 0)
         pair[1].say(b'{"finished": [8, 4711]}')
-        assert listed(grants)["a"]["state"] == "by ring"
+        assert listed(grants)["a"]["state"] == "using the ring"
         pair[0].say(b'{"finished": [7, 4712]}')
         for worker in pair:
             assert await worker.hear() == {"carry_on": [[7, 4712], [8, 4711]]}
-        with pytest.raises(ControllerError, match=r"a has no lease: it is by ring \(its lease was revoked\)"):
+        with pytest.raises(
+            ControllerError, match=r"a has no lease: it is using the ring \(its lease was revoked\)"
+        ):
             await grants.jobs.revoke("a")
         with pytest.raises(ControllerError, match="no job is called c; there are: a, b"):
             await grants.jobs.revoke("c")
@@ -413,7 +415,7 @@ def test_a_job_of_groups_whose_tree_fails_gets_another_lease_if_one_would_be_bet
             assert [group["config"] for group in groups] == [None] * 3
         else:
             assert [group["config"]["lease"]["id"] for group in groups] == [2] * 3
-        told = "by ring" if for_good else "in network"
+        told = "using the ring" if for_good else "in network"
         assert listed(grants)["a"]["state"] == told
 
     service(check)

@@ -1,4 +1,4 @@
-"""docs/reference/scenarios.md explains every column of links.parquet and workers.parquet, and every scenario key."""
+"""The reference explains every column of links.parquet and workers.parquet, and every scenario key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[3] / "docs"
     [(LinkUse, "links.parquet"), (WorkerUse, "workers.parquet"), (QueueSample, "queues.parquet")],
 )
 def test_every_column_has_a_row_with_its_unit(kind: type, file: str) -> None:
-    _, _, rest = (DOCS / "reference" / "scenarios.md").read_text().partition(f"| column of `{file}` | unit |")
+    _, _, rest = (DOCS / "reference" / "results.md").read_text().partition(f"| column of `{file}` | unit |")
     rows = [line.split("|") for line in rest.partition("\n\n")[0].splitlines()[2:]]
     documented = {name: row[2].strip() for row in rows for name in re.findall(r"`(\w+)`", row[1])}
     assert documented.keys() == {field.name for field in fields(kind)}

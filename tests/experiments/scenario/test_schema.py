@@ -31,3 +31,27 @@ def test_a_key_takes_a_value_or_a_list_of_them(path: KeyPath) -> None:
     assert all(choice["minItems"] == 1 for choice in lists)
     assert len(lists) < len(choices)
     assert {"type": "null"} not in choices
+
+
+def test_every_table_and_key_has_a_description() -> None:
+    tables = {"": SCHEMA} | SCHEMA["$defs"]
+    assert not [name for name, table in tables.items() if not table.get("description")]
+    assert not [
+        f"{name}.{key}"
+        for name, table in tables.items()
+        for key, value in table["properties"].items()
+        if not value.get("description")
+    ]
+
+
+def test_the_description_of_a_table_ends_before_those_of_its_keys() -> None:
+    assert not [name for name, table in SCHEMA["$defs"].items() if "Attributes:" in table["description"]]
+    burst = SCHEMA["$defs"]["Burst"]
+    assert burst["properties"]["end"]["description"] == "The probability that a burst ends with a packet."
+
+
+def test_a_key_of_single_links_is_described_as_that_of_all_links() -> None:
+    tables = SCHEMA["$defs"]
+    described = tables["LinkModel"]["properties"]["jitter"]["description"]
+    assert tables["LinkProperties"]["properties"]["jitter"]["description"] == described
+    assert tables["Override"]["properties"]["jitter"]["description"] == described

@@ -49,7 +49,7 @@ def test_the_small_one_runs(tmp_path: Path) -> None:
 
 
 def test_the_example_in_the_docs_is_valid(tmp_path: Path) -> None:
-    lines = (FOLDER.parent / "docs" / "reference" / "scenarios.md").read_text().splitlines()
+    lines = (FOLDER.parent / "docs" / "how-to" / "scenario.md").read_text().splitlines()
     begin = next(i for i, line in enumerate(lines) if line.startswith("    name ="))
     example = tmp_path / "example.toml"
     block = takewhile(lambda line: line.startswith("    ") or not line, lines[begin:])

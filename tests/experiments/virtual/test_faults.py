@@ -72,7 +72,7 @@ def test_a_job_whose_tree_loses_a_link_goes_on_by_ring(switch: Engine) -> None:
     alone, by_ring = run(switch), run(switch, algorithm="ring")
     measured = run(switch, UPLINK)
     outcome = only(measured)
-    assert str(outcome) == "the link between spine1 and leaf1 is down: the hosts add up by ring"
+    assert str(outcome) == "the link between spine1 and leaf1 is down: the hosts sum using the ring"
     assert (outcome.at, outcome.found) == (6e-4, 7e-4)
     assert outcome.next_end
     assert outcome.next_end > 7e-4
@@ -93,7 +93,7 @@ def test_a_link_that_is_up_before_anybody_looks_costs_retransmissions(switch: En
 
 def test_a_link_that_the_tree_does_not_have_changes_nothing(switch: Engine) -> None:
     measured = run(switch, UPLINK | {"link": ["leaf1", "spine2"]})
-    assert only(measured).outcome == "the job goes on"
+    assert only(measured).outcome == "the job continues"
     assert picoseconds(measured) == picoseconds(run(switch))
 
 
@@ -114,7 +114,7 @@ def test_packets_between_hosts_go_around_it_until_it_is_back(switch: Engine) -> 
 
 def test_a_host_s_link_is_waited_for(switch: Engine) -> None:
     link = UPLINK | {"link": ["h1", "leaf1"]}
-    assert "by ring" in only(run(switch, link | {"duration": "1 ms"})).outcome
+    assert "using the ring" in only(run(switch, link | {"duration": "1 ms"})).outcome
     with pytest.raises(StallError, match="awaiting data from rank 3"):
         run(switch, link)
 
@@ -129,13 +129,13 @@ def test_where_no_way_is_left_the_ring_says_for_whom_it_waits(switch: Engine) ->
 
 def test_a_job_whose_root_restarts_goes_on_by_ring(switch: Engine) -> None:
     measured = run(switch, ROOT)
-    assert str(only(measured)) == "spine1 restarts: the hosts add up by ring"
+    assert str(only(measured)) == "spine1 restarts: the hosts sum using the ring"
     assert measured.seconds[2:] == pytest.approx(run(switch, algorithm="ring").seconds[2:], rel=0.01)
 
 
 def test_a_leaf_with_one_worker_that_restarts_costs_retransmissions(switch: Engine) -> None:
     measured = run(switch, ROOT | {"switch": "leaf1"}, hosts=["h1", "h3", "h4"])
-    assert str(only(measured)) == "leaf1 restarts: the job goes on"
+    assert str(only(measured)) == "leaf1 restarts: the job continues"
     assert measured.retransmissions > 0
     assert picoseconds(measured)[2:] == picoseconds(run(switch, hosts=["h1", "h3", "h4"]))[2:]
 
@@ -149,7 +149,7 @@ def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
     measured = run(switch, missed, lost)
     assert [one.outcome for one in measured.faults] == [
         "over before it was detected; the job continues",
-        "the hosts add up by ring",
+        "the hosts sum using the ring",
     ]
     monkeypatch.setattr(handover, "rests_on", lambda parts, switch: parts[-1].switch == switch)
     with pytest.raises(StallError, match="nothing new for 30 s"):
@@ -158,15 +158,15 @@ def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
 
 def test_a_job_between_hosts_goes_on(switch: Engine) -> None:
     measured = run(switch, ROOT | {"switch": "leaf1"}, algorithm="ring")
-    assert only(measured).outcome == "the job goes on"
+    assert only(measured).outcome == "the job continues"
     assert measured.retransmissions > 0
 
 
 def test_a_link_that_goes_down_while_a_switch_is_empty(switch: Engine) -> None:
     measured = run(switch, ROOT | {"detection": "200 us"}, UPLINK | {"link": ["spine1", "leaf2"]})
     assert [str(one) for one in measured.faults] == [
-        "spine1 restarts: the job goes on",
-        "the link between spine1 and leaf2 is down: the hosts add up by ring",
+        "spine1 restarts: the job continues",
+        "the link between spine1 and leaf2 is down: the hosts sum using the ring",
     ]
 
 
@@ -184,8 +184,8 @@ def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pyt
         return found
 
     assert outcomes() == {
-        "the hosts add up by ring",
-        "the hosts add up by ring, 2 of them sent a sum that others had",
+        "the hosts sum using the ring",
+        "the hosts sum using the ring, 2 of them sent a sum that others had",
     }
 
     def never(job: Job, standing: ProgressSnapshot, now: float) -> int:
@@ -244,10 +244,10 @@ def test_whatever_fails_whenever_sums_are_right_or_somebody_is_named(switch: Eng
         ended |= {one.outcome.partition(",")[0] for one in measured.faults}
     assert ended >= {
         "the job ends",
-        "the hosts add up by ring",
+        "the hosts sum using the ring",
         "the job has another lease",
-        "3 of 4 workers go on",
-        "the job goes on",
+        "3 of 4 workers continue",
+        "the job continues",
     }
 
 
@@ -288,7 +288,7 @@ def test_a_worker_that_ends_ends_the_job_by_name(switch: Engine) -> None:
 @pytest.mark.parametrize("algorithm", ["in-network", "ring", "halving-doubling", "parameter-server"])
 def test_with_min_workers_the_others_go_on(switch: Engine, algorithm: str) -> None:
     measured = run(switch, END, min_workers=3, algorithm=algorithm)
-    assert str(only(measured)) == "rank 1 on h2 ends: 3 of 4 workers go on"
+    assert str(only(measured)) == "rank 1 on h2 ends: 3 of 4 workers continue"
     assert measured.workers_left == 3
     assert measured.usage
     assert [(one.rank, one.host) for one in measured.usage.workers] == [(0, "h1"), (2, "h3"), (3, "h4")]
@@ -303,11 +303,11 @@ def test_fewer_than_min_workers_end(switch: Engine) -> None:
 def test_two_that_end_one_after_the_other(switch: Engine) -> None:
     both = run(switch, END, END | {"worker": "h3"}, min_workers=2)
     assert [str(one) for one in both.faults] == [
-        "rank 1 on h2 ends: 2 of 4 workers go on",
-        "rank 2 on h3 ends: 2 of 4 workers go on",
+        "rank 1 on h2 ends: 2 of 4 workers continue",
+        "rank 2 on h3 ends: 2 of 4 workers continue",
     ]
     later = run(switch, END, END | {"worker": "h3", "at": "1 ms"}, min_workers=2)
-    assert [one.outcome for one in later.faults] == ["3 of 4 workers go on", "2 of 3 workers go on"]
+    assert [one.outcome for one in later.faults] == ["3 of 4 workers continue", "2 of 3 workers continue"]
     assert later.workers_left == 2
 
 
@@ -321,7 +321,7 @@ def test_with_min_workers_a_job_gets_another_lease(switch: Engine, fault: dict[s
 
 def test_with_min_workers_and_a_host_s_link_it_goes_on_by_ring(switch: Engine) -> None:
     link = UPLINK | {"link": ["h1", "leaf1"], "duration": "1 ms"}
-    assert only(run(switch, link, min_workers=2)).outcome == "the hosts add up by ring"
+    assert only(run(switch, link, min_workers=2)).outcome == "the hosts sum using the ring"
 
 
 def test_a_worker_that_is_stopped_costs_time_and_is_named(switch: Engine) -> None:
@@ -353,8 +353,8 @@ def test_all_reduces_do_not_notice_that_there_is_no_controller(switch: Engine) -
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        (UPLINK, "the link between spine1 and leaf1 is down: the hosts add up by ring"),
-        (ROOT, "spine1 restarts: the hosts add up by ring"),
+        (UPLINK, "the link between spine1 and leaf1 is down: the hosts sum using the ring"),
+        (ROOT, "spine1 restarts: the hosts sum using the ring"),
     ],
 )
 def test_what_happens_meanwhile_is_found_as_long_after_as_any_other_time(
@@ -388,14 +388,14 @@ def test_where_it_is_gone_for_good_a_switch_stays_empty(switch: Engine) -> None:
 
 def test_who_goes_on_without_a_worker_gets_a_lease_once_it_is_back(switch: Engine) -> None:
     gone, ended = run(switch, GONE, END, min_workers=2).faults
-    assert str(ended) == "rank 1 on h2 ends: 3 of 4 workers go on"
+    assert str(ended) == "rank 1 on h2 ends: 3 of 4 workers continue"
     assert ended.found == 7e-4
     assert ended.next_end
     assert ended.next_end > 8e-4
     assert gone.outcome == "waited for it: rank 1 on h2 ends"
     # Another one that ends before that is left out at once.
     both = run(switch, GONE, END, END | {"worker": "h3", "at": "650 us"}, min_workers=2)
-    assert [one.outcome for one in both.faults[1:]] == ["2 of 4 workers go on"] * 2
+    assert [one.outcome for one in both.faults[1:]] == ["2 of 4 workers continue"] * 2
 
 
 def test_that_a_worker_ended_the_others_learn_without_it(switch: Engine) -> None:
@@ -404,7 +404,7 @@ def test_that_a_worker_ended_the_others_learn_without_it(switch: Engine) -> None
     with pytest.raises(LeftError, match="3 are left, fewer than min_workers, 4"):
         run(switch, GONE, END, min_workers=4)
     gone, ended = run(switch, GONE, END, min_workers=2, algorithm="ring").faults
-    assert (ended.outcome, gone.outcome) == ("3 of 4 workers go on", "nothing waited for it")
+    assert (ended.outcome, gone.outcome) == ("3 of 4 workers continue", "nothing waited for it")
 
 
 def test_a_stopped_worker_is_named_without_it(switch: Engine) -> None:
@@ -489,7 +489,7 @@ def test_traffic_beside_goes_around_it(switch: Engine) -> None:
     assert measured.traffic.count == 2
 
 
-BY_RING = "the hosts add up by ring"
+BY_RING = "the hosts sum using the ring"
 
 
 def test_another_job_goes_on_by_ring_as_the_first_one(switch: Engine) -> None:
@@ -510,7 +510,7 @@ def test_another_job_goes_on_by_ring_as_the_first_one(switch: Engine) -> None:
 def test_what_concerns_another_job_alone_leaves_the_first_one_its_lease(
     switch: Engine, fault: dict[str, Any]
 ) -> None:
-    assert only(run(switch, fault, **BESIDE)).outcome == f"the job goes on; the other job: {BY_RING}"
+    assert only(run(switch, fault, **BESIDE)).outcome == f"the job continues; the other job: {BY_RING}"
     later = only(run(switch, fault | {"at": "2.5 ms"}, **BESIDE))
     assert later.outcome == f"the job had ended before; the other job: {BY_RING}"
     assert only(run(switch, ROOT, **BESIDE)).outcome == BY_RING
@@ -536,7 +536,7 @@ def test_a_row_says_it(switch: Engine) -> None:
     settings = point(UPLINK, ROOT | {"at": "1 s"})
     found = row(settings, run_virtual(settings, switch))
     assert found["faults"] == [
-        "the link between spine1 and leaf1 is down: the hosts add up by ring",
+        "the link between spine1 and leaf1 is down: the hosts sum using the ring",
         "spine1 restarts: the job had ended before",
     ]
     assert found["fault_seconds"] == [6e-4, 1]

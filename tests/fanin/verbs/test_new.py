@@ -1,4 +1,4 @@
-"""`fanin new` makes a folder in which everything runs, as its README says."""
+"""`fanin new` makes a folder in which everything runs, as in its README."""
 
 from __future__ import annotations
 

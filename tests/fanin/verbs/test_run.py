@@ -460,14 +460,12 @@ def test_what_became_of_faults_is_told(scenario: str, tmp_path: Path) -> None:
         file.write('[[faults]]\nat = "8 us"\nswitch = "leaf1"\ndetection = "20 us"\n')
     status, output = invoke("run", scenario, "--results", tmp_path / "results")
     assert status == 0, output
-    said = (
-        "algorithm=in-network: at 8 us leaf1 restarts: the hosts add up by ring; detected at 28 us, the next"
-    )
+    said = "algorithm=in-network: at 8 us leaf1 restarts: the hosts sum using the ring; detected at 28 us, the next"
     assert f"{said} all-reduce ended at" in output
     with (tmp_path / "results" / "results.csv").open() as file:
         [first, second] = csv.DictReader(file)
-    assert json.loads(first["faults"]) == ["leaf1 restarts: the hosts add up by ring"]
-    assert json.loads(second["faults"]) == ["leaf1 restarts: the job goes on"]
+    assert json.loads(first["faults"]) == ["leaf1 restarts: the hosts sum using the ring"]
+    assert json.loads(second["faults"]) == ["leaf1 restarts: the job continues"]
     assert json.loads(first["fault_found_seconds"]) == [2.8e-5]
     rows = read_rows(tmp_path / "results" / "results.parquet")
     assert [row["workers_left"] for row in rows] == [2, 2]

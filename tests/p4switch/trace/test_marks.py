@@ -64,7 +64,7 @@ def test_a_statement_with_a_field_of_an_invalid_header(trace: Trace, statement: 
     found = trace(TUNNEL, change)
     assert marks(found) == [Invalid("ipv4")]
     assert "ipv4 is not valid: its fields have no defined value" in as_text(found)
-    assert {"event": "Invalid", "header": "ipv4"} in found.document()["events"]
+    assert {"event": "Invalid", "copy": 0, "header": "ipv4"} in found.document()["events"]
     assert marks(trace(IPV4, change)) == []
 
 

@@ -151,7 +151,7 @@ def test_a_job_that_goes_on_without_workers_does_so_after_an_error(
     assert second == pytest.approx([111.0])
     assert re.search(
         r"fanin: rank 1 \(process [0-9]+ on h2\) failed in call 2, allreduce sum of 2 float32: ValueError: .*; 2 of 3 "
-        "workers go on",
+        "workers continue",
         capfd.readouterr().err,
     )
 

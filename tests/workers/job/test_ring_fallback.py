@@ -129,7 +129,7 @@ def test_between_calls_and_it_is_said_once(capsys: pytest.CaptureFixture[str]) -
         for call in (1, 2):
             check(everywhere(comms, lambda comm, call=call: comm.allreduce(numbers(comm.rank, call))), call)
         assert [comm._place.statistics.all_reduces for comm in comms] == [1] * N
-    assert capsys.readouterr().err == f"fanin: {WHY}; the hosts add up by ring\n"
+    assert capsys.readouterr().err == f"fanin: {WHY}; the hosts sum using the ring\n"
 
 
 def test_all_other_operations_go_on_too() -> None:
@@ -341,5 +341,5 @@ def test_a_refused_job_goes_by_ring_from_the_start(capsys: pytest.CaptureFixture
         with pytest.raises(LeaseLostError):
             place.sum(Buffers(np.ones(2, np.float32), np.empty(2, np.float32)), "")
     assert capsys.readouterr().err == (
-        "fanin: no lease: leaf1 has 64 of 1,024 slots free; the hosts add up by ring\n"
+        "fanin: no lease: leaf1 has 64 of 1,024 slots free; the hosts sum using the ring\n"
     )

@@ -161,7 +161,7 @@ def test_a_job_whose_root_is_killed_goes_on_by_ring_and_the_next_one_in_the_netw
     assert any(line.startswith("fanin up: leaf1 has ended with signal SIGKILL") for line in said)
     assert "and what its registers held" in said[-1]
     output, errors = job.end()
-    assert "leaf1, which adds up for it, has restarted; the hosts add up by ring" in errors
+    assert "leaf1, which adds up for it, has restarted; the hosts sum using the ring" in errors
     assert "done" in output
     _, errors = Job(up, tmp_path, "required").end()
     assert errors == ""
@@ -233,7 +233,7 @@ def test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_anoth
         set_link(network, "leaf1", root, "down")
         said_by(network, until=f"the link between leaf1 and {root} is down")
         _, errors = job.end()
-        assert f"the link between leaf1 and {root} is down; the hosts add up by ring" in errors
+        assert f"the link between leaf1 and {root} is down; the hosts sum using the ring" in errors
         for _ in range(2):  # the roots take turns
             job = Job(network, tmp_path, "required")
             assert {*switches_of_the_job(network)} == {"leaf1", "leaf2", "spine1", "spine2"} - {root}

@@ -190,7 +190,7 @@ def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script
         second = launch(up, "--job", "second", path, input="\n")
         assert (second.returncode, second.stdout) == (0, "[0] second 3.0\n[0] 300.0\n")
         assert second.stderr == (
-            "[0] fanin: no lease: leaf1 has 24 of 1,024 slots free; the job needs 128; the hosts add up by ring\n"
+            "[0] fanin: no lease: leaf1 has 24 of 1,024 slots free; the job needs 128; the hosts sum using the ring\n"
         )
         [job] = map(json.loads, fanin("jobs", "--json", **up.environment).stdout.splitlines())
         assert (job["name"], job["state"], job["hosts"]) == ("first", "in network", ["h1", "h2"])
@@ -200,14 +200,14 @@ def test_jobs_go_on_by_ring_where_they_are_refused_a_lease_or_lose_it(up, script
         again = fanin("jobs", "--revoke", "first", **up.environment)
         assert (again.returncode, again.stderr) == (
             1,
-            "fanin jobs: first has no lease: it is by ring (its lease was revoked)\n",
+            "fanin jobs: first has no lease: it is using the ring (its lease was revoked)\n",
         )
         first.stdin.write("\n")
         first.stdin.close()
         assert first.stdout.read() == "[0] 300.0\n"
         # Rank 0 has waited for this test, and on a busy machine rank 1 says so.
         said = [line for line in first.stderr if "] fanin: waiting for rank 0 (process" not in line]
-        assert said == ["[0] fanin: its lease was revoked; the hosts add up by ring\n"]
+        assert said == ["[0] fanin: its lease was revoked; the hosts sum using the ring\n"]
     assert first.returncode == 0
     assert fanin("jobs", **up.environment).stdout.startswith("No job is running on the network")
 
@@ -309,7 +309,7 @@ print(comm.rank, comm.size, x.mean())
     assert (done.returncode, done.stdout) == (0, "[1] 0 1 1.0\n"), done.stderr
     assert "fanin launch: rank 0 on h1 failed: killed by SIGKILL; the others continue\n" in done.stderr
     assert re.search(
-        r"^\[1\] fanin: rank 0 \(process \d+ on h1\) ended; 1 of 2 workers go on$", done.stderr, re.M
+        r"^\[1\] fanin: rank 0 \(process \d+ on h1\) ended; 1 of 2 workers continue$", done.stderr, re.M
     )
 
 
@@ -350,8 +350,8 @@ def test_one_that_is_killed_is_started_again_and_joins_the_others(fanin, script,
     everybody = [f"[{rank}] {now} 3 [100. 100. 100. 100.]" for rank, now in ((0, 0), (2, 1), (1, 2))]
     assert sorted(done.stdout.splitlines()) == sorted(everybody)
     assert "rank 1 on h2 failed: killed by SIGKILL; it is started again (1 of 1)\n" in done.stderr
-    assert "by ring" not in done.stderr
-    assert re.search(r"^\[0\] fanin: process \d+ on h2 has joined; 3 workers go on$", done.stderr, re.M)
+    assert "using the ring" not in done.stderr
+    assert re.search(r"^\[0\] fanin: process \d+ on h2 has joined; 3 workers continue$", done.stderr, re.M)
 
 
 @live

@@ -44,7 +44,7 @@ def look(at: float, jobs: tuple[JobView, ...], count: int, *, up: bool = True) -
 def shown(now: Snapshot, before: Snapshot) -> list[str]:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(top._tables(now, before), highlight=False)
+        console.print(*top._tables(now, before), highlight=False)
     return [" ".join(line.split()) for line in capture.get().splitlines()]
 
 
@@ -53,10 +53,10 @@ def test_rates_are_those_between_the_looks() -> None:
     before = look(NOW - 2, (job(*(received(worker(h, 3), 1_000_000, NOW - 2.5) for h in hosts)),), 1000)
     now = look(NOW, (job(*(received(worker(h, 9), 6_000_000, NOW - 0.5) for h in hosts)),), 3000)
     lines = shown(now, before)
-    assert "train in network 0:01:40 2 4 16 20 Mb/s 4 1 ms" in lines
-    assert "leaf1 1,000 128 of 1,024 TTL 7, MISMATCH 30 (10)" in lines
-    assert "leaf2 0 of 1,024 leaf2 has not answered for 2 s" in lines
-    assert "leaf1 → h1 8 Mb/s 100 Mb/s 8% 60 kB 300" in lines
+    assert "train in network 0:01:40 2 4 16 20 4 1" in lines
+    assert "leaf1 TTL 7, MISMATCH 30 (10) 1,000 128" in lines
+    assert "leaf2 leaf2 has not answered for 2 s 0" in lines
+    assert "leaf1 → h1 8 100 8% 60 300" in lines
 
 
 def test_who_is_waited_for_is_told_and_a_link_that_is_down() -> None:
@@ -66,9 +66,9 @@ def test_who_is_waited_for_is_told_and_a_link_that_is_down() -> None:
     )
     now = look(NOW, (stands, queued), 5, up=False)
     lines = shown(now, now)
-    assert "train in network 0:01:40 2 4 16 0 b/s 0 1 ms h2, 6 s" in lines
-    assert "next queued, number 1 0:01:40 1 no slots" in lines
-    assert "late forming 0:01:40 1 h2 to join" in lines
+    assert "train in network h2, 6 s 0:01:40 2 4 16 0 0 1" in lines
+    assert "next queued, number 1 no slots 0:01:40 1" in lines
+    assert "late forming h2 to join 0:01:40 1" in lines
     assert any(line.startswith("leaf1 → h1") and line.endswith("0 down") for line in lines)
 
 
@@ -80,20 +80,21 @@ def with_window(found: WorkerState, chunks: float) -> WorkerState:
 
 def test_the_window_is_the_smallest_of_the_workers_and_only_of_a_job_with_slots() -> None:
     members = with_window(worker("h1", 3), 3.9), with_window(worker("h2", 3), 2.6), worker("h3", None)
-    by_ring = job(*members, name="ring", state="by ring", slots=None, lease=None)
+    by_ring = job(*members, name="ring", state="using the ring", slots=None, lease=None)
     now = look(NOW, (job(*members), by_ring), 5)
     lines = shown(now, now)
     assert any(line.startswith("train in network 0:01:40 3 4 2 ") for line in lines)
-    assert any(line.startswith("ring by ring 0:01:40 3 0 1 ms") for line in lines)
+    assert any(line.startswith("ring using the ring 0:01:40 3 0 1") for line in lines)
 
 
 def test_a_switch_that_has_restarted_has_no_rate() -> None:
     lines = shown(look(NOW, (), 5), look(NOW - 1, (), 1000))
-    assert any(line.startswith("leaf1 128 of 1,024") for line in lines)
+    assert any(line.startswith("leaf1 TTL 7, MISMATCH 0 128") for line in lines)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
     looks = 0
 
     class Service:
@@ -111,8 +112,9 @@ def test_it_goes_on_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch, ter
     monkeypatch.setattr(client, "JobServiceClient", lambda _: Service())
     monkeypatch.setattr(top.time, "sleep", without)
     console, wide = Console(width=150, force_terminal=terminal), Console(width=300)
-    monkeypatch.setattr("fanin.console.console", console)
-    monkeypatch.setattr("fanin.console.wide", wide)  # for a file, whose lines are not to be folded
+    for module in ("console", "table"):
+        monkeypatch.setattr(f"fanin.{module}.console", console)
+    monkeypatch.setattr("fanin.table.wide", wide)  # for a file, whose lines are not to be folded
     with (console if terminal else wide).capture() as capture, pytest.raises(typer.Exit) as ended:
         top.top(seconds=1.0, once=False, as_json=False, supervisor=None)
     assert ended.value.exit_code == 130

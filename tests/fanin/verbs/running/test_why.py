@@ -24,7 +24,12 @@ from tests.workers.loopback import everywhere
 CHUNKS = ((5, 7),)
 STANDS = job(worker("h1", 7, waiting(8, chunks=CHUNKS)), worker("h2", 7, heard=20))
 RING = job(
-    worker("h3", None), name="ring", state="by ring", why="its lease was revoked", lease=None, slots=None
+    worker("h3", None),
+    name="ring",
+    state="using the ring",
+    why="its lease was revoked",
+    lease=None,
+    slots=None,
 )
 LATE = FormingView(name="late", hosts=("h1", "h2"), workers=(worker("h1", None),), missing=("h2",))
 EMPTY = {"lease": 0, "chunk": 0, "seen": 0, "done": False}
@@ -89,7 +94,7 @@ def test_all_jobs_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         "Most likely the worker on h2, without which the others cannot continue (h2: had finished all-reduce 7 at its "
         "last report, 20 s ago).",
         "ring",
-        "It is by ring: its lease was revoked. Without a lease its workers do not report.",
+        "It is using the ring: its lease was revoked. Without a lease its workers do not report.",
         "late",
         "No worker has joined on h2; waiting for 100 s: h1 (process 101).",
     ]

@@ -1,0 +1,236 @@
+"""The exercises of p4lang/tutorials, skeleton and solution.
+
+`python -m fanin.assurance.courses.tutorials CHECKOUT COURSE [EXERCISE…]` runs them and prints a table in Markdown.
+CHECKOUT is a folder with the tutorials, and COURSE one that `fanin course` has made. Each run has its own namespaces
+and its own copy of the checkout. It needs root.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_SECONDS = 150.0  # for one run, which takes 10 to 40 on a quiet machine
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """Exercise: the experiment of its README.
+
+    `experiment` is what to type at Mininet's prompt. `solved` and `unsolved` are patterns that its output has with the
+    solution and with the skeleton; the end of the files `shown` is part of it. With `has_ptf`, `make test` runs tests
+    with PTF, which use the solution.
+    """
+
+    name: str
+    experiment: tuple[str, ...]
+    solved: tuple[str, ...]
+    unsolved: tuple[str, ...]
+    shown: tuple[str, ...] = ()
+    has_ptf: bool = False
+
+
+def _listening(*hosts: str) -> tuple[str, ...]:
+    """Return commands that start the exercise's receiver on hosts, and wait until all of them listen."""
+    waiting = (
+        f"sh timeout 60 sh -c 'until grep -q sniffing {host}.log; do sleep 0.2; done'" for host in hosts
+    )
+    return (*(f"{host} ./receive.py > {host}.log 2>&1 &" for host in hosts), *waiting, "sh sleep 1")
+
+
+_QUEUE = (  # a slow sender next to a fast one
+    *_listening("h2"),
+    "h22 iperf -s -u > /dev/null 2>&1 &",
+    'h1 ./send.py 10.0.2.2 "P4 is cool" 12 > /dev/null 2>&1 &',
+    "h11 iperf -c 10.0.2.22 -t 8 -u > /dev/null 2>&1",
+    "sh sleep 6",
+)
+_PING = "h1 ping -c 3 -W 1 h2"
+_ANSWERED, _LOST = r"3 received, 0% packet loss", r"0 received, 100% packet loss"
+_WITH_CONTROLLER = ("sh ./mycontroller.py > controller.log 2>&1 &", "sh sleep 6", "h1 ping -c 5 -W 1 h2")
+
+EXERCISES = (
+    Exercise("basic", (_PING, "pingall"), (_ANSWERED, r"Results: 0% dropped"), (_LOST,), has_ptf=True),
+    Exercise(
+        "basic_tunnel",
+        (
+            *_listening("h2", "h3"),
+            'h1 ./send.py 10.0.2.2 "plain"',
+            'h1 ./send.py 10.0.3.3 "tunnelled" --dst_id 2',
+            "sh sleep 2",
+        ),
+        (r"(?s)==> h2.log.*plain.*tunnelled.*==> h3.log",),
+        (r"(?s)==> h2.log.*plain(?!.*tunnelled.*==> h3.log)",),
+        ("h2.log", "h3.log"),
+        has_ptf=True,
+    ),
+    Exercise(
+        "calc", ('h1 sh -c "echo 4+3 | python3 calc.py"',), (r"> 4\+3\s+7\b",), (r"Didn't receive response",)
+    ),
+    Exercise("ecn", _QUEUE, (r"tos += 0x3", r"tos += 0x1"), (r"tos += 0x1(?!.*tos += 0x3)",), ("h2.log",)),
+    Exercise(
+        "firewall",
+        ("iperf h1 h3", "h1 iperf -s > /dev/null 2>&1 &", "h3 timeout 8 iperf -c 10.0.1.1 -t 2; echo end $?"),
+        (r"Results: \[", r"end 124"),
+        (r"Results: \[", r"end 0"),
+    ),
+    Exercise("flowcache", _WITH_CONTROLLER, (r"[45] received",), (r" 0 received",), ("controller.log",)),
+    Exercise(
+        "link_monitor",
+        (
+            "h1 ./send.py > /dev/null 2>&1 &",
+            "h1 ./receive.py > h1.log 2>&1 &",
+            "sh sleep 4",
+            "iperf h1 h4",
+        ),
+        (r"Switch \d+ - Port \d+: 0\.[1-9]\d* Mbps|Switch \d+ - Port \d+: [1-9]",),
+        (r"Switch 0 - Port 0: 0(?!.*Switch [1-9])|(?s)h1.log",),
+        ("h1.log",),
+    ),
+    Exercise(
+        "load_balance",
+        (*_listening("h2", "h3"), *(f'h1 ./send.py 10.0.0.1 "P4 {n}"' for n in range(8)), "sh sleep 2"),
+        (r"(?s)==> h2.log.*P4 \d.*==> h3.log.*P4 \d",),
+        (r"(?s)==> h2.log(?!.*==> h3.log.*P4 \d)",),
+        ("h2.log", "h3.log"),
+    ),
+    Exercise(
+        "mri",
+        _QUEUE,
+        (r"qdepth += [1-9]", r"count += 2"),
+        (r"(?s)got a packet(?!.*qdepth += [1-9])",),
+        ("h2.log",),
+    ),
+    Exercise(
+        "multicast",
+        ("h1 ping -c 2 -W 1 h2", "pingall"),
+        (r"h1 -> h2 h3", r"2 received"),
+        (r"h1 -> X X",),
+    ),
+    Exercise("p4runtime", _WITH_CONTROLLER, (r"[45] received",), (r" 0 received",), ("controller.log",)),
+    Exercise(
+        "qos",
+        (
+            *_listening("h2"),
+            'h1 ./send.py --p=UDP --des=10.0.2.2 --m="P4 is cool" --dur=2',
+            'h1 ./send.py --p=TCP --des=10.0.2.2 --m="P4 is cool" --dur=2',
+            "sh sleep 2",
+        ),
+        (r"tos += 0xb9", r"tos += 0xb1"),
+        (r"tos += 0x1",),
+        ("h2.log",),
+    ),
+    Exercise(
+        "source_routing",
+        (
+            *_listening("h2"),
+            'h1 sh -c "(echo 2 3 2 2 1; sleep 2; echo q) | ./send.py 10.0.2.2"',
+            "sh sleep 2",
+        ),
+        (r"got a packet",),
+        (r"==> h2.log(?!.*got a packet)",),
+        ("h2.log",),
+    ),
+)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Outcome of one run: its output, and the patterns that it lacks."""
+
+    output: str
+    missing: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return "as in its README" if not self.missing else "differs: no " + ", ".join(self.missing)
+
+
+def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Outcome:
+    """Run the experiment of an exercise with its solution, or as it is for students."""
+    with tempfile.TemporaryDirectory() as copied:
+        place = _copied(exercise, checkout, Path(copied), solved=solved)
+        output = _inside(course, place, "make run", "\n".join([*exercise.experiment, "exit"]) + "\n")
+        for name in exercise.shown:
+            path = place / name
+            output += f"\n==> {name} <==\n{path.read_text(errors='replace') if path.exists() else ''}"
+    wanted = exercise.solved if solved else exercise.unsolved
+    return Outcome(output, [f"`{pattern}`" for pattern in wanted if not re.search(pattern, output)])
+
+
+def run_ptf(exercise: Exercise, checkout: Path, course: Path) -> Outcome:
+    """Run `make test` of an exercise twice in the same namespaces: a second run must not depend on the first."""
+    with tempfile.TemporaryDirectory() as copied:
+        place = _copied(exercise, checkout, Path(copied), solved=False)
+        output = _inside(course, place, "make test; make test", "")
+    passed = len(re.findall(r"^OK$", output, re.MULTILINE))
+    return Outcome(output, [] if passed >= 2 else [f"OK in {2 - passed} of 2 runs"])
+
+
+def _copied(exercise: Exercise, checkout: Path, folder: Path, *, solved: bool) -> Path:
+    """Return the folder of an exercise in a copy of what it needs of the checkout."""
+    for part in ("utils", "bin", f"exercises/{exercise.name}"):
+        shutil.copytree(checkout / part, folder / part, symlinks=True)
+    place = folder / "exercises" / exercise.name
+    if solved:
+        for path in (place / "solution").iterdir():
+            shutil.copy2(path, place)
+    return place
+
+
+def _inside(course: Path, place: Path, command: str, typed: str) -> str:
+    """Run a command in new namespaces, with the course's commands. Return its output."""
+    environment: Mapping[str, str] = os.environ | {
+        "PATH": f"{course / 'bin'}:{os.environ['PATH']}",
+        "PYTHONUNBUFFERED": "1",
+        "TERM": "dumb",
+    }
+    unshare = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    started = subprocess.Popen(
+        [*unshare, "sh", "-c", f"ip link set lo up; {command}"],
+        cwd=place,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    try:
+        return started.communicate(typed, timeout=_SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        started.kill()  # and with it everything in its namespaces
+        return started.communicate()[0] + f"\nended after {_SECONDS:.0f} s\n"
+
+
+def main(arguments: Iterable[str] | None = None) -> int:
+    """Print the table, and write the output of each run into `outputs` in the current folder."""
+    checkout, course, *names = sys.argv[1:] if arguments is None else arguments
+    outputs = Path("outputs")
+    outputs.mkdir(exist_ok=True)
+    print("| exercise | skeleton | solution | PTF, two runs |\n|---|---|---|---|", flush=True)
+    failed = 0
+    for exercise in EXERCISES:
+        if names and exercise.name not in names:
+            continue
+        skeleton = run(exercise, Path(checkout), Path(course).resolve(), solved=False)
+        solution = run(exercise, Path(checkout), Path(course).resolve(), solved=True)
+        ptf = run_ptf(exercise, Path(checkout), Path(course).resolve()) if exercise.has_ptf else None
+        kinds = {"skeleton": skeleton, "solution": solution, "ptf": ptf}
+        for kind, outcome in kinds.items():
+            if outcome is not None:
+                (outputs / f"{exercise.name}-{kind}.txt").write_text(outcome.output)
+                failed += bool(outcome.missing)
+        tests = "–" if ptf is None else "passes" if not ptf.missing else str(ptf)
+        print(f"| {exercise.name} | {skeleton} | {solution} | {tests} |", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
