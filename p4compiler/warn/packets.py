@@ -84,7 +84,8 @@ def _warn_of_checksums(program: ir.FlatProgram, reporter: Reporter) -> None:
         for s in statements(blocks[role]):
             for target in _targets(s):
                 where = path(target)
-                if where is not None and where[0] is program.roots.hdr:
+                # an element at a computed index has no place of its own
+                if where is not None and len(where) > 1 and where[0] is program.roots.hdr:
                     changed.setdefault(where, target.span)
     updated = [
         where

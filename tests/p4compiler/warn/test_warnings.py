@@ -280,3 +280,8 @@ def test_programs_of_the_switchs_tests_get_no_false_warnings() -> None:
         ("parsing.p4", "select-default"),  # a packet that no case matches
         ("entries.p4", "duplicate-keys"),  # of which the first or the one of higher priority wins
     }
+
+
+def test_a_header_at_a_computed_index_is_written_without_a_warning(build: Callable[..., Compiled]) -> None:
+    declared = "header h_t { bit<8> a; } struct headers { h_t h; h_t[2] s; }"
+    assert build(declarations=declared, apply="hdr.s[hdr.h.a].a = 1;").json
