@@ -119,6 +119,9 @@ class ActionWriter:
                 body.expressions.locals[field] = f"{local}_" if local in taken else local
             inner = out.inner()
             body.parts(inner, self.runs.parts(action.id))
+            for name, _ in parameters:
+                if not inner.mentions(name):
+                    out.line(f"(void){name};")
             for field, local in body.expressions.locals.items():
                 if inner.mentions(local):
                     kind = self.layout.member_type(field)

@@ -47,7 +47,10 @@ def test_the_tests_that_run_the_others_exist() -> None:
         assert f"def {name}(" in (ROOT / file).read_text(), place
 
 
-@pytest.mark.parametrize("command", [command for command in EXEMPT if "make " in command])
+@pytest.mark.parametrize(
+    "command",
+    [command for command in EXEMPT if "make " in command and command != "make run"],  # of p4lang/tutorials
+)
 def test_make_knows_a_target_that_is_not_made_here(command: str) -> None:
     words = shlex.split(command.removeprefix("sudo "))
     subprocess.run([*words, "--dry-run"], cwd=ROOT, capture_output=True, check=True)
@@ -55,7 +58,7 @@ def test_make_knows_a_target_that_is_not_made_here(command: str) -> None:
 
 def test_no_command_hides_in_a_block_of_another_kind() -> None:
     kinds = {kind for document in DOCUMENTS for kind in FENCE.findall(document.read_text())}
-    assert kinds <= {"asm", "c", "python", "text", "traced"}, "indent commands by four spaces"
+    assert kinds <= {"asm", "c", "diff", "python", "text", "traced"}, "indent commands by four spaces"
 
 
 def leave(child: int, run: runs.Run, _: int) -> NoReturn:
