@@ -74,11 +74,12 @@ def role(annotations: Iterable[str]) -> str | None:
 
 
 def entry_types(table: p4i.Table) -> Mapping[str, Type]:
-    """Return the types of the names that a restriction on a table's entries may mention."""
+    """Return the types of the names that a restriction on a table's entries may mention.
+
+    A string of the control plane is the number that its bytes make, as in p4-constraints.
+    """
     keys = {
-        field.name: Type(_KINDS.get(field.match_type, "exact"), field.bitwidth)
-        if field.bitwidth
-        else Type("string")
+        field.name: Type(_KINDS.get(field.match_type, "exact"), field.bitwidth) if field.bitwidth else INT
         for field in table.match_fields
     }
     return keys | {"::priority": INT}
@@ -87,7 +88,7 @@ def entry_types(table: p4i.Table) -> Mapping[str, Type]:
 def action_types(action: p4i.Action) -> Mapping[str, Type]:
     """Return the types of the names that a restriction on an action may mention."""
     return {
-        parameter.name: Type("bit", parameter.bitwidth) if parameter.bitwidth else Type("string")
+        parameter.name: Type("bit", parameter.bitwidth) if parameter.bitwidth else INT
         for parameter in action.params
     }
 

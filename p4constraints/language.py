@@ -262,10 +262,6 @@ class _Parser:
         if of is None:
             names = ", ".join(self.types) or "none"
             raise ConstraintError(f"there is no '{name}' here; there are {names}", token.at)
-        if of.kind == "string":
-            raise ConstraintError(
-                f"'{name}' is a string in the control plane, which no constraint can mention", token.at
-            )
         return _Typed(of, lambda values: values[name], frozenset({name}))
 
     def projection(self, of: _Typed, key: _Token) -> _Typed:

@@ -89,7 +89,11 @@ class Constraints:
             if (found := _parsed(action.preamble, ACTION_RESTRICTION, action_types(action)))
         }
         self._parameters = {
-            action.preamble.name: [parameter.name for parameter in action.params] for action in p4info.actions
+            action.preamble.name: [
+                (parameter.name, None if parameter.bitwidth else translations.of(parameter).encode)
+                for parameter in action.params
+            ]
+            for action in p4info.actions
         }
         self._key_sources = {number: list(self._of_key(table)) for number, table in tables.items()}
         self._action_sources = {
@@ -123,7 +127,7 @@ class Constraints:
         if constraint is not None and key is not None:
             values: dict[str, Value] = {"::priority": key.priority}
             for field, info, match in zip(table.fields, table.info.match_fields, key.match, strict=True):
-                values[info.name] = _value(field, match)
+                values[info.name] = _value(field, match) if info.bitwidth else _string_value(field, match)
             _require(constraint, values, f"table {table.name}: @{ENTRY_RESTRICTION}")
         for call in _calls(action):
             self.check_action(call)
@@ -138,7 +142,10 @@ class Constraints:
         """
         constraint = self._actions.get(call.name)
         if constraint is not None:
-            values = dict(zip(self._parameters[call.name], call.args, strict=True))
+            values = {
+                name: value if encode is None else int.from_bytes(encode(value), "big")
+                for (name, encode), value in zip(self._parameters[call.name], call.args, strict=True)
+            }
             _require(constraint, values, f"action {call.name}: @{ACTION_RESTRICTION}")
         self._check_references(self._action_references(call), f"action {call.name}")
 
@@ -296,6 +303,12 @@ def _value(field: MatchField, match: Match) -> Value:
             return (0, 0) if value is None else (value, full)
         case Exact(value):
             return value if field.kind == "exact" else (value, full)
+
+
+def _string_value(field: MatchField, match: Match) -> int:
+    """Return the number that the bytes of a string of the control plane make, as constraints see it; 0 for any string."""
+    value = _single(match)
+    return 0 if value is None else int.from_bytes(field.codec.encode(value), "big")
 
 
 def _single(match: Match) -> int | None:

@@ -14,14 +14,14 @@ from fanin.output import say
 def course(
     folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder for the environment")],
 ) -> None:
-    """Prepare an environment in which P4 courses run without p4c and BMv2.
+    """Prepare an environment in which P4 courses run.
 
-    The folder gets a Python with what course scripts import (Mininet, scapy, PTF, P4Runtime's and Thrift's clients) and
-    the commands of `fanin shims`. Nothing outside it changes.
+    Neither p4c nor BMv2 is needed. The folder gets a Python with what course scripts import (Mininet, scapy, PTF,
+    P4Runtime's and Thrift's clients) and the commands of `fanin shims`. Nothing outside it changes.
 
     Examples:
         fanin course ~/p4-course
-        PATH=~/p4-course/bin:$PATH make run
+        fanin course course
     """
     from fanin.bmv2_commands.course import CourseError, missing_programs, set_up
     from fanin.bmv2_commands.install import ForeignCommandError

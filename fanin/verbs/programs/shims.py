@@ -16,14 +16,14 @@ def shims(
         Path, typer.Argument(file_okay=False, help="Folder for the commands, for example ~/p4-commands")
     ],
 ) -> None:
-    """Write p4c, simple_switch and the other commands of P4 courses.
+    """Write p4c, simple_switch and other commands of courses.
 
     The commands are p4c, p4c-bm2-ss, simple_switch, simple_switch_grpc and simple_switch_CLI. They run fanin's compiler
     and switch, so that a course written for p4c and BMv2 works without them. Put the folder first in PATH to use them.
 
     Examples:
         fanin shims ~/p4-commands
-        PATH=~/p4-commands:$PATH make run
+        fanin shims course/bin
     """
     from fanin.bmv2_commands.install import ForeignCommandError, install
 

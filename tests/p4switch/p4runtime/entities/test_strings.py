@@ -9,7 +9,7 @@ from finsy.proto import p4i, p4r, p4t
 from fanin.p4compiler import compile_once
 from fanin.p4switch.p4runtime.codec.translation import Strings, Translations
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
-from tests.p4switch.p4runtime.conftest import CPU_PORT, Program
+from tests.p4switch.p4runtime.conftest import CPU_PORT, Program, Refused
 
 INVALID = "INVALID_ARGUMENT"
 
@@ -195,3 +195,15 @@ def test_strings_have_no_masks_prefixes_and_ranges(connect, strings, kind):
     refused = controller.refusal(controller.set_pipeline, config)
     assert refused.code.name == "UNIMPLEMENTED"
     assert "exact and optional matches" in refused.message
+
+
+def test_constraints_see_the_number_of_a_strings_bytes(connect, strings):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(strings.config)
+    tables = {table.preamble.alias: table for table in config.p4info.tables}
+    tables["routes"].preamble.annotations.append('@entry_restriction("meta.vrf != 0")')
+    controller = connect().become_primary()
+    controller.set_pipeline(config)
+    controller.insert(route(strings, "red", "2"))
+    with pytest.raises(Refused, match="@entry_restriction is violated: meta.vrf != 0; here meta.vrf = 0x0"):
+        controller.insert(route(strings, "\0", "2"))
