@@ -195,6 +195,7 @@ def switch(
 @bench.command("inserts")
 def inserts(
     count: Annotated[int, typer.Option(min=1000, max=1_000_000, help="Entries in each table")] = 100_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each table")] = False,
 ) -> None:
     """Measure how fast the switch takes table entries by P4Runtime.
 
@@ -206,16 +207,19 @@ def inserts(
     """
     from fanin.assurance.bench.switch.inserts import insert_outcome
     from fanin.assurance.bench.switch.tables import Routes
-    from fanin.console import console
+    from fanin.table import new_table, print_records, print_table
 
-    for kind in ("lpm", "exact"):
-        found = insert_outcome(Routes(kind, count))
-        console.print(
-            f"{found.routes}: {count / found.seconds:,.0f} per second of processor time, "
-            f"×{found.ratio:.1f} the time of only reading their messages",
-            highlight=False,
-            soft_wrap=True,
+    found = {kind: insert_outcome(Routes(kind, count)) for kind in ("lpm", "exact")}
+    if as_json:
+        print_records(
+            {"table": kind, "entries": count, "seconds": one.seconds, "ratio": one.ratio}
+            for kind, one in found.items()
         )
+        return
+    table = new_table(["table"], "entries a second", "times only reading")
+    for kind, one in found.items():
+        table.add_row(kind, f"{count / one.seconds:,.0f}", f"{one.ratio:.1f}")
+    print_table(table)
 
 
 def _workers(texts: Sequence[str]) -> list[int]:

@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def commands(folder: Path) -> list[str]:
     """What the README's first block says to type."""
-    block = (folder / "README.md").read_text().split("\n\n")[2]
+    block = (folder / "README.md").read_text().split("\n\n")[3]
     return [line.split("#")[0].strip() for line in block.splitlines()]
 
 

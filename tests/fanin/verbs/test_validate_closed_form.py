@@ -23,11 +23,11 @@ def test_the_exit_status_says_whether_sizes_held_out_are_predicted(
     found = Prediction("ring", size, form, seconds + 0.05e-3, 1e-3)
     monkeypatch.setattr(calibration, "calibrate", lambda _: iter([found]))
     if found.agrees:
-        validate("closed-form", [], tmp_path)
+        validate("closed-form", [], results=tmp_path)
         assert not capsys.readouterr().err
     else:
         with pytest.raises(typer.Exit) as ended:
-            validate("closed-form", [], tmp_path)
+            validate("closed-form", [], results=tmp_path)
         assert ended.value.exit_code == 1
         assert capsys.readouterr().err == "fanin validate: held-out sizes are not predicted within 10%\n"
     (written,) = json.loads((tmp_path / "closed-form.json").read_text())["predictions"]

@@ -24,11 +24,11 @@ def test_the_exit_status_says_whether_figures_are_as_in_papers(
     monkeypatch.setattr(figures, "figures", lambda _: iter([RATIO.compared_with(ours)]))
     if ours > RATIO.most:
         with pytest.raises(typer.Exit) as ended:
-            validate("papers", [], tmp_path)
+            validate("papers", [], results=tmp_path)
         assert ended.value.exit_code == 1
         assert capsys.readouterr().err == "fanin validate: differs from the papers: ratio\n"
     else:
-        validate("papers", [], tmp_path)
+        validate("papers", [], results=tmp_path)
         assert not capsys.readouterr().err
     (figure,) = json.loads((tmp_path / "papers.json").read_text())["figures"]
     assert figure["ours"] == ours

@@ -25,11 +25,11 @@ def test_the_exit_status_says_whether_an_incast_is_as_in_htsim(
     monkeypatch.setattr(lossless_incast, "run", victim)
     if below_half == 1:
         with pytest.raises(typer.Exit) as ended:
-            validate("simulators", [], tmp_path)
+            validate("simulators", [], results=tmp_path)
         assert ended.value.exit_code == 1
         assert "deviates too much from htsim: incast, 64 hosts, 50 packets each" in capsys.readouterr().err
     else:
-        validate("simulators", [], tmp_path)
+        validate("simulators", [], results=tmp_path)
         assert not capsys.readouterr().err
     (incast,) = json.loads((tmp_path / "simulators.json").read_text())["incasts"]
     assert incast["milliseconds"]["below_half"] == below_half

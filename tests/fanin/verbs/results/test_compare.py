@@ -35,9 +35,9 @@ def after(tmp_path: Path) -> Path:
 def test_each_point_has_its_ratios_and_whether_they_are_beyond_noise(before: Path, after: Path) -> None:
     status, output = invoke(before, after / "results.json")
     assert status == 0
-    assert "in-network time, ms 1,015 1,215 1.197" in output
+    assert "in-network ms 1,015 1,215 1.197" in output
     assert "beyond noise ring" not in output
-    assert "ring tcp time, ms 1,000 1,000 1.000 1.000 to 1.000 within noise" in output
+    assert "ring tcp ms 1,000 1,000 1.000 1.000 to 1.000 within noise" in output
     assert "1 of 6 medians differ beyond noise." in output
 
 
