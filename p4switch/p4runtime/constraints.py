@@ -306,7 +306,7 @@ def _value(field: MatchField, match: Match) -> Value:
 
 
 def _string_value(field: MatchField, match: Match) -> int:
-    """Return the number that the bytes of a string of the control plane make, as constraints see it; 0 for any string."""
+    """Return the number that constraints see for a string of the control plane: that of its bytes; 0 for any string."""
     value = _single(match)
     return 0 if value is None else int.from_bytes(field.codec.encode(value), "big")
 

@@ -205,5 +205,7 @@ def test_constraints_see_the_number_of_a_strings_bytes(connect, strings):
     controller = connect().become_primary()
     controller.set_pipeline(config)
     controller.insert(route(strings, "red", "2"))
-    with pytest.raises(Refused, match="@entry_restriction is violated: meta.vrf != 0; here meta.vrf = 0x0"):
+    with pytest.raises(
+        Refused, match=r"@entry_restriction is violated: meta\.vrf != 0; here meta\.vrf = 0x0"
+    ):
         controller.insert(route(strings, "\0", "2"))
