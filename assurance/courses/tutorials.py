@@ -156,7 +156,7 @@ EXERCISES = (
 
 
 @dataclass(slots=True)
-class Outcome:
+class ExperimentOutcome:
     """Outcome of one run: its output, and how that differs from the README."""
 
     output: str
@@ -166,7 +166,7 @@ class Outcome:
         return "as in its README" if not self.differences else "differs: " + ", ".join(self.differences)
 
 
-def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Outcome:
+def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> ExperimentOutcome:
     """Run the experiment of an exercise with its solution, or as it is for students."""
     with tempfile.TemporaryDirectory() as copied:
         place = _copied(exercise, checkout, Path(copied), solved=solved)
@@ -176,20 +176,20 @@ def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Ou
             output += f"\n==> {name} <==\n{path.read_text(errors='replace') if path.exists() else ''}"
     wanted = exercise.solved if solved else exercise.unsolved
     unwanted = () if solved else exercise.absent
-    return Outcome(
+    return ExperimentOutcome(
         output,
         [f"no `{pattern}`" for pattern in wanted if not re.search(pattern, output)]
         + [f"`{pattern}`" for pattern in unwanted if re.search(pattern, output)],
     )
 
 
-def run_ptf(exercise: Exercise, checkout: Path, course: Path) -> Outcome:
+def run_ptf(exercise: Exercise, checkout: Path, course: Path) -> ExperimentOutcome:
     """Run `make test` of an exercise twice in the same namespaces: a second run must not depend on the first."""
     with tempfile.TemporaryDirectory() as copied:
         place = _copied(exercise, checkout, Path(copied), solved=False)
         output = _inside(course, place, "make test; make test", "")
     passed = len(re.findall(r"^OK$", output, re.MULTILINE))
-    return Outcome(output, [] if passed >= 2 else [f"no OK in {2 - passed} of 2 runs"])
+    return ExperimentOutcome(output, [] if passed >= 2 else [f"no OK in {2 - passed} of 2 runs"])
 
 
 def _copied(exercise: Exercise, checkout: Path, folder: Path, *, solved: bool) -> Path:

@@ -19,6 +19,8 @@ from fanin.topologies.shapes import leaf_spine, topology_from
 LOSSY = LinkProperties(loss=0.01, corruption=1e-4, delay=1e-3)
 FAR = LinkProperties(delay=5e-3, queue_bytes=64_000, burst=Burst(begin=0.01, end=0.3))
 
+OF_BMV2 = ("packet_rate", "queue_packets")  # set by simple_switch_CLI only
+
 
 def test_properties_of_hosts_links_and_of_uplinks() -> None:
     network = leaf_spine(1, 2, 1, properties=LOSSY, uplink_properties=FAR)
@@ -137,12 +139,13 @@ def test_the_embedded_switch_reads_what_it_is_told(properties: LinkProperties) -
         assert (port, direction) == (1, link.direction)
         read = asdict(changed(SwitchLink(), given))
         assert read.pop("rate") == (10**8 if direction == "egress" else None)
+        assert [read.pop(name) for name in OF_BMV2] == [None, None]
         expected = properties.model_dump(exclude={*VIRTUAL_ONLY})
         assert read == expected | {"delay": expected["delay"] or 0, "overhead": expected["overhead"] or 0}
 
 
 def test_a_switch_has_the_same_properties_and_a_rate_and_no_pauses() -> None:
-    assert set(SWITCH_PROPERTIES) == {field.name for field in fields(SwitchLink)}
+    assert {*SWITCH_PROPERTIES, *OF_BMV2} == {field.name for field in fields(SwitchLink)}
 
 
 @pytest.mark.parametrize("properties", [PLAIN, LinkProperties(delay=0), LinkProperties(overhead=0)])

@@ -12,7 +12,7 @@ ONE = ["lesson:ecmp", "--set=seed=1", "--set=flows_per_pair=1", "--set=algorithm
 
 
 def invoke(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["paths", *arguments])
+    done = CliRunner().invoke(app, ["paths", *arguments], env={"COLUMNS": "200"})
     return done.exit_code, done.output
 
 

@@ -14,7 +14,7 @@ from tests.experiments.results.runs import LIVE, made
 
 
 def invoke(*arguments: str | Path) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["compare", *map(str, arguments)])
+    done = CliRunner().invoke(app, ["compare", *map(str, arguments)], env={"COLUMNS": "200"})
     return done.exit_code, " ".join(done.output.split())
 
 
