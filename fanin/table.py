@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Column, Table
 
-from fanin.console import console, wide
+from fanin.console import Terminal, console, wide
 from fanin.output import say
 
 _GAP = 1  # between two columns
@@ -73,7 +73,8 @@ def print_table(table: Table, pinned: int = 1, *, markup: bool = False) -> None:
         pinned: The number of columns at the left that name a row.
         markup: Interpret Rich's markup in the cells.
     """
-    terminal = console if console.is_terminal or os.environ.get("COLUMNS", "").isdigit() else wide
+    columns = os.environ.get("COLUMNS", "")  # a Console reads it once only, when it is made
+    terminal = Terminal(width=int(columns)) if columns.isdigit() else console if console.is_terminal else wide
     for number, block in enumerate(fitting(table, pinned, terminal, markup)):
         if number:
             terminal.print()
