@@ -83,7 +83,7 @@ def _is_of_memory(error: BaseException) -> bool:
         case ImportError():
             return "failed to map segment" in str(error)
         case RuntimeError() | SystemError():  # SystemError: an extension did not check an allocation
-            words = ("can't start new thread", "returned NULL without setting an exception")
+            words = ("can't start new thread", "without setting an exception", "without exception set")
             return memory_limit() is not None and any(each in str(error) for each in words)
         case _:
             return False
