@@ -194,10 +194,17 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (PermissionError, FileExistsError, NotADirectoryError, IsADirectoryError) as error:
+        except (
+            FileNotFoundError,
+            PermissionError,
+            FileExistsError,
+            NotADirectoryError,
+            IsADirectoryError,
+        ) as error:
             if error.filename is None:
                 raise
-            # Options check the files that are read. Files and folders that are written may still be refused.
+            # Options check the files that are read. Files and folders that are written may still be refused: below
+            # /proc, for instance, root gets FileNotFoundError.
             say(f"fanin: {error.filename}: {error.strerror}", err=True)
             raise typer.Exit(1) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
@@ -50,6 +51,17 @@ def vector_sizes(texts: Sequence[str]) -> list[int]:
 
 def _why(error: ValidationError) -> str:
     return error.errors()[0]["msg"].removeprefix("Value error, ")
+
+
+def creatable(folder: Path | None) -> Path | None:
+    """Refuse a folder that cannot be written before a command begins, not when its results are there."""
+    if folder is not None:
+        place = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        try:
+            TemporaryDirectory(dir=place).cleanup()
+        except OSError as error:
+            raise typer.BadParameter(f"{folder} cannot be written: {place}: {error.strerror}") from None
+    return folder
 
 
 def _file(name: str, metavar: str, text: str) -> Any:
@@ -102,6 +114,7 @@ Captures = Annotated[
     typer.Option(
         "--pcap",
         file_okay=False,
+        callback=creatable,
         help="Folder for a packet capture of each port, with superframes as they are",
     ),
 ]
@@ -129,7 +142,10 @@ Changes = Annotated[
 ]
 Results = Annotated[
     Path | None,
-    typer.Option(file_okay=False, help="Folder for the results; results/NAME by default"),
+    typer.Option(file_okay=False, callback=creatable, help="Folder for the results; results/NAME by default"),
+]
+ResultsFolder = Annotated[
+    Path, typer.Option("--results", file_okay=False, callback=creatable, help="Folder for the results")
 ]
 Scheduler = Annotated[
     str | None,

@@ -19,7 +19,7 @@ from rich.table import Column, Table
 from fanin.console import Terminal, console, wide
 from fanin.output import say
 
-_GAP = 1  # between two columns
+_GAP = 2  # between two columns: padding and the (invisible) line of the box
 _NARROWEST = 20  # of a column of text, whose lines are wrapped; less only for shorter texts
 
 
@@ -51,7 +51,7 @@ def new_table(texts: Sequence[str], *numbers: str, title: str | None = None) -> 
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, _GAP, 0, 0),
+        padding=(0, _GAP - 1, 0, 0),
         title=title,
         title_justify="left",
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
-from fanin.options import several, vector_sizes
+from fanin.options import ResultsFolder, several, vector_sizes
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.units import BYTES, quantity_text
@@ -52,9 +52,7 @@ def virtual(
         Path | None,
         typer.Option(help="Python that has ns-3; $FANIN_NS3_PYTHON or this one by default"),
     ] = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/bench"
-    ),
+    results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3.
@@ -138,9 +136,7 @@ def virtual(
 
 @bench.command("switch")
 def switch(
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/bench"
-    ),
+    results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure the switch, and compare it with a bare loop in C, with BMv2 and with its goals.
@@ -284,9 +280,7 @@ def allreduce(
             metavar="KIND,…",
         ),
     ] = ["nothing"],  # noqa: B006
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/bench"
-    ),
+    results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure all-reduces in the network, with a ring over TCP and with Gloo.
@@ -400,9 +394,7 @@ def calls(
         Path | None,
         typer.Option(help="Python that has torch and numpy; $FANIN_TORCH_PYTHON or this one by default"),
     ] = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/bench"
-    ),
+    results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
     """Measure what the calls of fanin.init() and of PyTorch add to a bare all-reduce.

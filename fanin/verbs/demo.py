@@ -17,6 +17,7 @@ from fanin.options import (
     Program,
     ProgramCompiler,
     Rate,
+    ResultsFolder,
     Spines,
     Switch,
     TopologyFile,
@@ -58,9 +59,7 @@ def demo(
     worker: WorkerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/demo"
-    ),
+    results: ResultsFolder = Path("results/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each run")] = False,
 ) -> None:
     """Train with in-network aggregation and compare with ring.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
-from fanin.options import ControllerFile, Program
+from fanin.options import ControllerFile, Program, ResultsFolder
 from fanin.output import say
 from fanin.temporary_network import FANIN
 
@@ -34,9 +34,7 @@ def soak(
     ] = False,
     program: Program = None,
     controller: ControllerFile = None,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/soak"
-    ),
+    results: ResultsFolder = Path("results/soak"),
 ) -> None:
     """Check the protocol on random scenarios with faults.
 

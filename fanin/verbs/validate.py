@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.options import ResultsFolder
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 from fanin.topologies.errors import NetworkError
@@ -27,9 +28,7 @@ def validate(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print a line of JSON for each row of the tables")
     ] = False,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for the results")] = Path(
-        "results/validation"
-    ),
+    results: ResultsFolder = Path("results/validation"),
 ) -> None:
     """Check virtual time against live runs, models and papers.
 

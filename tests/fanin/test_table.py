@@ -56,6 +56,18 @@ def test_a_table_fits_and_shows_every_number_whole(
     assert not any("…" in line for line in shown)
 
 
+@given(
+    st.lists(st.text("abcdefgh", min_size=1, max_size=10), min_size=2, max_size=2),
+    st.lists(st.integers(1, 12), min_size=1, max_size=12),
+)
+def test_no_short_name_is_broken(names: list[str], widths: list[int]) -> None:
+    table = new_table(["algorithm", "transport"], *("9" * width for width in widths))
+    table.add_row(*names, *("1" * width for width in widths))
+    for line in lines(table, 2):
+        if line.strip("─"):
+            assert {"algorithm", *names} & set(line.split()), line
+
+
 def test_what_names_a_row_is_repeated_where_a_table_continues() -> None:
     table = new_table(["algorithm", "size"], *(f"a long heading {number}" for number in range(8)))
     table.add_row("in-network", "1 MB", *map(str, range(8)))

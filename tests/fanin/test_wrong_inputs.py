@@ -156,6 +156,9 @@ def test_what_is_no_script_is_not_launched(make: Callable[[Path], None], tmp_pat
         "bench switch --results FILE",
         "bench allreduce --results FILE",
         "bench calls --results FILE",
+        "shims FILE",
+        "course FILE",
+        "up --pcap FILE",
     ],
 )
 @pytest.mark.slow
@@ -164,6 +167,29 @@ def test_a_file_where_a_folder_is_to_be_is_named(command: str, tmp_path: Path) -
     path.write_text("mine")
     refused(command.replace("FILE", str(path)), path)
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"run {SCENARIO} --results FILE",
+        f"compile {PROGRAM} -o FILE/program.json",
+        "new FILE",
+        "shims FILE",
+        "course FILE",
+        "fuzz --minutes 0 --results FILE",
+        "soak --seeds 1 --results FILE",
+        "up --logs FILE",
+        "up --pcap FILE",
+        "demo --results FILE",
+        "demo --pcap FILE",
+        "validate --results FILE",
+        "bench virtual --results FILE",
+    ],
+)
+@pytest.mark.slow
+def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
+    refused(command.replace("FILE", "/proc/fanin-results"), Path("/proc/fanin-results"))
 
 
 @pytest.mark.parametrize(

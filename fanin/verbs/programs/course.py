@@ -8,11 +8,14 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.options import creatable
 from fanin.output import say
 
 
 def course(
-    folder: Annotated[Path, typer.Argument(file_okay=False, help="Folder for the environment")],
+    folder: Annotated[
+        Path, typer.Argument(file_okay=False, callback=creatable, help="Folder for the environment")
+    ],
 ) -> None:
     """Prepare an environment in which P4 courses run.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.options import ResultsFolder
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -21,9 +22,7 @@ def fuzz(
     first_seed: Annotated[
         int, typer.Option(min=0, help="Seed of the first program; the next ones count up")
     ] = 0,
-    results: Annotated[Path, typer.Option(file_okay=False, help="Folder for a program that fails")] = Path(
-        "results/fuzz"
-    ),
+    results: ResultsFolder = Path("results/fuzz"),
     repeat: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="File of a failed program to run again")
     ] = None,

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.options import creatable
 from fanin.output import say
 
 
 def shims(
     folder: Annotated[
-        Path, typer.Argument(file_okay=False, help="Folder for the commands, for example ~/p4-commands")
+        Path,
+        typer.Argument(
+            file_okay=False, callback=creatable, help="Folder for the commands, for example ~/p4-commands"
+        ),
     ],
 ) -> None:
     """Write p4c, simple_switch and other commands of courses.

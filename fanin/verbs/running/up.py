@@ -27,6 +27,7 @@ from fanin.options import (
     Switch,
     TopologyFile,
     Workers,
+    creatable,
     hosts_per_leaf,
     refuse_with_topology,
 )
@@ -70,9 +71,10 @@ def up(
     controller: ControllerFile = None,
     offload: Offload = True,
     pcap: Captures = None,
-    logs: Annotated[Path, typer.Option(file_okay=False, help="Folder for the output of the switches")] = Path(
-        "results/up"
-    ),
+    logs: Annotated[
+        Path,
+        typer.Option(file_okay=False, callback=creatable, help="Folder for the output of the switches"),
+    ] = Path("results/up"),
     metrics: Annotated[
         Any,
         typer.Option(
