@@ -48,6 +48,9 @@ VERBS = {
     "run": Verb("Experiments", "run:run", "Run a scenario, print its table and draw its figure."),
     "sweep": Verb("Experiments", "sweep:sweep", "Run a scenario for every combination of settings."),
     "paths": Verb("Experiments", "paths:paths", "Show the path of each flow through the switches."),
+    "animate": Verb(
+        "Experiments", "animate:animate", "Draw the packets of an all-reduce as an animated SVG."
+    ),
     "cost": Verb("Experiments", "cost:cost", "Estimate how long GPUs wait for gradients, and the price."),
     "plot": Verb("Results", "results.plot:plot", "Plot one column of results against another."),
     "compare": Verb("Results", "results.compare:compare", "Compare two sets of results point by point."),

@@ -30,12 +30,16 @@ from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
 from fanin.simulator.job_spec import ClusterSpec
+from fanin.simulator.network import Observer
 from fanin.workers.collective import Algorithm, Statistics, Transport
 from fanin.workers.protocol import InNetworkStatistics
 
 
 def run_virtual(
-    settings: Settings, switch: Engine, prepare: Callable[[Cluster], None] = lambda _: None
+    settings: Settings,
+    switch: Engine,
+    prepare: Callable[[Cluster], None] = lambda _: None,
+    observer: Observer | None = None,
 ) -> Measured:
     """Run a point and check every sum.
 
@@ -45,6 +49,7 @@ def run_virtual(
         settings: The point.
         switch: The program of its switches.
         prepare: Called before the run to add more to the network, such as other jobs.
+        observer: Called with everything that arrives.
 
     Raises:
         CollectiveError: If a worker gives up.
@@ -73,7 +78,7 @@ def run_virtual(
     spec = cluster_spec(settings)
     planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
     with telling(settings.worker):
-        cluster = Cluster(spec, switch, inputs, make_worker=make_worker, in_place=True, planner=planner)
+        cluster = Cluster(spec, switch, inputs, None, make_worker, observer, in_place=True, planner=planner)
         prepare(cluster)
         other = start_other_job(settings, cluster)
         wanted = requests(settings)

@@ -1,0 +1,82 @@
+"""`fanin animate`: the packets of a scenario's points as an animated drawing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fanin.cli_errors import failing, failure
+from fanin.options import Changes, ScenarioFile
+from fanin.output import say
+
+_MOST_POINTS = 4
+
+
+def animate(
+    scenario: ScenarioFile,
+    changes: Changes = [],  # noqa: B006 - typer's way
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", dir_okay=False, help="SVG file; results/NAME/animation.svg by default"
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
+    ] = 10,
+) -> None:
+    """Draw the packets of one all-reduce as an animated SVG.
+
+    Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
+    in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
+    follow it.
+
+    Examples:
+        fanin animate scenario:in-network-and-ring
+        fanin animate scenario:in-network-and-ring --set algorithm=in-network --set loss=2% --seconds 20
+    """
+    # Imported here to keep --help and the refusal of wrong options fast.
+    from fanin.controller.errors import ControllerError
+    from fanin.controller.python_file import PythonFileError
+    from fanin.experiments.animation import AnimationError, draw, record
+    from fanin.experiments.results.axes import value_label
+    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.settings import setting_columns
+    from fanin.experiments.scenario.shipped import scenario_file
+    from fanin.experiments.scenario.tools import ToolError
+    from fanin.experiments.scenario.user_files import program_of
+    from fanin.experiments.virtual.outcome import UnfinishedError
+    from fanin.p4compiler import CompileError
+    from fanin.p4switch.engine.engine import Engine
+    from fanin.progress import Steps
+    from fanin.simulator.deadlock import DeadlockError
+    from fanin.workers.collective import CollectiveError
+
+    with failing("animate", ScenarioError, status=2):
+        loaded = load_scenario(scenario_file(scenario), changes)
+    if len(loaded.points) > _MOST_POINTS:
+        raise failure(
+            "animate",
+            f"{scenario}: {len(loaded.points)} points; choose at most {_MOST_POINTS} with --set, such as --set seed=1",
+            2,
+        )
+    path = output or Path("results", loaded.frame.name, "animation.svg")
+    with (
+        failing("animate", AnimationError, status=2),
+        failing("animate", ControllerError, PythonFileError, ToolError, CompileError),
+        failing("animate", CollectiveError, UnfinishedError, DeadlockError, KeyboardInterrupt),
+    ):
+        recordings = []
+        with Steps("points", len(loaded.points)) as progress:
+            for point in loaded.points:
+                row = setting_columns(point)
+                labels = [value_label(name, row[name]) for name in loaded.varied if row.get(name) is not None]
+                name = ", ".join(labels) or loaded.frame.name
+                recordings.append(record(name, point, Engine.load(program_of(point).device_config)))
+                progress.advance()
+        drawing = draw(recordings, seconds)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(drawing)
+    say(f"wrote {path}; open it in a browser")

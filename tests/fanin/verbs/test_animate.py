@@ -1,0 +1,56 @@
+"""`fanin animate`: a file that a browser shows, or a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fanin.cli import app
+
+README_PICTURE = Path(__file__).parents[3] / "docs/animation.svg"
+
+
+def animate(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["animate", *arguments], env={"COLUMNS": "400"})
+    return done.exit_code, done.output
+
+
+def test_the_picture_of_the_readme_is_what_the_command_draws(tmp_path: Path) -> None:
+    """If it differs, run `fanin animate scenario:in-network-and-ring -o docs/animation.svg`, and look at it."""
+    status, said = animate("scenario:in-network-and-ring", "-o", str(tmp_path / "drawn.svg"))
+    assert (status, said) == (0, f"wrote {tmp_path / 'drawn.svg'}; open it in a browser\n")
+    assert (tmp_path / "drawn.svg").read_text() == README_PICTURE.read_text()
+
+
+def test_without_a_name_the_drawing_is_among_the_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, _ = animate("scenario:in-network-and-ring", "--set", "algorithm=in-network", "--seconds", "3")
+    assert status == 0
+    assert 'dur="5s"' in (tmp_path / "results/in-network-and-ring/animation.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("lesson:loss",), "choose at most 4 with --set"),
+        (
+            ("scenario:in-network-and-ring", "--set", "size=10 MB"),
+            "draw a smaller vector, such as --set size=16kB",
+        ),
+        (("scenario:in-network-and-ring", "--set", "world=live"), "add --set world=virtual"),
+        (("scenario:in-network-and-ring", "--seconds", "0"), "greater than or equal to 1"),
+        (("nowhere.toml",), "nowhere.toml cannot be read"),
+    ],
+)
+def test_what_cannot_be_drawn_is_explained(
+    arguments: tuple[str, ...], reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, said = animate(*arguments)
+    assert status == 2
+    assert reason in said
+    assert not list(tmp_path.rglob("*.svg"))
