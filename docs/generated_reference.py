@@ -32,6 +32,9 @@ def _table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str
 
 # -- commands ------------------------------------------------------------------------------------------------------
 
+# A line below "Examples:", as cli.py marks it for the terminal.
+_EXAMPLE = re.compile(r"^\[cyan\] *(.*?)\[/\]\n?", re.M)
+
 
 def _command(path: str, command: Any) -> Iterator[str]:
     import typer
@@ -39,10 +42,11 @@ def _command(path: str, command: Any) -> Iterator[str]:
     yield f"{'#' * len(path.split())} {path}"
     yield ""
     context = typer.Context(command, info_name=path)
-    yield (
-        textwrap.dedent(command.help or "").replace("\b", "").replace("<", r"\<").replace("*", r"\*").strip()
-    )
+    text = textwrap.dedent(command.help or "").replace("\b", "")
+    yield _EXAMPLE.sub("", text).replace("<", r"\<").replace("*", r"\*").strip()
     yield ""
+    if examples := _EXAMPLE.findall(text):
+        yield from ("```bash", *examples, "```", "")
     yield "```text"
     yield " ".join([path, *command.collect_usage_pieces(context)])
     yield "```"
@@ -71,6 +75,10 @@ def commands() -> str:
 # -- scenario keys -------------------------------------------------------------------------------------------------
 
 
+# A number with a unit: a part of its pattern in the schema, and an example.
+_QUANTITIES = (("%$", "1%"), ("(s|", "10 us"), ("b/s", "100 Gb/s"), ("elements", "4 MB"), ("KiB", "64 KiB"))
+
+
 def _type(schema: dict[str, Any]) -> str:
     """Return what a key takes, in words; a list of values, which nearly every key takes for a sweep, is left out."""
     if "$ref" in schema:
@@ -85,6 +93,8 @@ def _type(schema: dict[str, Any]) -> str:
         return " or ".join(
             each for each in taken if each.removeprefix("list of ") not in taken or each[:5] != "list "
         )
+    if each := schema.get("prefixItems"):
+        return f"list of {len(each)} {_type(each[0])}s"
     if schema.get("type") == "array":
         return f"list of {_type(schema.get('items', {}))}"
     if schema.get("type") == "object" and isinstance(schema.get("additionalProperties"), dict):
@@ -101,7 +111,11 @@ def _type(schema: dict[str, Any]) -> str:
         ]
         if key in schema
     ]
-    kind = "quantity, as text" if "pattern" in schema else schema.get("type", "any value")
+    kind = schema.get("type", "any value")
+    if quantity := next(
+        (_code(json.dumps(q)) for unit, q in _QUANTITIES if unit in schema.get("pattern", "")), ""
+    ):
+        return quantity
     if isinstance(kind, list):
         kind = " or ".join(kind)
     return " ".join([kind, ", ".join(limits).replace("<", "&lt;")]).strip()
@@ -149,11 +163,17 @@ def _prose(text: str) -> str:
 
 
 def _docstring(documented: object) -> Iterator[str]:
-    """Yield a docstring as Markdown, with an item of a list for each `name: text` that begins or continues one."""
+    """Yield a docstring as Markdown, with an item of a list for each `name: text` that begins or continues one.
+
+    The arguments of a class are left out, because a program gets its objects from functions.
+    """
     lines: list[str] = []
-    for line in (inspect.getdoc(documented) or "").splitlines():
+    text = inspect.getdoc(documented) or ""
+    if inspect.isclass(documented):
+        text = text.partition("\nArgs:\n")[0]
+    for line in text.splitlines():
         head = line.strip()
-        if head in ("Args:", "Returns:", "Raises:", "Yields:"):
+        if head in ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:"):
             lines += ["", f"**{head[:-1]}**", ""]
         elif re.match(r"[\w.]+(, [\w.]+)*: \S", head) and (
             not lines or not lines[-1] or lines[-1][:2] in ("- ", "  ")
@@ -207,7 +227,8 @@ def python_api() -> str:
     lines += [
         "## Exceptions",
         "",
-        "All are imported from `fanin.workers`, or from the module that is named.",
+        "All are imported from `fanin.workers`, or from the module that is named. `fanin` itself has three of them:",
+        "`CollectiveError`, `AbortedError` and `JoinError`. A script that catches `CollectiveError` catches all.",
         "",
     ]
     rows = []

@@ -89,8 +89,8 @@ class LinkModel(_Table):
         delay: Seconds from sending the last bit until the far end has it. Left out or 0: none in a live network, 1 us
             in virtual time.
         jitter: Up to this many further seconds for each packet; packets do not overtake each other.
-        queue_bytes: The size of a switch's queue. A packet that does not fit is dropped. None: unlimited. Hosts do not
-            drop packets, they wait.
+        queue_bytes: The size of a switch's queue. A packet that does not fit is dropped. Left out: unlimited. Hosts do
+            not drop packets, they wait.
         ecn_bytes: A switch marks an ECN-capable packet (RFC 3168) if more bytes than this are waiting.
         ecn_max_bytes: Mark with a probability that grows from 0 at ecn_bytes to ecn_probability at ecn_max_bytes, and
             always above that (Kmin, Kmax and Pmax of DCQCN). In virtual time only.

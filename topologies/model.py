@@ -95,7 +95,7 @@ class Link(_Frozen):
     Attributes:
         a: One end.
         b: The other end.
-        rate_bits_per_second: The rate of each direction; None means unlimited.
+        rate_bits_per_second: The rate of each direction; left out or None, it is unlimited.
         properties: What the link does to packets in each direction.
     """
 

@@ -117,8 +117,8 @@ class Communicator(Closing):
     make no more calls. Each further call, at all workers, raises AbortedError, which names the worker, its call and its
     error (workers/job/calls.py).
 
-    In a job with groups (elastic.py), an operation during which a worker ends is repeated without that worker, from
-    arrays that nobody has written to. Workers whose numbers change have their new numbers when the operation returns.
+    In a job with min_workers, an operation during which a worker ends is repeated without that worker, from arrays that
+    nobody has written to. Workers whose ranks change have their new ranks when the operation returns (elastic.py).
 
     Attributes:
         rank: This worker's number.

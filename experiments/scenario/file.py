@@ -43,7 +43,7 @@ class ScenarioError(ValueError):
 
 
 class Lesson(Table):
-    """The table that makes a scenario a lesson, which `fanin lesson` lists and runs; docs/lessons explains it."""
+    """The table that makes a scenario a lesson, for `fanin lesson`; docs/tutorials/lessons explains it."""
 
     title: Annotated[str, Field(description="the question that the lesson answers")]
     seconds: Annotated[int, Field(gt=0, description="seconds that it takes on two cores, roughly")]

@@ -226,7 +226,9 @@ class TableChecker:
             if name is None:
                 name = f"{table}_{node.name}"
                 hint = f'name it: @name("...") {node.name} = ...;'
-                message = f"an object that nothing names is '{name}' for the control plane; p4c makes no P4Info of it"
+                message = (
+                    f"an object without a name is '{name}' for the control plane; p4c leaves it out of P4Info"
+                )
                 self.scopes.reporter.warn(value.span, message, hint, option="unnamed-object")
             else:  # an absolute name: not prefixed with the control's
                 rooted = (nodes.String(value.span, f".{name}"),)

@@ -57,7 +57,7 @@ class _Uninitialized(Flow):
             if not whole:
                 fields = ", ".join(sorted(".".join(map(str, p[len(where) :])) for p in missing))
                 message = f"'{name}' may be read before all of it has a value: {fields}"
-            hint = "give it a value where it is declared, or on every way to here"
+            hint = "give it a value where it is declared, or on every path to here"
             self.reporter.warn(e.span, message, hint, option="uninitialized-use")
 
     def written(self, target: ir.Expr, facts: Facts) -> Facts:
@@ -73,7 +73,7 @@ class _Uninitialized(Flow):
         for parameter in parameters:
             if parameter.direction == "out" and any(p[0] is parameter for p in facts):
                 message = f"out parameter '{parameter.name}' may have no value at the end"
-                hint = "give it one on every way"
+                hint = "give it one on every path"
                 self.reporter.warn(parameter.span, message, hint, option="uninitialized-out-param")
 
 

@@ -35,7 +35,7 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
             _warn_of_order(body, flow, reporter)
     for (span, is_written), header in flow.invalid.items():
         what = "what is written to it is undefined" if is_written else "its fields have no defined value"
-        message = f"header '{header}' is invalid on every way to here: {what}"
+        message = f"header '{header}' is invalid on every path to here: {what}"
         hint = f"extract {header}, or call {header}.setValid(), before this"
         reporter.warn(span, message, hint, option="invalid-header")
 

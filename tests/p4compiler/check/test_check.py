@@ -280,7 +280,7 @@ def test_an_object_that_nothing_names_is_named_after_its_table(
     compiled = build(locals=table, apply="t.apply();")
     assert [x.preamble.name for x in getattr(compiled.p4info, made)] == [f"I.t_{kind}"]
     assert [w.message for w in compiled.warnings] == [
-        f"an object that nothing names is 't_{kind}' for the control plane; p4c makes no P4Info of it"
+        f"an object without a name is 't_{kind}' for the control plane; p4c leaves it out of P4Info"
     ]
 
 

@@ -225,8 +225,8 @@ def test_a_header_in_a_control_inside_another_is_named_as_it_is_there(build: Bui
     declarations = f"{TWO_HEADERS}\n{INNER}"
     found = build(declarations=declarations, locals="Inner() c;", apply="c.apply(hdr.g);").warnings
     assert [w.message for w in found] == [
-        "header 'inner' is invalid on every way to here: what is written to it is undefined",
-        "header 'inner' is invalid on every way to here: its fields have no defined value",
+        "header 'inner' is invalid on every path to here: what is written to it is undefined",
+        "header 'inner' is invalid on every path to here: its fields have no defined value",
     ]
 
 
