@@ -20,14 +20,14 @@ def animate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", dir_okay=False, help="SVG file; results/NAME/animation.svg by default"
+            "-o", "--output", dir_okay=False, help="SVG file; results/NAME/animation.svg by default"
         ),
     ] = None,
-    seconds: Annotated[
+    duration: Annotated[
         float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
     ] = 10,
 ) -> None:
-    """Draw the packets of one all-reduce as an animated SVG.
+    """Draw the packets of an all-reduce as an animated SVG.
 
     Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
     in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
@@ -35,7 +35,7 @@ def animate(
 
     Examples:
         fanin animate scenario:in-network-and-ring
-        fanin animate scenario:in-network-and-ring --set algorithm=in-network --set loss=2% --seconds 20
+        fanin animate scenario:in-network-and-ring --set loss=2% -o loss.svg
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.controller.errors import ControllerError
@@ -76,7 +76,7 @@ def animate(
                 name = ", ".join(labels) or loaded.frame.name
                 recordings.append(record(name, point, Engine.load(program_of(point).device_config)))
                 progress.advance()
-        drawing = draw(recordings, seconds)
+        drawing = draw(recordings, duration)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(drawing)
     say(f"wrote {path}; open it in a browser")

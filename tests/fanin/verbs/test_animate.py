@@ -28,7 +28,7 @@ def test_without_a_name_the_drawing_is_among_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    status, _ = animate("scenario:in-network-and-ring", "--set", "algorithm=in-network", "--seconds", "3")
+    status, _ = animate("scenario:in-network-and-ring", "--set", "algorithm=in-network", "--duration", "3")
     assert status == 0
     assert 'dur="5s"' in (tmp_path / "results/in-network-and-ring/animation.svg").read_text()
 
@@ -42,7 +42,7 @@ def test_without_a_name_the_drawing_is_among_the_results(
             "draw a smaller vector, such as --set size=16kB",
         ),
         (("scenario:in-network-and-ring", "--set", "world=live"), "add --set world=virtual"),
-        (("scenario:in-network-and-ring", "--seconds", "0"), "greater than or equal to 1"),
+        (("scenario:in-network-and-ring", "--duration", "0"), "greater than or equal to 1"),
         (("nowhere.toml",), "nowhere.toml cannot be read"),
     ],
 )
