@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
 import stat
 from collections import deque
 from collections.abc import Iterator
@@ -15,9 +17,9 @@ _MAX_LINKS = 40  # as the kernel follows (path_resolution(7))
 def replaceable(path: Path) -> str | None:
     """Return how another user could put something else at `path`; None if nobody but this user and root can.
 
-    Every folder and symbolic link on the way has to belong to one of the two, and no folder may be writable by others
-    unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the owner of a file that belongs to
-    one of them is unknown, and is taken to be root.
+    Every folder and symbolic link on the way has to belong to one of the two. No folder may be writable by others, or by
+    a group with other users in it, unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the
+    owner of a file that belongs to one of them is unknown, and is taken to be root.
 
     Args:
         path: A file or folder. It need not exist, but its folder must.
@@ -30,8 +32,25 @@ def replaceable(path: Path) -> str | None:
         found = place.lstat()
         if found.st_uid not in trusted:
             return f"{place} belongs to user {found.st_uid}"
-        if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        if not stat.S_ISDIR(found.st_mode) or found.st_mode & stat.S_ISVTX:
+            continue
+        if found.st_mode & stat.S_IWOTH:
             return f"{place} is writable by all"
+        if found.st_mode & stat.S_IWGRP and (how := _shared(found.st_gid, trusted)):
+            return f"{place} is writable by {how}"
+    return None
+
+
+def _shared(gid: int, trusted: set[int]) -> str | None:
+    """Return the name of a group and one of its users who is not trusted; None if there is nobody else."""
+    try:
+        group = grp.getgrgid(gid)
+        name, members = group.gr_name, group.gr_mem
+    except KeyError:
+        name, members = str(gid), []
+    for user in pwd.getpwall():
+        if user.pw_uid not in trusted and (user.pw_gid == gid or user.pw_name in members):
+            return f"group {name}, and {user.pw_name} belongs to it"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from hashlib import sha256
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from fanin.workers.host_based.exchange import Call, Exchange, check_call
 from fanin.workers.host_based.schedules import CHUNK, Piece, Progress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
+    CALL_BYTES,
     DATA,
     HEADER,
     HEADER_BYTES,
@@ -42,6 +44,8 @@ MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
 _LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
 _ENDS = 10  # bytes of a header that identify its kind and its stream
+_CALLS = 1 << 32  # a call's identity is a number modulo this
+_FAR = 1 << 16  # identities that are further apart differ in more than the number of the call
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +130,7 @@ class _Flow:
     def __init__(self, sender: Sender, receiver: Receiver) -> None:
         self.sender = sender
         self.receiver = receiver
-        self.waiting: deque[NDArray[np.uint8]] = deque()  # payloads, in order
+        self.waiting: deque[NDArray[np.uint8]] = deque()  # calls and payloads, in order
 
 
 class _Peer:
@@ -157,6 +161,8 @@ class HostBasedWorker:
         self._answering: set[_Key] = set()  # flows to which an acknowledgement is due
         self._progress: Progress | None = None
         self._exchange: Exchange | None = None
+        self._calls = 0  # begun so far, also those that were refused
+        self._call = 0  # the current call's identity, which all its packets carry: see _identity()
         self._heard = 0.0  # when something new arrived last
 
     # -- one all-reduce --------------------------------------------------------------------------------------
@@ -166,8 +172,11 @@ class HostBasedWorker:
         if not self.finished:
             raise CollectiveError(f"the previous all-reduce has not finished: {self.outstanding(now)}")
         group = self.group
-        call = group.calls[self.statistics.all_reduces % len(group.calls)]
+        call = group.calls[self._calls % len(group.calls)]
+        # A refused call counts, too: otherwise the next one would be combined with the others' current call.
+        self._calls += 1
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
+        self._call = self._identity(call, x.size)
         self._progress = Progress(
             schedule(
                 group.algorithm,
@@ -181,6 +190,13 @@ class HostBasedWorker:
         )
         self._heard = now
         self._advance()
+
+    def _identity(self, call: Call, elements: int) -> int:
+        """Return the current call's number, added to a hash of all that must be the same at all workers."""
+        group = self.group
+        alike = (group.algorithm, group.workers, group.shards, group.chunk, group.flows, call, elements)
+        signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
+        return (signature + self._calls) % _CALLS
 
     @property
     def finished(self) -> bool:
@@ -296,7 +312,8 @@ class HostBasedWorker:
             ignored["malformed"] += count
             return
         self._answering.add((source, flow))
-        arrived = stream.receiver.accept(packet_numbers(datagrams), datagrams[:, HEADER_BYTES:], marked)
+        with_calls = datagrams[:, HEADER_BYTES - CALL_BYTES :]
+        arrived = stream.receiver.accept(packet_numbers(datagrams), with_calls, marked)
         if not arrived:
             return
         self._heard = now
@@ -342,7 +359,7 @@ class HostBasedWorker:
                 peer = self._peer(rank)
                 flow = peer.sent % self.group.flows
                 sender = peer.flows[flow].sender
-                sender.write(data[piece.start * _ELEMENT : piece.stop * _ELEMENT])
+                sender.write(data[piece.start * _ELEMENT : piece.stop * _ELEMENT], self._call)
                 peer.sent += 1
                 self._busy[rank, flow] = sender
 
@@ -359,24 +376,26 @@ class HostBasedWorker:
         return moved
 
     def _apply(self, rank: int, flow: int, payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Add packets from `rank` to the array, or store them there, and return those that must wait."""
+        """Add packets from `rank` to the array, or store them there, and return those that must wait.
+
+        Raises:
+            CollectiveError: If they belong to another call.
+        """
         progress, exchange = self._progress, self._exchange
         if progress is None or exchange is None:
             return payloads
-        peer, flows, size = self._peers[rank], self.group.flows, payloads.shape[1]
+        peer, flows, size = self._peers[rank], self.group.flows, payloads.shape[1] - CALL_BYTES
         while len(payloads) and flow == peer.received % flows:
             piece = progress.receiving(rank)
             if piece is None:
                 break
             first = piece.start + peer.offset
             count, expected = self._packets_of(piece, peer.offset)
-            if size != expected:
-                raise CollectiveError(
-                    f"{self._who()}: rank {rank} sent {size} bytes where {expected} were expected; "
-                    "does it sum an array of another size?"
-                )
             count = min(count, len(payloads))
-            values = payloads[:count].view(np.float32)
+            calls = np.ascontiguousarray(payloads[:count, :CALL_BYTES]).view(">u4")
+            if size != expected or (calls != self._call).any():
+                raise CollectiveError(f"{self._who()}: {self._difference(rank, int(calls[0, 0]))}")
+            values = payloads[:count, CALL_BYTES:].view(np.float32)
             part = exchange.array[first : first + values.size].reshape(values.shape)
             if piece.reduce:
                 part += values
@@ -410,6 +429,13 @@ class HostBasedWorker:
             f"{self._who()}, all-reduce {self.statistics.all_reduces + 1}: awaiting "
             f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._heard:.3g} s"
         )
+
+    def _difference(self, rank: int, call: int) -> str:
+        """Say how the call of another rank differs from this rank's."""
+        ahead = (call - self._call + _FAR) % _CALLS - _FAR
+        if 0 < abs(ahead) < _FAR:
+            return f"rank {rank} is in call {self._calls + ahead}, and this rank in call {self._calls}"
+        return f"rank {rank} has an array of another size, or makes another call"
 
     def _who(self) -> str:
         return f"{self.group.algorithm} rank {self.group.rank} of {self.group.workers}"

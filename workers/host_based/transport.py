@@ -28,12 +28,14 @@ from fanin.workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
 PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 
-# kind, flow, source, destination, session, number, marked.
-# number: the number of a DATA packet; in ACK and NAK the next packet awaited. marked: in ACK and NAK, how many packets
-# of the stream have arrived with a congestion mark so far (as ECN-CE counts in RFC 9000, section 19.3.2). If packets
-# beyond the awaited one have arrived, a bitmap of them follows the header of an ACK.
+# kind, flow, source, destination, session, number, and a last field.
+# number: the number of a DATA packet; in ACK and NAK the next packet awaited. The last field: in DATA, the call that
+# the packet belongs to; in ACK and NAK, how many packets of the stream have arrived with a congestion mark so far (as
+# ECN-CE counts in RFC 9000, section 19.3.2). If packets beyond the awaited one have arrived, a bitmap of them follows
+# the header of an ACK.
 HEADER = struct.Struct("!BBHHIQI")
 HEADER_BYTES = HEADER.size
+CALL_BYTES = 4  # at the end of the header
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
@@ -51,6 +53,16 @@ def packet_numbers(headers: Rows) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
+def _batch(header: NDArray[np.uint8], first: int, payload: Rows) -> Rows:
+    """Return datagrams, numbered from `first`."""
+    count, size = payload.shape
+    batch = np.empty((count, HEADER_BYTES + size), np.uint8)
+    batch[:, :HEADER_BYTES] = header
+    batch[:, _NUMBER] = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
+    batch[:, HEADER_BYTES:] = payload
+    return batch
+
+
 @dataclass(frozen=True, slots=True)
 class Ends:
     """Sender, receiver, session and flow of a stream, which distinguish its datagrams from those of other jobs."""
@@ -60,15 +72,15 @@ class Ends:
     session: int
     flow: int = 0
 
-    def header(self, kind: int, number: int = 0, marked: int = 0) -> NDArray[np.uint8]:
+    def header(self, kind: int, number: int = 0, last: int = 0) -> NDArray[np.uint8]:
         """Return a header as bytes [HEADER_BYTES].
 
         Args:
             kind: DATA, ACK or NAK.
             number: The packet's number, or the number of the next packet awaited.
-            marked: Packets that have arrived with a congestion mark so far.
+            last: The packet's call, or how many packets have arrived with a congestion mark so far.
         """
-        packed = HEADER.pack(kind, self.flow, self.source, self.destination, self.session, number, marked)
+        packed = HEADER.pack(kind, self.flow, self.source, self.destination, self.session, number, last)
         return np.frombuffer(packed, np.uint8)
 
 
@@ -101,14 +113,15 @@ class Sender:
     def __init__(
         self, ends: Ends, window: int, recovery: Recovery, counts: StreamCounts, make_control: MakeControl
     ) -> None:
-        self._header = ends.header(DATA)
+        self._ends = ends
         self._most = window
         self._recovery = recovery
         self._counts = counts
         self._rtt = RttEstimator(recovery)
-        # Messages not yet acknowledged as a whole: the number of their first packet, and their bytes.
+        # Messages not yet acknowledged as a whole: the number of their first packet, their bytes, and their header.
         self._firsts: list[int] = []
         self._messages: list[NDArray[np.uint8]] = []
+        self._headers: list[NDArray[np.uint8]] = []
         self._end = 0  # one more than the last packet written
         self._base = 0  # the first not acknowledged
         self._next = 0  # the next to be sent
@@ -132,10 +145,16 @@ class Sender:
         """Return the smoothed round-trip time in seconds; None before the first measurement."""
         return self._rtt.smoothed
 
-    def write(self, message: NDArray[np.uint8]) -> None:
-        """Send `message` [bytes] (not empty); it must not change before it has been acknowledged."""
+    def write(self, message: NDArray[np.uint8], call: int = 0) -> None:
+        """Send a message.
+
+        Args:
+            message: Its bytes (not empty), which must not change before they have been acknowledged.
+            call: A 32-bit number that each of its packets carries.
+        """
         self._firsts.append(self._end)
         self._messages.append(message)
+        self._headers.append(self._ends.header(DATA, last=call))
         self._end += -(-len(message) // PAYLOAD)
 
     def deadline(self) -> float:
@@ -240,32 +259,24 @@ class Sender:
         batches = []
         index = bisect_right(self._firsts, first) - 1
         while first < last:
-            message, begin = self._messages[index], self._firsts[index]
+            message, begin, header = self._messages[index], self._firsts[index], self._headers[index]
             whole = begin + len(message) // PAYLOAD  # packets before this one are full
             if first < whole:
                 stop = min(last, whole)
                 part = message[(first - begin) * PAYLOAD : (stop - begin) * PAYLOAD]
-                batches.append(self._batch(first, part.reshape(stop - first, PAYLOAD)))
+                batches.append(_batch(header, first, part.reshape(stop - first, PAYLOAD)))
                 first = stop
             if first < last and first == whole and len(message) % PAYLOAD:
                 rest = message[(whole - begin) * PAYLOAD :]
-                batches.append(self._batch(first, rest.reshape(1, len(rest))))
+                batches.append(_batch(header, first, rest.reshape(1, len(rest))))
                 first += 1
             index += 1
         return batches
 
-    def _batch(self, first: int, payload: Rows) -> Rows:
-        count, size = payload.shape
-        batch = np.empty((count, HEADER_BYTES + size), np.uint8)
-        batch[:, :HEADER_BYTES] = self._header
-        batch[:, _NUMBER] = np.arange(first, first + count, dtype=">u8").view(np.uint8).reshape(count, 8)
-        batch[:, HEADER_BYTES:] = payload
-        return batch
-
     def _forget(self, number: int) -> None:
         """Drop messages that have been acknowledged completely."""
         while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // PAYLOAD) <= number:
-            del self._firsts[0], self._messages[0]
+            del self._firsts[0], self._messages[0], self._headers[0]
 
     # -- round-trip time
 

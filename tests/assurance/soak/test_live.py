@@ -109,6 +109,17 @@ def test_what_is_wrong_with_a_command_is_found(
     assert any(found.startswith(violation) for found in _run(**does).violations)
 
 
+@pytest.mark.parametrize(("point", "wrong"), [("started", False), ("sandbox", True)])
+def test_ctrl_c_may_end_a_command_by_its_signal_before_it_has_begun(point: str, wrong: bool) -> None:
+    """On a busy machine the command is still importing when a pause and the time until Ctrl-C are over."""
+    begin = {"started": "", "sandbox": 'mkdir "$TMPDIR/fanin-run-1"; '}[point]
+    with _adopting():
+        loop = ["sh", "-c", f"{begin}while :; do :; done # fanin"]
+        outcome = run_fault(replace(_FAULT, point=point), loop)
+    assert outcome.status == -signal.SIGINT
+    assert any("which is to change nothing" in found for found in outcome.violations) == wrong
+
+
 def test_whoever_gets_the_signal_is_found_by_its_name() -> None:
     outcome = _run(replace(_FAULT, number=signal.SIGKILL))
     assert outcome.status == -signal.SIGKILL

@@ -537,10 +537,129 @@ def test_a_silent_peer_is_named() -> None:
         worker.datagrams_to_send(60.0)
 
 
-def test_workers_with_arrays_of_different_sizes_are_told() -> None:
+@pytest.mark.parametrize("sizes", [(100, 90), (2048, 1024)])
+def test_workers_with_arrays_of_different_sizes_are_told(sizes: tuple[int, int]) -> None:
     cluster = Cluster(groups(2, "ring", "selective-repeat"), Faults())
-    with pytest.raises(CollectiveError, match="does it sum an array of another size"):
-        cluster.all_reduce([np.zeros(100, np.float32), np.zeros(90, np.float32)])
+    with pytest.raises(
+        CollectiveError,
+        match=r"rank [01] of 2: rank [01] has an array of another size, or makes another call",
+    ):
+        cluster.all_reduce([np.zeros(size, np.float32) for size in sizes])
+
+
+def test_what_follows_a_call_that_is_refused_is_not_added_to_it() -> None:
+    cluster = Cluster(groups(2, "ring", "selective-repeat"), Faults())
+    with pytest.raises(TypeError):
+        cluster.workers[1].start(np.ones(512), 0.0)  # type: ignore[arg-type]
+    with pytest.raises(CollectiveError, match=r"rank [01] is in call [12], and this rank in call [12]"):
+        cluster.all_reduce([np.ones(512, np.float32)] * 2)
+
+
+def test_workers_with_different_algorithms_are_told() -> None:
+    cluster = Cluster(
+        [Group(rank, 2, algorithm, chunk=512) for rank, algorithm in enumerate(("ring", "halving-doubling"))],
+        Faults(),
+    )
+    with pytest.raises(
+        CollectiveError, match=r"rank [01] has an array of another size, or makes another call"
+    ):
+        cluster.all_reduce([np.ones(2048, np.float32)] * 2)
+
+
+REFUSED = 0  # in a script: a call with a wrong argument, whose error the script catches
+# Sizes in elements that two, three and four workers divide into whole packets, so that only the call tells them apart.
+SIZES = (3072, 6144)
+
+
+@st.composite
+def scripts_of_a_group(draw: st.DrawFn) -> list[list[int]]:
+    """Return the same script for all workers, except for one, which may have one more call in it, or two in place of
+    one.
+    """
+    script = draw(st.lists(st.sampled_from(SIZES), min_size=1, max_size=3))
+    scripts = [script for _ in range(draw(st.integers(2, 4)))]
+    at = draw(st.integers(0, len(script)))
+    more = draw(st.lists(st.sampled_from([REFUSED, *SIZES]), max_size=2))
+    scripts[draw(st.integers(0, len(scripts) - 1))] = script[:at] + more + script[at + len(more) // 2 :]
+    return scripts
+
+
+class Script:
+    """A worker that makes its calls one after the other, each with its own numbers."""
+
+    def __init__(self, worker: HostBasedWorker, calls: Sequence[int]) -> None:
+        self.worker = worker
+        self.calls = calls
+        self.made = 0
+        self.sums: list[float] = []
+
+    def proceed(self, now: float) -> None:
+        """Begin calls until one has to wait."""
+        while True:
+            if 0 < self.made != len(self.sums):
+                if not self.worker.finished:
+                    return
+                result = self.worker.finish()
+                assert (result == result[0]).all()
+                self.sums.append(float(result[0]))
+            if self.made == len(self.calls):
+                return
+            size = self.calls[self.made]
+            self.made += 1
+            if size == REFUSED:
+                with pytest.raises(TypeError):
+                    self.worker.start(np.ones(256), now)  # type: ignore[arg-type]
+                self.sums.append(0.0)
+            else:
+                self.worker.start(np.full(size, summand(self.worker.group.rank, self.made), np.float32), now)
+
+
+def _without_last_refusals(script: list[int]) -> tuple[int, ...]:
+    while script and script[-1] == REFUSED:
+        script = script[:-1]
+    return tuple(script)
+
+
+def summand(rank: int, call: int) -> float:
+    return float(10**call * (rank + 1))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(max_examples=sized(25, 500))
+@given(
+    scripts=scripts_of_a_group(),
+    faults=FAULTS,
+    seed=st.integers(0, 2**32),
+)
+def test_calls_that_do_not_match_give_an_error_that_names_a_rank_and_never_a_wrong_sum(
+    algorithm: HostBasedAlgorithm, transport: Transport, scripts: list[list[int]], faults: Faults, seed: int
+) -> None:
+    cluster = Cluster(groups(len(scripts), algorithm, transport), faults, seed)
+    running = [Script(*of) for of in zip(cluster.workers, scripts, strict=True)]
+    error = None
+    try:
+        for rank, script in enumerate(running):
+            script.proceed(0.0)
+            cluster.wake(rank)
+        while any(script.made < len(script.calls) or not script.worker.finished for script in running):
+            assert cluster.network.step()
+            for rank, script in enumerate(running):
+                made = script.made
+                script.proceed(cluster.network.now)
+                if script.made > made:
+                    cluster.wake(rank)
+    except CollectiveError as raised:  # a StallError is one
+        error = str(raised)
+    count = len(scripts)
+    for script in running:
+        for call, (size, result) in enumerate(zip(script.calls, script.sums, strict=False), start=1):
+            assert result == (sum(summand(rank, call) for rank in range(count)) if size else 0.0)
+    if len({_without_last_refusals(script) for script in scripts}) == 1:
+        assert error is None
+    else:
+        assert error is not None
+        assert "rank" in error
 
 
 def test_the_next_all_reduce_waits_for_the_one_before() -> None:

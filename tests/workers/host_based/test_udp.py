@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fanin.workers.collective import HostBasedAlgorithm, StallError, Transport
+from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
 from fanin.workers.host_based.algorithm import Group
 from fanin.workers.host_based.summation import float32_sum
 from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
@@ -66,6 +66,17 @@ def test_several_flows_between_two_ranks_carry_one_sum() -> None:
     x = np.arange(100_000, dtype=np.float32)
     results = on_every_rank(3, "ring", "selective-repeat", lambda one: one.all_reduce(x), flows=4)
     assert all((result == 3 * x).all() for result in results)
+
+
+def test_what_follows_a_call_that_is_refused_is_not_added_to_it() -> None:
+    def do(collective: UdpAllReduce) -> None:
+        if collective.config.group.rank == 1:
+            with pytest.raises(TypeError):
+                collective.all_reduce(np.ones(512))  # type: ignore[arg-type]
+        with pytest.raises(CollectiveError, match=r"rank [01] is in call [12], and this rank in call [12]"):
+            collective.all_reduce(np.ones(512, np.float32))
+
+    on_every_rank(2, "ring", "selective-repeat", do)
 
 
 def test_a_silent_peer_is_named() -> None:
