@@ -41,7 +41,7 @@ from fanin.simulator.network import DEFAULT_HOST, Observer, Station
 from fanin.simulator.tables import install, remove
 from fanin.topologies.model import Host, Topology
 from fanin.workers.collective import Algorithm
-from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.job.retained_results import Kept
 from fanin.workers.protocol import MakeWorker, Worker

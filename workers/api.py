@@ -2,7 +2,7 @@
 
 from fanin.workers.collective import Collective, CollectiveError, StallError, Statistics
 from fanin.workers.communicator import Communicator, Handle
-from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig
 from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from fanin.workers.job.calls import AbortedError

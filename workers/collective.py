@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeVar
+from typing import Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-Algorithm = Literal["in-network", "ring", "halving-doubling", "double-binary-tree", "parameter-server"]
-HostBasedAlgorithm = Literal["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
+# Names of all-reduce algorithms: "in-network" or one between hosts, and one between hosts alone. They are not Literals,
+# because algorithms register themselves (host_based/algorithms/registry.py).
+Algorithm: TypeAlias = str
+HostBasedAlgorithm: TypeAlias = str
 Transport = Literal["selective-repeat", "go-back-n"]
 # What a window limits: each stream, or all streams of a host together.
 WindowScope = Literal["connection", "host"]

@@ -18,7 +18,7 @@ from fanin.simulator import SECOND
 from fanin.simulator.fabric import Job
 from fanin.simulator.hosts.stations import Vector
 from fanin.workers.collective import StallError
-from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.values.compression import Rounded, TopK
 
 # Drops that faults of links and stalls may cause.
@@ -204,7 +204,7 @@ def _check_sums_of_hosts(job: Job, inputs: Sequence[Sequence[Vector]], first: in
     """Check the sums that there are, from the first one between hosts on, bit for bit in the algorithm's order."""
     for step, vectors in enumerate(inputs[first:], first):
         assert job.spec.algorithm != "in-network"
-        expected = float32_sum(job.spec.algorithm, vectors, job.spec.shards)
+        expected = algorithm_named(job.spec.algorithm).float32_sum(vectors, job.spec.shards)
         for rank, station in enumerate(job.stations):
             if len(station.outputs) > step:
                 yield from _compare(rank, step, station.outputs[step], expected)

@@ -20,7 +20,7 @@ from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.links import Transit
 from fanin.simulator.network import Observer
 from fanin.simulator.packets import Packets
-from fanin.workers.host_based.algorithm import HostBasedWorker
+from fanin.workers.host_based.participant import HostBasedWorker
 
 MAX_HOPS = 20_000_000  # packet-hops of a run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 from fanin.assurance.soak.scenario import (
     LONGEST_FRAME,
@@ -22,7 +22,8 @@ from fanin.assurance.soak.scenario import (
 from fanin.controller.routes import Routes
 from fanin.topologies.link import Burst, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Link, Topology
-from fanin.workers.collective import HostBasedAlgorithm, Transport
+from fanin.workers.collective import Transport
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 from fanin.workers.values.compression import Rounded, TopK
 
 SOON, LATER = Pause(xoff_bytes=1_000, xon_bytes=500), Pause(xoff_bytes=8_000, xon_bytes=4_000)
@@ -281,7 +282,7 @@ def _draw_host_based(scenario: Scenario) -> Scenario:
         if work.overflow or work.special or work.mismatch or draw.random() >= share:
             return work
         transport: Transport = draw.choice(("selective-repeat", "go-back-n"))
-        return replace(work, algorithm=draw.choice(get_args(HostBasedAlgorithm)), transport=transport)
+        return replace(work, algorithm=draw.choice(list(ALGORITHMS)), transport=transport)
 
     later = tuple(replace(one, work=changed(one.work)) for one in scenario.later)
     return replace(scenario, jobs=tuple(map(changed, scenario.jobs)), later=later)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
-from fanin.experiments.models.closed_forms import between_hosts, in_network
+from fanin.experiments.models.closed_forms import in_network
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithms.all_reduce import Hosts
+from fanin.workers.host_based.algorithms.registry import algorithm_named, algorithm_names
 
 TOLERANCE = 0.1
 FITTED = (256_000, 1_024_000, 4_096_000)  # bytes
@@ -69,7 +71,7 @@ class Fit:
 def _form(algorithm: Algorithm, size: int, alpha: float, beta: float) -> float:
     if algorithm == "in-network":
         return in_network(size, alpha, 1 / beta, window=size, ahead=0.0)
-    return between_hosts(algorithm, WORKERS, size, lambda *_: alpha, 1 / beta)
+    return algorithm_named(algorithm).seconds(size, Hosts(WORKERS, lambda *_: alpha, 1 / beta))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def calibrate(switch: Engine) -> Iterator[Prediction]:
         UnfinishedError: A run did not finish.
         ControllerError: A run could not begin.
     """
-    for algorithm in get_args(Algorithm):
+    for algorithm in algorithm_names():
         found = {}
         for size in sorted(FITTED + HELD_OUT):
             measured = run_virtual(settings(algorithm, size), switch)

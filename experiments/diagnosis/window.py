@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import Settings
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 
 def window(case: Case) -> Finding | None:
@@ -34,24 +33,16 @@ def window(case: Case) -> Finding | None:
 
 def _windows(settings: Settings, paths: Paths) -> int:
     """Return how many windows the busiest host has open at once: between hosts, one for each connection."""
-    if (
-        settings.algorithm in ("double-binary-tree", "parameter-server")
-        and settings.window_per == "connection"
-    ):
-        return paths.most_connections
-    return 1
+    if settings.algorithm == "in-network" or settings.window_per == "host":
+        return 1
+    one_at_a_time = algorithm_named(settings.algorithm).one_peer_at_a_time
+    return 1 if one_at_a_time else paths.most_connections
 
 
 def _longest_message(settings: Settings) -> int:
     """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
-    size, workers = settings.size or 0, len(settings.members)
-    match settings.algorithm:
-        case "ring":
-            return size // workers
-        case "parameter-server":
-            return size // (settings.shards or workers)
-        case "halving-doubling" | "double-binary-tree":
-            return size // 2
-        case "in-network":
-            return size
-    assert_never(settings.algorithm)
+    size = settings.size or 0
+    if settings.algorithm == "in-network":
+        return size
+    algorithm = algorithm_named(settings.algorithm)
+    return algorithm.longest_message(size, len(settings.members), settings.shards)

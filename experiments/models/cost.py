@@ -8,10 +8,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from fanin.experiments.models.closed_forms import between_hosts, bytes_each_way, in_network
-from fanin.experiments.scenario.tables.table import Table
+from fanin.experiments.models.closed_forms import bytes_each_way, in_network
+from fanin.experiments.scenario.tables.table import AlgorithmName, Table
 from fanin.topologies.units import Count, Flops, Probability, Rate, Seconds
 from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithms.all_reduce import Hosts
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 PRICE = 30.0  # $ per GPU and hour
 CLUSTERS = (256, 1024, 4096)  # GPUs
@@ -61,7 +63,7 @@ class Job(Table):
     rate: Annotated[Rate, Field(gt=0, le=10**18)] = 400 * 10**9
     latency: Seconds = 10e-6
     overlap: Probability = 0.0
-    algorithm: Annotated[tuple[Algorithm, ...], BeforeValidator(_listed)] = ("in-network", "ring")
+    algorithm: Annotated[tuple[AlgorithmName, ...], BeforeValidator(_listed)] = ("in-network", "ring")
     price: Annotated[float, Field(ge=0, allow_inf_nan=False)] = PRICE
 
     @property
@@ -144,7 +146,8 @@ def _cost(job: Job, gpus: int, algorithm: Algorithm) -> Cost:
     if algorithm == "in-network":
         seconds = in_network(size, job.latency, job.bandwidth, window=size, ahead=0.0)
     else:
-        seconds = between_hosts(algorithm, servers, size, lambda *_: job.latency, job.bandwidth)
+        hosts = Hosts(servers, lambda *_: job.latency, job.bandwidth)
+        seconds = algorithm_named(algorithm).seconds(size, hosts)
     exposed = max(0.0, seconds - job.overlap * compute)
     share = idle_share(compute, exposed)
     return Cost(

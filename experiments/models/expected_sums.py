@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import JobSpec
-from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 _Integers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
@@ -164,7 +164,7 @@ class QuantizedSums:
 def expected_sum(spec: JobSpec, inputs: Sequence[Vector]) -> Vector:
     """Return the sum of a job between hosts to the bit, [elements]."""
     assert spec.algorithm != "in-network"
-    return float32_sum(spec.algorithm, inputs, spec.shards)
+    return algorithm_named(spec.algorithm).float32_sum(inputs, spec.shards)
 
 
 def wrong(spec: JobSpec, inputs: Sequence[Vector], output: Vector) -> NDArray[np.bool_]:

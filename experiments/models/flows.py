@@ -16,7 +16,7 @@ from fanin.controller.planner import planner_of
 from fanin.experiments.models.paths import shares
 from fanin.experiments.scenario.settings import Settings
 from fanin.topologies.model import Host
-from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _UDP = 17

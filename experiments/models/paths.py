@@ -13,7 +13,9 @@ from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
 from fanin.experiments.scenario.settings import Settings
 from fanin.topologies.model import Link
 from fanin.workers.collective import HostBasedAlgorithm, Operation
-from fanin.workers.host_based.schedules import schedule, servers
+from fanin.workers.host_based.algorithms.all_reduce import sent
+from fanin.workers.host_based.algorithms.registry import algorithm_named
+from fanin.workers.host_based.schedules import schedule
 
 _Direction = tuple[str, str]  # from one node to the next
 
@@ -207,23 +209,8 @@ def shares(
     algorithm: HostBasedAlgorithm, workers: int, shards: int | None, operation: Operation = "all-reduce"
 ) -> tuple[Mapping[int, float], ...]:
     """Return the share of a vector that each rank sends to each other rank, by rank."""
-    if algorithm == "parameter-server":  # its schedules are long: a thousand workers make a million pairs
-        some = set(servers(workers, shards))
-        share = 1 / len(some)
-        return tuple(
-            {
-                peer: share * ((peer in some) + (rank in some))
-                for peer in (range(workers) if rank in some else some)
-                if peer != rank
-            }
-            for rank in range(workers)
-        )
+    if operation == "all-reduce":
+        return algorithm_named(algorithm).shares(workers, shards)
     size = 2 * workers  # no part is empty
     plans = (schedule(algorithm, rank, workers, size, operation=operation) for rank in range(workers))
-    return tuple(
-        {
-            peer: sum(piece.stop - piece.start for piece in pieces) / size
-            for peer, pieces in sorted(plan.sends.items())
-        }
-        for plan in plans
-    )
+    return tuple(sent(plan, size) for plan in plans)

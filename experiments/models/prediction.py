@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fanin.experiments.models.closed_forms import NO_LIMIT, Window, between_hosts, collective, in_network
+from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import Settings
 from fanin.workers import wire
+from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 
 def predicted_seconds(
@@ -46,9 +48,10 @@ def predicted_seconds(
             return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
         if settings.collective != "all-reduce":
             return collective(settings.collective, workers, size, paths.latency, bandwidth, limit)
-        return between_hosts(
-            settings.algorithm, workers, size, paths.latency, bandwidth, settings.shards, window=limit
-        )
+        if workers == 1:
+            return 0.0
+        hosts = Hosts(workers, paths.latency, bandwidth, settings.shards, window=limit)
+        return algorithm_named(settings.algorithm).seconds(size, hosts)
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     if packets > window or not (settings.training or settings.repetitions > 1):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from fanin.experiments.results.recording import Recording, Vector
 from fanin.workers.collective import Algorithm, Operation
-from fanin.workers.host_based import summation
-from fanin.workers.host_based.schedules import bounds
+from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
+from fanin.workers.host_based.pieces import bounds
 from fanin.workers.values import quantization, scaling
 from fanin.workers.values.compression import Compressor, decompressed
 
@@ -146,7 +146,7 @@ def split_sum_bound(inputs: Sequence[Vector], bound: ErrorBound, trees: int) -> 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
     """Return the bound of all-reduces that add float32, for each element [elements], from the inputs alone."""
-    return summation.error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
+    return float32_error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
 
 
 def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> NDArray[np.float64]:
@@ -160,7 +160,7 @@ def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> ND
         changed += np.abs(x - sent)
         magnitude += np.abs(sent)
     # Where only zeros are sent, the error is exactly what is left out, up to the rounding of float64.
-    return changed * (1 + 2.0**-40) + summation.error_bound(len(inputs), magnitude)
+    return changed * (1 + 2.0**-40) + float32_error_bound(len(inputs), magnitude)
 
 
 def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int = 0) -> NDArray[np.float64]:

@@ -22,7 +22,7 @@ from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.table import AlgorithmName, Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -32,7 +32,7 @@ from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
-from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
+from fanin.workers.collective import Operation, Transport, WindowScope
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
 from fanin.workers.recovery import Recovery as Timers
 
@@ -74,7 +74,7 @@ class Settings(Table):
     hosts: Annotated[
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
-    algorithm: Annotated[Algorithm, Field(description="the all-reduce algorithm")] = "in-network"
+    algorithm: Annotated[AlgorithmName, Field(description="the all-reduce algorithm")] = "in-network"
     trees: Annotated[
         int,
         Field(

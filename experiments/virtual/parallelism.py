@@ -37,7 +37,7 @@ from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation, Transport
-from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 from fanin.workers.protocol import InNetworkStatistics
 

@@ -156,7 +156,8 @@ def _table(found: list[Cost]) -> Table:
 
 def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
     """Yield the formulas of the first cluster with its numbers."""
-    from fanin.experiments.models.closed_forms import PIECE, formula
+    from fanin.experiments.models.closed_forms import formula
+    from fanin.workers.host_based.algorithms.all_reduce import PIECE
 
     def seconds(number: float) -> str:
         return quantity_text(number, TIMES)

@@ -19,7 +19,7 @@ from fanin.topologies.model import Host
 from fanin.workers import wire
 from fanin.workers.collective import Participant, Statistics
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
-from fanin.workers.host_based.algorithm import HostBasedWorker
+from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
 from fanin.workers.job.retained_results import Kept
 from fanin.workers.protocol import Worker

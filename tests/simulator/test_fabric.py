@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from fanin.assurance.bench.virtual import measure
-from fanin.experiments.models.closed_forms import between_hosts
 from fanin.experiments.models.expected_sums import QuantizedSums, expected_sum
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
@@ -17,6 +16,8 @@ from fanin.simulator.hosts.stations import Vector
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.collective import HostBasedAlgorithm, Transport
+from fanin.workers.host_based.algorithms.all_reduce import Hosts
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.host_based.transport import PAYLOAD
 
 pytestmark = pytest.mark.slow
@@ -167,7 +168,7 @@ def test_large_arrays_take_the_time_of_the_closed_form(
     )
     cluster = run(spec, switch, inputs(8, elements))
     seconds = max(station.ended[0] for station in cluster.stations)
-    predicted = between_hosts(algorithm, 8, 4 * elements, lambda *_: latency, bandwidth)
+    predicted = algorithm_named(algorithm).seconds(4 * elements, Hosts(8, lambda *_: latency, bandwidth))
     assert seconds == pytest.approx(predicted, rel=tolerance)
 
 

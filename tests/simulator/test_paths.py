@@ -17,7 +17,7 @@ from fanin.simulator.job_spec import ClusterSpec
 from fanin.simulator.network import VirtualNetwork
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.collective import Transport
-from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def test_sums_and_histories_are_the_same(
     spec = ClusterSpec(TOPOLOGY, hosts=ACROSS, algorithm="ring", transport=transport, flows=flows)
     draw = np.random.default_rng(0)
     inputs = [draw.standard_normal(40_000, dtype=np.float32) for _ in ACROSS]
-    expected = float32_sum("ring", inputs).tobytes()
+    expected = algorithm_named("ring").float32_sum(inputs).tobytes()
 
     def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
         history = History()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fanin.simulator.hosts.card import BURST, Card
 from fanin.simulator.hosts.stations import PeerPort
 from fanin.topologies.shapes import leaf_spine
-from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import ACK, DATA, Ends
 from fanin.workers.wire import HEADERS
 

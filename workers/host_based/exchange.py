@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.collective import HostBasedAlgorithm, Operation, flat
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.values.compression import Compression, sum_of, to_gather
 
 Call = Operation | Compression  # with a compression: an all-reduce of each worker's compressed array
@@ -52,10 +53,11 @@ class Exchange:
 
 
 def check_call(call: Call, algorithm: HostBasedAlgorithm) -> None:
-    """Check that an algorithm can carry a call.
+    """Check that there is an algorithm of this name, and that it can carry a call.
 
     Raises:
-        ValueError: If the call compresses and the algorithm is not a ring.
+        ValueError: If there is none, or the call compresses and the algorithm is not a ring.
     """
+    algorithm_named(algorithm)
     if not isinstance(call, str) and algorithm != "ring":
         raise ValueError(f"{call} gathers round a ring: algorithm must be 'ring', not {algorithm!r}")

@@ -14,18 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers.collective import Closing, CollectiveError, HostBasedAlgorithm, StallError, Statistics
-from fanin.workers.host_based.exchange import Call, Exchange, check_call
-from fanin.workers.host_based.schedules import (
-    Piece,
-    Progress,
-    Schedule,
-    peers,
-    ring,
-    ring_all_gather,
-    ring_reduce_scatter,
-    schedule,
+from fanin.workers.collective import (
+    Closing,
+    CollectiveError,
+    HostBasedAlgorithm,
+    Operation,
+    StallError,
+    Statistics,
 )
+from fanin.workers.host_based.exchange import Call, Exchange, check_call
+from fanin.workers.host_based.pieces import Piece, Schedule
+from fanin.workers.host_based.schedules import Progress, peers, schedule
 
 # Sent once on each connection by the higher rank: magic, rank, number of workers.
 _HELLO = struct.Struct("!4sII")
@@ -55,7 +54,8 @@ class TcpConfig:
         give_up: An all-reduce in which no byte moves for this long fails.
 
     Raises:
-        ValueError: If the rank has no address, or calls compress and the algorithm is not a ring.
+        ValueError: If the rank has no address, no algorithm has this name, or calls compress and the algorithm is not
+            a ring.
     """
 
     rank: int
@@ -287,7 +287,7 @@ class TcpGroup(Closing):
 class TcpAllReduce(TcpGroup):
     """A Collective over TCP.
 
-    Every worker gets the same sum in every run (see summation.py).
+    Every worker gets the same sum in every run (see AllReduce.float32_sum()).
     """
 
     def __init__(self, config: TcpConfig) -> None:
@@ -318,23 +318,24 @@ class TcpAllReduce(TcpGroup):
 class TcpRing(TcpGroup):
     """A ring of connections over which flat arrays of any type are reduced and gathered in place.
 
-    An array is divided into one part per rank, by schedules.bounds().
+    An array is divided into one part per rank, by pieces.bounds().
     """
 
     def all_reduce(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
         """Combine the arrays of all ranks element by element."""
-        self.run(self._steps(array, ring), array, combine, call)
+        self.run(self._steps(array, "all-reduce"), array, combine, call)
 
     def reduce_scatter(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
         """Compute this rank's part of all_reduce(); the rest of the array is overwritten with partial results."""
-        self.run(self._steps(array, ring_reduce_scatter), array, combine, call)
+        self.run(self._steps(array, "reduce-scatter"), array, combine, call)
 
     def all_gather(self, array: NDArray[Any], call: str) -> None:
         """Copy each rank's part of the array to all ranks."""
-        self.run(self._steps(array, ring_all_gather), array, call=call)
+        self.run(self._steps(array, "all-gather"), array, call=call)
 
-    def _steps(self, array: NDArray[Any], of: Callable[[int, int, int, int], Schedule]) -> Schedule:
-        return of(self.config.rank, self._workers, array.size, _PIECE // array.itemsize)
+    def _steps(self, array: NDArray[Any], operation: Operation) -> Schedule:
+        chunk = _PIECE // array.itemsize
+        return schedule("ring", self.config.rank, self._workers, array.size, chunk=chunk, operation=operation)
 
 
 def _ranks(ranks: set[int]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.collective import Closing
-from fanin.workers.host_based.algorithm import Group, HostBasedStatistics, HostBasedWorker
+from fanin.workers.host_based.participant import Group, HostBasedStatistics, HostBasedWorker
 from fanin.workers.host_based.schedules import peers
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.recovery import Recovery

@@ -7,15 +7,14 @@ from typing import Annotated
 from pydantic import Field
 
 from fanin.controller.tree import SLOTS
-from fanin.experiments.scenario.tables.table import Priority, Table
+from fanin.experiments.scenario.tables.table import AlgorithmName, Priority, Table
 from fanin.experiments.scenario.tables.units import VectorSize
-from fanin.workers.collective import Algorithm
 
 
 class OtherJob(Table):
     """A job on the hosts outside the measured one, from the beginning of the run on."""
 
-    algorithm: Annotated[Algorithm, Field(description="its all-reduce algorithm")] = "in-network"
+    algorithm: Annotated[AlgorithmName, Field(description="its all-reduce algorithm")] = "in-network"
     size: Annotated[VectorSize, Field(description="size of the float32 vector of each of its workers")]
     repetitions: Annotated[
         int, Field(ge=0, description="number of its all-reduces, one after another; 0: no other job")

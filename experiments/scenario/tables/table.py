@@ -5,7 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic_core import PydanticKnownError
+
+from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithms.registry import algorithm_names
+
+
+def _known(name: str) -> str:
+    """Return the name of an algorithm, which may have been registered after this module was imported."""
+    if name not in (names := algorithm_names()):
+        *others, last = map(repr, names)
+        raise PydanticKnownError("literal_error", {"expected": f"{', '.join(others)} or {last}"})
+    return name
+
+
+AlgorithmName = Annotated[
+    Algorithm, AfterValidator(_known), WithJsonSchema({"enum": [*algorithm_names()], "type": "string"})
+]
 
 Priority = Annotated[
     int, Field(ge=0, le=7, description="virtual: priority of its packets at links, 7 is the highest")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 from fanin.assurance.validation.calibration import FITTED, HELD_OUT, WORKERS, Fit, calibrate, settings
-from fanin.experiments.models.closed_forms import between_hosts
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.workers.collective import Algorithm, HostBasedAlgorithm
+from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.algorithms.all_reduce import Hosts
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS, algorithm_named, algorithm_names
 from tests.sizes import sized
 
-ALGORITHMS = get_args(Algorithm)[: sized(2, None)]
+COMPARED = algorithm_names()[: sized(2, None)]
 DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
 
 
-@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_times_of_a_closed_form_give_back_its_latency_and_bandwidth(algorithm: HostBasedAlgorithm) -> None:
     times = [
-        (size, between_hosts(algorithm, WORKERS, size, lambda *_: 6e-6, 11e9))
+        (size, algorithm_named(algorithm).seconds(size, Hosts(WORKERS, lambda *_: 6e-6, 11e9)))
         for size in FITTED  # ring has sizes on both sides of its maximum
     ]
     fit = Fit.through(algorithm, times)
@@ -40,13 +40,13 @@ def test_a_full_window_costs_a_parameter_server_no_time(switch: Engine) -> None:
 @pytest.mark.slow
 def test_algorithms_predict_sizes_held_out_and_the_document_shows_each_error(switch: Engine) -> None:
     sizes = len(FITTED + HELD_OUT)
-    found = list(islice(calibrate(switch), sizes * len(ALGORITHMS)))
-    assert {one.algorithm for one in found} == set(ALGORITHMS)
+    found = list(islice(calibrate(switch), sizes * len(COMPARED)))
+    assert {one.algorithm for one in found} == set(COMPARED)
     held_out = [one for one in found if one.held_out]
-    assert len(held_out) == len(HELD_OUT) * len(ALGORITHMS)
+    assert len(held_out) == len(HELD_OUT) * len(COMPARED)
     assert all(one.agrees for one in held_out)
     rows = [f"| {' | '.join(one.cells)} |" for one in found]
     shown = DOCUMENT.read_text().splitlines()
     told = [line for line in shown if "| fitted |" in line or "| held out |" in line]
     assert told[: len(rows)] == rows
-    assert len(told) == sizes * len(get_args(Algorithm))
+    assert len(told) == sizes * len(algorithm_names())

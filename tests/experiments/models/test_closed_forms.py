@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from math import log2
-from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fanin.experiments.models.closed_forms import PIECE, between_hosts, bytes_each_way, formula, in_network
+from fanin.experiments.models.closed_forms import bytes_each_way, formula, in_network
 from fanin.workers.collective import Algorithm, HostBasedAlgorithm
+from fanin.workers.host_based.algorithms.all_reduce import PIECE, Hosts
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS, algorithm_named, algorithm_names
 from fanin.workers.host_based.schedules import schedule
 
 ELEMENTS = 27720  # which every number of workers below divides: 4 bytes each
 
 
 @pytest.mark.parametrize("workers", [2, 3, 4, 5, 6, 7, 8, 11, 12])
-@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_the_busiest_host_sends_and_receives_what_its_schedule_says(
     algorithm: HostBasedAlgorithm, workers: int
 ) -> None:
@@ -29,7 +30,7 @@ def test_the_busiest_host_sends_and_receives_what_its_schedule_says(
 
 
 @given(
-    algorithm=st.sampled_from(get_args(Algorithm)),
+    algorithm=st.sampled_from(algorithm_names()),
     workers=st.integers(2, 70),
     size=st.integers(1, 10**12),
     bandwidth=st.floats(1e6, 1e12),
@@ -41,6 +42,6 @@ def test_the_formula_that_people_read_gives_what_the_closed_form_does(
     if algorithm == "in-network":
         seconds = in_network(size, latency, bandwidth, window=size, ahead=0.0)
     else:
-        seconds = between_hosts(algorithm, workers, size, lambda *_: latency, bandwidth)
+        seconds = algorithm_named(algorithm).seconds(size, Hosts(workers, lambda *_: latency, bandwidth))
     numbers = {"n": workers, "S": size, "B": bandwidth, "L": latency, "p": PIECE, "max": max, "log2": log2}
     assert eval(formula(algorithm, workers).replace("·", "*"), numbers) == pytest.approx(seconds)

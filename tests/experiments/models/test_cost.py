@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fanin.experiments.models.cost import Cost, Job, costs, idle_price, idle_share
-from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithms.registry import algorithm_names
 
 
 def only(**options: Any) -> Cost:
@@ -88,7 +88,7 @@ JOBS = st.fixed_dictionaries(
         "rate": st.integers(10**9, 10**12),
         "latency": st.floats(0, 1e-3),
         "overlap": st.floats(0, 1),
-        "algorithm": st.sampled_from(get_args(Algorithm)),
+        "algorithm": st.sampled_from(algorithm_names()),
     }
 )
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 
 from fanin.experiments.models.packets import full_frame
 from fanin.experiments.models.paths import Paths, shares
 from fanin.experiments.scenario.settings import Settings
 from fanin.workers.collective import HostBasedAlgorithm
+from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 from fanin.workers.host_based.schedules import peers, schedule
 
 
 @pytest.mark.parametrize("shards", [None, 1, 3])
-@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_ranks_send_to_those_of_their_schedules(algorithm: HostBasedAlgorithm, shards: int | None) -> None:
     shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
     settings = Settings.model_validate(
@@ -43,7 +42,7 @@ def test_ranks_send_to_those_of_their_schedules(algorithm: HostBasedAlgorithm, s
 
 
 @pytest.mark.parametrize("shards", [None, 1, 3])
-@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+@pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))
 def test_shares_are_those_of_the_schedule(algorithm: HostBasedAlgorithm, shards: int | None) -> None:
     size = 27_720
     for rank, others in enumerate(shares(algorithm, 7, shards)):

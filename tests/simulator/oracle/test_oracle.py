@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.workers.collective import Algorithm
+from fanin.workers.host_based.algorithms.registry import algorithm_names
 from tests.simulator.oracle.simulator import Link, Network, Result, Simulation, Work
 from tests.sizes import sized
 
@@ -116,7 +116,7 @@ def cases(draw: st.DrawFn, algorithm: str) -> Case:
     )
 
 
-@pytest.mark.parametrize("algorithm", get_args(Algorithm))
+@pytest.mark.parametrize("algorithm", algorithm_names())
 @settings(max_examples=20)
 @given(data=st.data())
 def test_without_loss_times_agree(switch: Engine, algorithm: str, data: st.DataObject) -> None:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from fanin.workers.collective import Collective, CollectiveError, Transport
-from fanin.workers.host_based.algorithm import Group
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig
 from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from fanin.workers.recovery import Recovery

@@ -12,8 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fanin.workers.collective import HostBasedAlgorithm, Operation
-from fanin.workers.host_based.schedules import Progress, bounds, neighbours, schedule, servers
-from fanin.workers.host_based.summation import error_bound, float32_sum
+from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
+from fanin.workers.host_based.algorithms.double_binary_tree import neighbours
+from fanin.workers.host_based.algorithms.parameter_server import servers
+from fanin.workers.host_based.algorithms.registry import algorithm_named
+from fanin.workers.host_based.pieces import bounds
+from fanin.workers.host_based.schedules import Progress, schedule
 from tests.sizes import sized
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
@@ -98,12 +102,12 @@ def test_every_rank_gets_the_sum_in_the_order_promised(
     vectors = inputs(workers, size)
     network = Network(algorithm, vectors, chunk, shards, order)
     assert network.finished
-    expected = float32_sum(algorithm, vectors, shards)
+    expected = algorithm_named(algorithm).float32_sum(vectors, shards)
     for array in network.arrays:
         assert array.tobytes() == expected.tobytes()
     exact = np.sum(np.array(vectors, np.float64), axis=0)
     magnitude = np.sum(np.abs(np.array(vectors, np.float64)), axis=0)
-    assert (np.abs(expected - exact) <= error_bound(workers, magnitude)).all()
+    assert (np.abs(expected - exact) <= float32_error_bound(workers, magnitude)).all()
 
 
 @pytest.mark.slow
@@ -204,7 +208,7 @@ def test_other_operations_leave_each_rank_with_what_mpi_says_and_send_no_more_th
         own = segments[rank]
         if operation == "reduce-scatter":
             magnitude = np.sum(np.abs(np.array(vectors, np.float64)), axis=0)
-            assert (np.abs(array - total)[own] <= error_bound(workers, magnitude)[own]).all()
+            assert (np.abs(array - total)[own] <= float32_error_bound(workers, magnitude)[own]).all()
         elif operation == "all-gather":
             assert all((array[s] == vectors[owner][s]).all() for owner, s in enumerate(segments))
         elif operation == "broadcast":

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError
-from fanin.workers.host_based.schedules import bounds
-from fanin.workers.host_based.summation import error_bound, float32_sum
+from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
+from fanin.workers.host_based.algorithms.registry import algorithm_named
+from fanin.workers.host_based.pieces import bounds
 from fanin.workers.host_based.tcp import TcpAllReduce, TcpConfig, TcpRing
 from tests.workers.loopback import free_tcp_addresses
 
@@ -64,7 +65,7 @@ def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
 
     results = on_every_rank(count, sums, algorithm, shards)
     for size_index, of in enumerate(arrays):
-        expected = float32_sum(algorithm, of, shards).tobytes()
+        expected = algorithm_named(algorithm).float32_sum(of, shards).tobytes()
         assert all(result[size_index].tobytes() == expected for result in results)
 
 
@@ -72,7 +73,7 @@ def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
 def test_arrays_larger_than_all_socket_buffers(algorithm: HostBasedAlgorithm) -> None:
     arrays = inputs(3, 3_000_001)
     results = on_every_rank(3, lambda group: group.all_reduce(arrays[group.config.rank]), algorithm)
-    expected = float32_sum(algorithm, arrays)
+    expected = algorithm_named(algorithm).float32_sum(arrays)
     assert all((result == expected).all() for result in results)
 
 
@@ -83,7 +84,7 @@ def test_the_error_is_within_the_promised_bound_of_the_exact_sum() -> None:
 
     def within(ring: TcpAllReduce) -> bool:
         error = np.abs(ring.all_reduce(arrays[ring.config.rank]) - exact)
-        return bool((error <= error_bound(4, magnitude)).all())
+        return bool((error <= float32_error_bound(4, magnitude)).all())
 
     assert all(on_every_rank(4, within))
 

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport, WindowScope
-from fanin.workers.host_based.algorithm import Group, HostBasedWorker
+from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.host_based.congestion_control import NoControl
-from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import (
     ACK,
     DATA,
@@ -472,7 +472,7 @@ def test_all_reduces_over_a_faulty_network_are_exact(
     draw = np.random.default_rng(seed)
     for size in sizes:
         inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
-        expected = float32_sum(algorithm, inputs).tobytes()
+        expected = algorithm_named(algorithm).float32_sum(inputs).tobytes()
         assert all(result.tobytes() == expected for result in cluster.all_reduce(inputs))
 
 

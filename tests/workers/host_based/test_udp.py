@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport
-from fanin.workers.host_based.algorithm import Group
-from fanin.workers.host_based.summation import float32_sum
+from fanin.workers.host_based.algorithms.registry import algorithm_named
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.udp import UdpAllReduce, UdpGroupConfig
 from fanin.workers.recovery import Recovery
 from tests.workers.loopback import free_udp_addresses
@@ -58,7 +58,7 @@ def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
 
     results = on_every_rank(3, algorithm, transport, sums)
     for index, of in enumerate(arrays):
-        expected = float32_sum(algorithm, of).tobytes()
+        expected = algorithm_named(algorithm).float32_sum(of).tobytes()
         assert all(result[index].tobytes() == expected for result in results)
 
 

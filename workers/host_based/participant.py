@@ -19,7 +19,8 @@ from fanin.workers.collective import (
 )
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
-from fanin.workers.host_based.schedules import CHUNK, Piece, Progress, schedule
+from fanin.workers.host_based.pieces import CHUNK, Piece
+from fanin.workers.host_based.schedules import Progress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
     CALL_BYTES,
@@ -68,7 +69,8 @@ class Group:
         calls: What a worker's calls do, in turn.
 
     Raises:
-        ValueError: If a number is out of range, or a call compresses and the algorithm is not a ring.
+        ValueError: If a number is out of range, no algorithm has this name, or a call compresses and the algorithm is
+            not a ring.
     """
 
     rank: int

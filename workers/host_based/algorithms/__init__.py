@@ -1,0 +1,1 @@
+"""The all-reduce algorithms between hosts, each in a file of its own."""
