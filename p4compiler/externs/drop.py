@@ -1,4 +1,4 @@
-"""What becomes of the packet: mark_to_drop() and truncate()."""
+"""Drops and truncation: mark_to_drop() and truncate()."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the switch knows about each primitive."""
+"""Properties of each primitive."""
 
 from __future__ import annotations
 
