@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn
 
 if TYPE_CHECKING:
-    from fanin.p4compiler import Compiled, Diagnostic
+    from fanin.p4compiler import Compiled
 
 Command = Literal["p4c", "p4c-bm2-ss"]
 
@@ -32,7 +31,6 @@ _UNUSED_FLAGS = (
 )
 _UNUSED_VALUES = (
     *(
-        "--Wwarn",
         "--Winfo",
         "--maxErrorCount",
         "--excludeFrontendPasses",
@@ -131,6 +129,15 @@ def _parser(command: Command) -> _Parser:
         metavar="NAME",
         help="turn warnings into errors",
     )
+    parser.add_argument(
+        "--Wwarn",
+        nargs="?",
+        action="append",
+        const="",
+        default=[],
+        metavar="NAME",
+        help="keep warnings that --Werror would turn into errors",
+    )
     for name in _UNUSED_FLAGS:
         parser.add_argument(name, action="store_true", help="accepted, without effect")
     for name in _UNUSED_VALUES:
@@ -150,7 +157,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 def _compile(arguments: argparse.Namespace) -> Compiled:
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.p4compiler import CompileError, compile_once
+    from fanin.p4compiler import CompileError, compile_once, graded
 
     defines = dict(_definition(text) for text in arguments.define)
     for name in arguments.undefine:
@@ -159,11 +166,9 @@ def _compile(arguments: argparse.Namespace) -> Compiled:
         compiled = compile_once(arguments.program, include_dirs=_folders(arguments), defines=defines)
     except CompileError as error:
         raise _RefusedError(str(error)) from None
-    warnings = [w for w in compiled.warnings if not _names(arguments.Wdisable, w)]
-    errors = [replace(w, severity="error") for w in warnings if _names(arguments.Werror, w)]
+    warnings, errors = graded(compiled.warnings, arguments.Wdisable, arguments.Werror, arguments.Wwarn)
     for warning in warnings:
-        if not _names(arguments.Werror, warning):
-            print(warning, file=sys.stderr)
+        print(warning, file=sys.stderr)
     if errors:
         raise _RefusedError("\n".join(map(str, errors)))
     return compiled
@@ -176,11 +181,6 @@ def _definition(text: str) -> tuple[str, str]:
 
 def _folders(arguments: argparse.Namespace) -> list[Path]:
     return [Path(folder) for folder in arguments.include]
-
-
-def _names(chosen: Sequence[str], warning: Diagnostic) -> bool:
-    """Return whether --Wdisable or --Werror, with these names, applies to a warning. "" applies to all."""
-    return "" in chosen or warning.option in chosen
 
 
 def _files(command: Command, arguments: argparse.Namespace, compiled: Compiled) -> Mapping[Path, bytes]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Literal
 
 from fanin.bmv2_commands.port_rates import link_options
-from fanin.bmv2_commands.process_name import set_process_name
+from fanin.native import libc
 from fanin.p4switch.__main__ import main as run_switch
 
 Command = Literal["simple_switch", "simple_switch_grpc"]
@@ -28,7 +29,9 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
         The exit status, as for `python -m fanin.p4switch`.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    set_process_name(command, arguments)
+    with suppress(OSError):  # where the system does not allow it
+        libc.set_process_name(command)
+    libc.set_command_line([command, *arguments])
     return run_switch([*link_options(_ports(arguments)), *switch_arguments(command, arguments)])
 
 

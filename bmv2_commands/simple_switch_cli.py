@@ -25,7 +25,7 @@ from fanin.native.text import printable
 from fanin.p4switch.bmv2_runtime import interface as bm
 from fanin.p4switch.bmv2_runtime.types import Client, Service, ThriftError
 from fanin.p4switch.bmv2json.program import Action, Program, Table
-from fanin.p4switch.bmv2json.reader import read_program
+from fanin.p4switch.reader import read_program
 
 _HISTORY = Path("~/.simple_switch_CLI_history").expanduser()
 _MAX_PORTS = 512

@@ -42,7 +42,7 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
     # Imported here to keep --help fast.
     from fanin.p4compiler import compile_once
     from fanin.p4switch.bmv2json.program import ProgramError
-    from fanin.p4switch.bmv2json.reader import read_program
+    from fanin.p4switch.reader import read_program
 
     try:
         if program.suffix != ".p4":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fanin.p4compiler.compile_cache import compile_once
 from fanin.p4compiler.compiled import Compiled
-from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span
+from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span, graded
 
 if TYPE_CHECKING:
     from fanin.p4compiler.compile import compile_file, dump_after
@@ -21,6 +21,7 @@ __all__ = [
     "compile_file",
     "compile_once",
     "dump_after",
+    "graded",
 ]
 
 # Load the compiler itself only when a part of it is used: most programs come from the cache.

@@ -15,6 +15,7 @@ from google import protobuf
 
 from fanin.native.cache import CacheError, cache_directory, locked, make_room
 from fanin.p4compiler.compiled import Compiled
+from fanin.p4compiler.externs import OUTSIDE
 from fanin.p4compiler.parse.preprocess import Lookups, unchanged
 from fanin.p4compiler.source import Diagnostic
 
@@ -82,7 +83,7 @@ def _key(path: str | Path, include_dirs: tuple[str, ...], defines: Mapping[str, 
     absolute = all(Path(place).is_absolute() for place in (path, *include_dirs))
     asked = (str(path), include_dirs, sorted(defines.items()), None if absolute else str(Path.cwd()))
     key = sha256(repr((asked, sys.version, protobuf.__version__)).encode())
-    for source in sorted((*_SOURCES.rglob("*.py"), *_SOURCES.rglob("*.p4"))):
+    for source in sorted((*_SOURCES.rglob("*.py"), *_SOURCES.rglob("*.p4"), *OUTSIDE)):
         key.update(source.read_bytes())
     return key.hexdigest()[:32]
 

@@ -9,8 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fanin.p4compiler import fold, ir, types
+from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.names import Names
-from fanin.p4compiler.rewrite import children, is_fixed, is_simple_key, map_children, overlap, path, reads
+from fanin.p4compiler.rewrite import (
+    children,
+    field_of,
+    is_fixed,
+    is_simple_key,
+    leaves,
+    map_children,
+    overlap,
+    path,
+    reads,
+)
 from fanin.p4compiler.source import Span, error
 
 
@@ -30,25 +41,6 @@ def lower(program: ir.FlatProgram) -> ir.FlatProgram:
 
 # The deepest expression in the JSON: json and the switch's reader call themselves for each level.
 MAX_DEPTH = 60
-
-
-def leaves(e: ir.Expr) -> list[ir.Expr]:
-    """Return a struct's innermost fields: scalars, headers and stacks. Anything else is returned alone."""
-    match e.type:
-        case types.Struct(fields=fields) | types.Tuple(fields=fields):
-            inner = [leaves(field_of(e, f.name, f.type, position)) for position, f in enumerate(fields)]
-            return [leaf for found in inner for leaf in found]
-    return [e]
-
-
-def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
-    """Build an access to a field. An aggregate yields the element itself, `?:` one access for each branch."""
-    if isinstance(e, ir.Aggregate):
-        return e.elements[position]
-    if isinstance(e, ir.Mux):
-        chosen, other = (field_of(branch, name, of, position) for branch in (e.chosen, e.other))
-        return fold.mux(e.span, e.condition, chosen, other)
-    return ir.Field(of, e.span, e, name)
 
 
 def _element(stack: ir.Expr, index: int) -> ir.Expr:
@@ -358,6 +350,8 @@ class _Lowerer:
     def call_extern(self, s: ir.CallExtern, out: list[ir.Stmt]) -> None:
         arguments: list[ir.Expr] = []
         after: list[ir.Stmt] = []
+        extern = EXTERNS.get(s.name)
+        simple = self.simple and not (extern is not None and extern.takes_expressions)
         for argument, direction in zip(s.arguments, s.directions, strict=True):
             if direction in ("out", "inout"):
                 target = self.expr(argument, out)
@@ -370,7 +364,7 @@ class _Lowerer:
                 arguments.append(target)
                 continue
             value = self.expr(argument, out)
-            if (self.simple and s.name not in ("assert", "assume")) or s.name == "packet_in.advance":
+            if simple or s.name == "packet_in.advance":
                 value = self.simple_value(value, out)
             arguments.append(value)
         out.append(

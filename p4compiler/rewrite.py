@@ -72,6 +72,25 @@ def children(e: ir.Expr) -> tuple[ir.Expr, ...]:
     return ()
 
 
+def leaves(e: ir.Expr) -> list[ir.Expr]:
+    """Return a struct's innermost fields: scalars, headers and stacks. Anything else is returned alone."""
+    match e.type:
+        case types.Struct(fields=fields) | types.Tuple(fields=fields):
+            inner = [leaves(field_of(e, f.name, f.type, position)) for position, f in enumerate(fields)]
+            return [leaf for found in inner for leaf in found]
+    return [e]
+
+
+def field_of(e: ir.Expr, name: str, of: types.Type, position: int) -> ir.Expr:
+    """Build an access to a field. An aggregate yields the element itself, `?:` one access for each branch."""
+    if isinstance(e, ir.Aggregate):
+        return e.elements[position]
+    if isinstance(e, ir.Mux):
+        chosen, other = (field_of(branch, name, of, position) for branch in (e.chosen, e.other))
+        return fold.mux(e.span, e.condition, chosen, other)
+    return ir.Field(of, e.span, e, name)
+
+
 def walk(e: ir.Expr) -> Iterator[ir.Expr]:
     """Yield the expression and everything in it."""
     todo = [e]

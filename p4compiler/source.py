@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 
@@ -134,6 +134,35 @@ class CompileError(Exception):
     def __init__(self, diagnostics: list[Diagnostic]) -> None:
         super().__init__("\n".join(map(str, diagnostics)))
         self.diagnostics = diagnostics
+
+
+def graded(
+    warnings: Iterable[Diagnostic],
+    disabled: Collection[str],
+    errors: Collection[str],
+    warned: Collection[str],
+) -> tuple[list[Diagnostic], list[Diagnostic]]:
+    """Apply --Wdisable, --Werror and --Wwarn to warnings.
+
+    Args:
+        warnings: The warnings.
+        disabled: Names of those to omit; "" stands for all.
+        errors: Names of those that are errors; "" stands for all.
+        warned: Names of those that stay warnings even so; "" stands for all.
+
+    Returns:
+        The warnings and the errors.
+    """
+    wanted = [w for w in warnings if "" not in disabled and w.option not in disabled]
+    shown: list[Diagnostic] = []
+    refused: list[Diagnostic] = []
+    for warning in wanted:
+        names = {"", warning.option}
+        if names.intersection(errors) and not names.intersection(warned):
+            refused.append(replace(warning, severity="error"))
+        else:
+            shown.append(warning)
+    return shown, refused
 
 
 TOO_DEEP = ("this is nested too deeply", "compute parts of it first, and keep them in variables or actions")

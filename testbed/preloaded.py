@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import ctypes
 import errno
 import gc
 import importlib
@@ -26,7 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn, TypeVar
 
-from fanin.testbed import libc, sandbox
+from fanin.native import libc
+from fanin.testbed import sandbox
 from fanin.testbed.patience import await_process
 from fanin.topologies.errors import NetworkError
 
@@ -37,7 +37,6 @@ _MAX_ANSWER = 100
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 # `ps` reads a command line where the preloader's was, so this makes room for a longer one.
 _ROOM = " " * 8192
-_ARG_START, _ARG_END = 45, 46  # in /proc/self/stat, after the name (proc_pid_stat(5): fields 48 and 49)
 
 _T = TypeVar("_T")
 
@@ -366,12 +365,7 @@ def _become(argv: Sequence[str], files: Sequence[int], environment: Mapping[str,
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = list(argv[3:])
-    # The place where the kernel reads its command line.
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    begin, end = int(fields[_ARG_START]), int(fields[_ARG_END])
-    shown = b"\0".join(word.encode() for word in argv)[: end - begin - 1]
-    ctypes.memset(begin, 0, end - begin)
-    ctypes.memmove(begin, shown, len(shown))
+    libc.set_command_line(argv)
 
 
 def _enter(host: int) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from fanin.native import libc
 from fanin.native.cache import CacheError, cache_directory
 from fanin.native.trust import replaceable
-from fanin.testbed import libc, runs, time_slices
+from fanin.testbed import runs, time_slices
 from fanin.testbed.patience import setting
 from fanin.topologies.errors import NetworkError
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.topologies.errors import NetworkError
 
 # linux/sched.h, linux/udp.h, linux/if_packet.h, linux/if_ether.h, linux/virtio_net.h

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol
 
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.testbed.patience import VARIABLE, Restarts, Starting, computed_seconds
 from fanin.testbed.preloaded import Process, start
 from fanin.topologies.emulation import EmulatedLink

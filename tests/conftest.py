@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
+from fanin.native import libc
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
-from fanin.testbed import libc
 from tests.sizes import sized
 
 # How long an example takes says nothing about the code on a busy machine. `make test` draws the same examples each

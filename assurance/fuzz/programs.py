@@ -9,7 +9,7 @@ import random
 from typing import Any
 
 from fanin.assurance.fuzz.values import RandomValues, header, number, of_header
-from fanin.p4switch.bmv2json.reader.values import Json
+from fanin.p4switch.reader.values import Json
 
 ALGORITHMS = (
     *("csum16", "crc16", "crc32", "crcCCITT", "crc8_custom", "crc64_custom", "xxh64", "hash_ex"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from fanin.p4switch.bmv2json.reader.values import Json
+from fanin.p4switch.reader.values import Json
 
 STANDARD_METADATA = [
     *(["ingress_port", 9, False], ["egress_spec", 9, False], ["egress_port", 9, False]),

@@ -21,8 +21,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from fanin.native import libc
 from fanin.native.files import write_json
-from fanin.testbed import libc
 from fanin.testbed.patience import setting
 from fanin.testbed.running import JOB_SERVICE
 

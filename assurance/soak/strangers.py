@@ -28,6 +28,7 @@ _KIND, _LEASE, _CHUNK, _POOL, _E0, _VALUES = (HEADERS + i for i in (0, 1, 2, 6, 
 
 _STRANGE_LEASES = (0, *range(200, 256))  # never granted
 _Frame = NDArray[np.uint8]
+_Forge = Callable[["Stranger", _Frame], _Frame | None]  # makes a foreign packet of a copy of a good one
 
 
 class Stranger:
@@ -85,13 +86,13 @@ class Stranger:
             return []
         return self._forge([frames], _RESULTS)
 
-    def _forge(self, batches: list[Frames], kinds: tuple[str, ...]) -> list[Frames]:
+    def _forge(self, batches: list[Frames], kinds: tuple[_Forge, ...]) -> list[Frames]:
         forged = []
         for frames in batches:
             if self._draw.random() < self._often:
                 frame = frames[self._draw.integers(len(frames))].copy()
-                kind = kinds[self._draw.integers(len(kinds))]
-                made = getattr(self, f"_{kind}")(frame)
+                forge = kinds[self._draw.integers(len(kinds))]
+                made = forge(self, frame)
                 if made is not None:
                     forged.append(made[np.newaxis])
         self.forged += len(forged)
@@ -302,15 +303,20 @@ class Flips:
         return drawn
 
 
-_MALFORMED = ("flipped", "truncated", "padded", "noise", "size")
-_UPDATES = (
-    *_MALFORMED,
-    *("type", "lease_id", "old_chunk", "beyond", "slot", "source_port", "source_address", "destination"),
-    "result_for_another",
+_MALFORMED: tuple[_Forge, ...] = (
+    *(Stranger._flipped, Stranger._truncated, Stranger._padded, Stranger._noise),
+    Stranger._size,
 )
-_RESULTS = (
+_UPDATES: tuple[_Forge, ...] = (
     *_MALFORMED,
-    *("type", "lease_id", "old_chunk", "slot", "source_port", "other_version", "small_exponent"),
+    *(Stranger._type, Stranger._lease_id, Stranger._old_chunk, Stranger._beyond),
+    *(Stranger._slot, Stranger._source_port, Stranger._source_address, Stranger._destination),
+    Stranger._result_for_another,
+)
+_RESULTS: tuple[_Forge, ...] = (
+    *_MALFORMED,
+    *(Stranger._type, Stranger._lease_id, Stranger._old_chunk, Stranger._slot),
+    *(Stranger._source_port, Stranger._other_version, Stranger._small_exponent),
 )
 
 

@@ -12,9 +12,9 @@ from fanin.p4compiler.emit.parser import ParserWriter
 from fanin.p4compiler.emit.tables import PipelineWriter, attached_tables, constant, extern_name, table_size
 from fanin.p4compiler.emit.uses import CHECKSUMS, extern_calls
 from fanin.p4compiler.graph import GraphProgram
-from fanin.p4compiler.lower import field_of
 from fanin.p4compiler.names import Names
 from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.rewrite import field_of
 from fanin.p4compiler.source import Reporter, error
 
 VERSION = (2, 23)

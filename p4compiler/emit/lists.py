@@ -10,8 +10,7 @@ from fanin.p4compiler.emit.layout import SCALARS, Layout
 from fanin.p4compiler.emit.numbers import Numbers
 from fanin.p4compiler.emit.uses import extern_calls
 from fanin.p4compiler.graph import GraphProgram
-from fanin.p4compiler.lower import leaves
-from fanin.p4compiler.rewrite import Path
+from fanin.p4compiler.rewrite import Path, leaves
 from fanin.p4compiler.source import Reporter, error
 
 _HASHES = (

@@ -6,6 +6,7 @@ from fanin.p4compiler import ir, types
 from fanin.p4compiler.emit.actions import ActionWriter, assignment
 from fanin.p4compiler.emit.expressions import Json, hexadecimal
 from fanin.p4compiler.emit.layout import flat_fields
+from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.source import Reporter, error
 
 MAX_RANGE_CASES = 1024  # the most cases of a select that ranges are expanded to
@@ -82,7 +83,7 @@ class ParserWriter:
                 return {"op": "advance", "parameters": [self.expressions.value(s.arguments[0])]}
             case ir.CallExtern(name="verify"):
                 return {"op": "verify", "parameters": [self.expressions.value(a) for a in s.arguments]}
-            case ir.CallExtern(name="log_msg" | "assert" | "assume"):
+            case ir.CallExtern(name=name) if name in EXTERNS and EXTERNS[name].in_parser:
                 return {"op": "primitive", "parameters": self.actions.extern(s)}
             case ir.If():
                 raise error(

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.graph import GraphProgram, IfNode
-from fanin.p4compiler.lower import leaves
-from fanin.p4compiler.rewrite import Path, bodies, children, expressions, is_fixed, path
+from fanin.p4compiler.rewrite import Path, bodies, children, expressions, is_fixed, leaves, path
 
 CHECKSUMS = (ir.Role.COMPUTE_CHECKSUM, ir.Role.VERIFY_CHECKSUM)
 # The JSON lists their arguments in another order than the program, and omitted ones are numbers.

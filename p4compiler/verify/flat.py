@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from fanin.p4compiler import ir, types
+from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.rewrite import expressions, has_return, is_simple_key, path, walk
 from fanin.p4compiler.source import Span
 from fanin.p4compiler.verify.expressions import at
@@ -12,7 +13,6 @@ from fanin.p4compiler.verify.statements import verify_statements, verify_states,
 
 _WRITTEN_OUT = (ir.Declare, ir.CallFunction, ir.ApplyBlock)
 _OF_CONTROLS = (ir.CallAction, ir.ApplyTable)
-_WITH_EXPRESSIONS = ("assert", "assume")  # externs whose arguments stay expressions
 
 
 def verify_flat(program: ir.FlatProgram) -> Iterator[str]:
@@ -140,7 +140,9 @@ def _unlowered(s: ir.Stmt, pipeline: bool) -> Iterator[str]:
                 yield f"{at(s.span)}: an assignment to a {type(target).__name__.lower()} of {target.type}"
             if isinstance(target.type, types.Header) and isinstance(value, ir.Aggregate | ir.Mux):
                 yield f"{at(s.span)}: a header is given what is not a header"
-        case ir.CallExtern(name=name, arguments=arguments) if pipeline and name not in _WITH_EXPRESSIONS:
+        case ir.CallExtern(name=name, arguments=arguments) if pipeline and not (
+            name in EXTERNS and EXTERNS[name].takes_expressions
+        ):
             for argument in arguments:
                 if path(argument) is None and not isinstance(argument, ir.Constant | ir.Text | ir.Aggregate):
                     yield f"{at(argument.span)}: {name}() is given what is computed"

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from fanin.p4compiler import ir, types
+from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.source import Reporter
 from fanin.p4compiler.warn.packets import statements
-
-_INDEXED = {"register.read": 1, "register.write": 0, "counter.count": 0, "meter.execute_meter": 0}
 
 
 def warn_of_indices(block: ir.Block, reporter: Reporter) -> None:
     """Warn about accesses that do nothing, because their constant index is out of range."""
     for s in statements(block):
-        if (
-            not isinstance(s, ir.CallExtern)
-            or s.name not in _INDEXED
-            or not isinstance(s.instance, ir.Instance)
-        ):
+        if not isinstance(s, ir.CallExtern) or not isinstance(s.instance, ir.Instance):
             continue
-        index, size = s.arguments[_INDEXED[s.name]], s.instance.arguments[0]
+        extern = EXTERNS.get(s.name)
+        if extern is None or extern.index is None:
+            continue
+        index, size = s.arguments[extern.index], s.instance.arguments[0]
         if isinstance(index, ir.Constant) and isinstance(size, ir.Constant) and index.value >= size.value:
             assert isinstance(s.instance.type, types.ExternInstance)
             kind, name = s.instance.type.extern.name, s.instance.name.rpartition(".")[2]

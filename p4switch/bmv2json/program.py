@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import PurePath
 
 from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field, HeaderName
+from fanin.p4switch.bmv2json.primitive_kind import PrimitiveKind
 
 LONGEST_PACKET = 65600  # as in runtime/switch.h: IPv4 has 65,535 bytes, without Ethernet and tags
 MAX_MESSAGE = 1000  # characters: gRPC clients accept 8 KB for everything about an error
@@ -59,9 +60,14 @@ Argument = Expression | Named | ExpressionList
 class Primitive:
     """Primitive call in an action."""
 
-    op: str
+    kind: PrimitiveKind
     arguments: tuple[Argument, ...]
     source: Source | None = None
+
+    @property
+    def op(self) -> str:
+        """The primitive's name."""
+        return self.kind.name
 
 
 # Headers and metadata.

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fanin.p4switch.bmv2json.expressions import (
-    Binary,
     Constant,
     ElementField,
     Expression,
     Field,
     HeaderName,
-    StackName,
-    UnionName,
 )
-from fanin.p4switch.bmv2json.primitives import PRIMITIVES
 from fanin.p4switch.bmv2json.program import (
     Action,
     Argument,
-    ExpressionList,
-    Named,
     Primitive,
+    ProgramError,
     RegisterArray,
     Source,
 )
@@ -39,25 +34,12 @@ from fanin.p4switch.codegen.expressions import (
 )
 from fanin.p4switch.codegen.layout import WIDEST, Layout, access
 from fanin.p4switch.codegen.loops import LoopWriter
-from fanin.p4switch.codegen.names import Names, quoted
+from fanin.p4switch.codegen.names import Names, helper_name, quoted
 from fanin.p4switch.codegen.state import StateMembers
 from fanin.p4switch.codegen.tracing import Numbers, RecordKind
-from fanin.p4switch.codegen.uses import JUMPS, Uses, jumps_back
+from fanin.p4switch.codegen.uses import Uses, jumps_back
 from fanin.p4switch.codegen.writer import Writer
 from fanin.p4switch.word_packing import word_count
-
-FROM_OPERANDS = {
-    "add": "+",
-    "subtract": "-",
-    "bit_xor": "^",
-    "bit_or": "|",
-    "bit_and": "&",
-    "shift_left": "<<",
-    "shift_right": ">>",
-}
-ENDS = {"exit", "assert", "assume"}  # the pipeline
-IN_PLACE = {"add_to_field": "+", "subtract_from_field": "-"}
-RECORDED_INSIDE = {"register_read", "register_write", "count", "execute_meter", "jump", "jump_if_zero"}
 
 
 class ActionWriter:
@@ -84,7 +66,7 @@ class ActionWriter:
         self.has_exit = {
             a.id
             for a in layout.program.actions.values()
-            if jumps_back(a.primitives) or any(p.op in ENDS for p in a.primitives)
+            if jumps_back(a.primitives) or any(p.kind.may_end for p in a.primitives)
         }
 
     def function(self, action: Action) -> str:
@@ -130,22 +112,8 @@ class ActionWriter:
         out.line()
 
 
-# What writes the C of a primitive: a method of PrimitiveWriter, by the primitive's name without leading underscores.
-WRITERS: dict[str, Callable[..., None]] = {}
-
-
-def writes(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a method as the one that writes these primitives."""
-
-    def register(method: Callable[..., None]) -> Callable[..., None]:
-        WRITERS.update(dict.fromkeys(names, method))
-        return method
-
-    return register
-
-
 class PrimitiveWriter:
-    """Writer of the primitives of one function.
+    """Writer of the primitives of one function. Their kinds write the C (primitives/), with the methods below.
 
     What the switch does not support is raised as ProgramError.
     """
@@ -161,6 +129,7 @@ class PrimitiveWriter:
         self.replayed = False  # in egress, which may be replayed
         self.source: Source | None = None  # of the current primitive
         self.number = 0  # and its number in a trace
+        self.helper = ""  # and the name of its C function, if its kind has one
         self.abandon = "return;"  # leaves the function after a failed assertion
         self.touched: set[str] = set()  # headers that every path to this point has marked as written
         self.places: range | None = None  # the indices a jump may lead to; None outside actions
@@ -171,7 +140,7 @@ class PrimitiveWriter:
         targets = set()
         self.places = range(len(parts) + 1)
         for part in parts:
-            if isinstance(part, Primitive) and part.op in JUMPS and isinstance(part.arguments[-1], Constant):
+            if isinstance(part, Primitive) and part.kind.jumps and isinstance(part.arguments[-1], Constant):
                 targets.add(part.arguments[-1].value)
         for index, part in enumerate(parts):
             self.place = index
@@ -197,21 +166,14 @@ class PrimitiveWriter:
         self.number = self.numbers.of(primitive)
         self.layout.trace_invalid(out, primitive.arguments)
         self.touch(out, primitive)
-        name = primitive.op.lstrip("_")
-        if name in FROM_OPERANDS:
-            target, left, right = self.operands(primitive.arguments)
-            self.assign(out, target, Binary(FROM_OPERANDS[name], left, right))
-        elif name in IN_PLACE:
-            target, operand = self.operands(primitive.arguments)
-            self.assign(out, target, Binary(IN_PLACE[name], target, operand))
-        else:
-            WRITERS[name](self, out, *primitive.arguments)
-        if name not in RECORDED_INSIDE:
+        self.helper = helper_name(primitive.kind)
+        primitive.kind.write(self, out, *primitive.arguments)
+        if not primitive.kind.traces_itself:
             self.trace(out, primitive.arguments[0] if primitive.arguments else None)
 
     def touch(self, out: Writer, primitive: Primitive) -> None:
         """Write calls that mark the headers a primitive writes to as touched."""
-        for target, kind in zip(primitive.arguments, PRIMITIVES[primitive.op], strict=True):
+        for target, kind in zip(primitive.arguments, primitive.kind.parameters, strict=True):
             if kind == "target":
                 self.touch_target(out, target)
 
@@ -244,16 +206,36 @@ class PrimitiveWriter:
             return ()
         return tuple(c_words(self.expressions.value(target).code, kind.width))
 
+    def trace_words(self, out: Writer, *words: str) -> None:
+        """Write a trace record of the current statement with these C words."""
+        out.trace(RecordKind.STATEMENT, self.number, *words)
+
+    def trace_failure(self, out: Writer) -> None:
+        """Write a trace record that the current statement drops the packet."""
+        out.trace(RecordKind.FAILED, self.number)
+
     def trace_cell(self, out: Writer, at: str, array: RegisterArray) -> None:
         """Write a trace record of a register's index and the value there."""
         if out.traced:
             nothing = "(wide_t){{0}}" if array.width > WIDEST else "0"
             value = f"({at} < {array.size} ? {self.state.cell(array.name, at)} : {nothing})"
-            out.trace(RecordKind.STATEMENT, self.number, at, *c_words(value, array.width))
+            self.trace_words(out, at, *c_words(value, array.width))
 
-    def operands(self, arguments: Sequence[Argument]) -> list[Expression]:
-        """Return the arguments that are expressions."""
-        return [a for a in arguments if not isinstance(a, (Named, ExpressionList))]
+    # What primitives are written with
+
+    def unsupported(self, message: str) -> ProgramError:
+        """Return an error that names the place."""
+        return self.expressions.unsupported(message)
+
+    def quoted(self, text: str) -> str:
+        """Return a C string literal."""
+        return quoted(text)
+
+    def index(self, out: Writer, expression: Expression) -> str:
+        """Return C for an array index that is evaluated once."""
+        if isinstance(expression, Constant):
+            return self.expressions.value(expression).code
+        return self.temporary(out, "uint64_t", self.expressions.value(expression).cast("uint64_t"))
 
     def temporary(self, out: Writer, kind: str, code: str) -> str:
         """Declare a constant local variable with the value of an expression, and return its name."""
@@ -270,9 +252,7 @@ class PrimitiveWriter:
             case Field():
                 kind = self.layout.program.field_type(target)
                 if kind.varying:
-                    raise self.expressions.unsupported(
-                        f"{target.header}.{target.name}: a number for a varbit"
-                    )
+                    raise self.unsupported(f"{target.header}.{target.name}: a number for a varbit")
                 self.store(out, target, self.expressions.assigned(source, kind))
             case ElementField(element, offset):
                 stack = self.layout.program.stacks[element.stack]
@@ -285,7 +265,7 @@ class PrimitiveWriter:
                 macro = self.layout.field_macro(header_type, kind)
                 out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
             case _:
-                raise self.expressions.unsupported(f"assignment to {type(target).__name__}")
+                raise self.unsupported(f"assignment to {type(target).__name__}")
 
     def store(self, out: Writer, target: Field, code: str) -> None:
         """Write an assignment of C code of the field's machine type, which is truncated already."""
@@ -301,300 +281,32 @@ class PrimitiveWriter:
         pointer = self.layout.field_base(self.layout.header_index(target.header), kind)
         out.line(f"put{access(kind.width)}({pointer}, {macro}, {code});")
 
-    @writes("assign", "modify_field")
-    def write_assign(self, out: Writer, target: Expression, source: Expression) -> None:
-        """Write `assign` or `modify_field`."""
-        self.assign(out, target, source)
-
-    @writes("no_op")
-    def write_no_op(self, out: Writer) -> None:
-        """Write nothing."""
-
-    # Headers
-
-    @writes("add_header", "add_header_fast")
-    def write_add_header(self, out: Writer, target: Expression) -> None:
-        """Write setValid(), which fills a header with zeros if it was not valid."""
-        out.line(f"set_valid(p, {self.expressions.header_number(target)});")
-
-    @writes("remove_header")
-    def write_remove_header(self, out: Writer, target: Expression) -> None:
-        """Write setInvalid()."""
-        out.line(f"set_invalid(p, {self.expressions.header_number(target)});")
-
-    @writes("assign_header", "copy_header")
-    def write_assign_header(self, out: Writer, target: Expression, source: Expression) -> None:
-        """Write a header assignment: fields and validity."""
-        match target, source:
-            case HeaderName() as to, HeaderName() as origin if self.layout.program.headers[
-                to.name
-            ].is_metadata:
-                self.assign_struct(out, to, origin)
-            case _:
-                self.expressions.check_alike(target, source)
-                numbers = map(self.expressions.header_number, (target, source))
-                out.line(f"copy_header(p, {', '.join(numbers)});")
-
-    def assign_struct(self, out: Writer, target: HeaderName, source: HeaderName) -> None:
-        """Write an assignment of a metadata instance, field by field."""
-        for field in self.layout.program.headers[target.name].type.fields:
-            self.assign(out, Field(target.name, field.name), Field(source.name, field.name))
-
-    @writes("assign_header_stack", "assign_union_stack")
-    def write_assign_header_stack(self, out: Writer, target: StackName, source: StackName) -> None:
-        """Write a header stack assignment, element by element."""
-        stacks = self.layout.program.stacks
-        if stacks[target.name].unit != stacks[source.name].unit:
-            raise self.expressions.unsupported(
-                f"stacks {target.name} and {source.name} differ in their elements"
-            )
-        self.copy_headers(out, stacks[target.name].headers, stacks[source.name].headers)
-        out.line(f"p->{self.layout.stack_next(target.name)} = p->{self.layout.stack_next(source.name)};")
-
-    @writes("assign_union")
-    def write_assign_union(self, out: Writer, target: UnionName, source: UnionName) -> None:
-        """Write a header union assignment, member by member."""
-        unions = self.layout.program.unions
-        self.copy_headers(out, unions[target.name].headers, unions[source.name].headers)
-
-    def copy_headers(self, out: Writer, targets: Sequence[str], sources: Sequence[str]) -> None:
-        """Write header assignments, pair by pair."""
-        if len(targets) != len(sources):
-            raise self.expressions.unsupported("an assignment of stacks or unions of different sizes")
-        for to, origin in zip(targets, sources, strict=True):
-            self.expressions.check_alike(HeaderName(to), HeaderName(origin))
-            out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
-
-    @writes("assign_VL")
-    def write_assign_vl(self, out: Writer, target: Expression, source: Expression) -> None:
-        """Write an assignment of a varbit, including its length."""
-        if not isinstance(target, Field) or not isinstance(source, Field):
-            raise self.expressions.unsupported("assign_VL needs two fields")
-        kinds = [self.layout.program.field_type(f) for f in (target, source)]
-        if not all(k.varying for k in kinds) or kinds[0].width < kinds[1].width:
-            raise self.expressions.unsupported("assign_VL needs two varbits of one width")
-        for field in (target, source):
-            self.layout.check_varbit(field.header, self.where)
-        headers = f"{self.layout.header_index(target.header)}, {self.layout.header_index(source.header)}"
-        out.line(f"copy_varbit(p, {headers});")
-
-    def shift_stack(self, out: Writer, function: str, stack: StackName, by: Expression) -> None:
-        """Write a push or pop."""
-        whole = self.layout.program.stacks[stack.name]
-        first = self.layout.header_index(whole.headers[0])
-        amount = self.expressions.value(by).cast("uint32_t")
-        used = f"&p->{self.layout.stack_next(stack.name)}"
-        out.line(f"{function}(p, {first}, {whole.depth}, {whole.unit}, {used}, {amount});")
-
-    @writes("push")
-    def write_push(self, out: Writer, stack: StackName, by: Expression) -> None:
-        """Write push_front(), which makes the new first elements invalid."""
-        self.shift_stack(out, "stack_push", stack, by)
-
-    @writes("pop")
-    def write_pop(self, out: Writer, stack: StackName, by: Expression) -> None:
-        """Write pop_front()."""
-        self.shift_stack(out, "stack_pop", stack, by)
-
-    # The packet's fate
-
-    @writes("mark_to_drop", "drop")
-    def write_mark_to_drop(self, out: Writer, metadata: HeaderName | None = None) -> None:
-        """Write mark_to_drop() for standard_metadata or a copy: egress_spec = the drop port, mcast_grp = 0."""
-        of = metadata.name if metadata is not None else "standard_metadata"
-        spec, group = self.layout.standard("egress_spec", of), self.layout.standard("mcast_grp", of)
-        if spec is None:
-            raise self.expressions.unsupported(f"mark_to_drop needs {of}.egress_spec")
-        self.store(out, spec, "s->base.drop_port")
-        if group is not None:
-            self.store(out, group, "0")
-
-    @writes("truncate")
-    def write_truncate(self, out: Writer, length: Expression) -> None:
-        """Write truncate(), which limits the number of bytes that leave."""
-        amount = self.temporary(out, "uint64_t", self.expressions.value(length).cast("uint64_t"))
-        out.line(f"if ({amount} < p->truncate_to)")
-        out.line(f"    p->truncate_to = (uint32_t){amount};")
-
-    @writes("exit")
-    def write_exit(self, out: Writer) -> None:
-        """Write exit, which leaves the pipeline at the end of the action."""
-        out.line("p->exit = true;")
-
-    # State
-
-    def index(self, out: Writer, expression: Expression) -> str:
-        """Return C for an array index that is evaluated once."""
-        if isinstance(expression, Constant):
-            return self.expressions.value(expression).code
-        return self.temporary(out, "uint64_t", self.expressions.value(expression).cast("uint64_t"))
-
-    @writes("register_read")
-    def write_register_read(
-        self, out: Writer, target: Expression, register: Named, index: Expression
-    ) -> None:
-        """Write a register read. If the index is out of range, the target keeps its value."""
-        array = self.state.register(register.name, self.where)
-        at = self.index(out, index)
-        with out.block(f"if ({at} < {array.size})"):
-            cell = self.state.cell(register.name, at)
-            if not isinstance(target, Field):
-                raise self.expressions.unsupported("register_read into something that is not a field")
-            field = self.layout.program.field_type(target)
-            kind = unsigned_type(array.width)
-            read = cell if array.width > WIDEST else f"({kind}){cell}"
-            value = CValue(read, *unsigned_range(array.width), kind)
-            self.store(out, target, self.expressions.assigned(value, field))
-        self.trace_cell(out, at, array)
-
-    @writes("register_write")
-    def write_register_write(
-        self, out: Writer, register: Named, index: Expression, source: Expression
-    ) -> None:
-        """Write a register write. If the index is out of range, nothing is written."""
-        array = self.state.register(register.name, self.where)
-        at = self.index(out, index)
-        cut = self.expressions.masked(source, (1 << array.width) - 1).code
-        out.line(f"if ({at} < {array.size})")
-        out.line(f"    {self.state.cell(register.name, at)} = {cut};")
-        self.trace_cell(out, at, array)
-
-    @writes("count")
-    def write_count(self, out: Writer, counter: Named, index: Expression) -> None:
-        """Write a count. If the index is out of range, nothing is counted."""
-        member = self.state.counter(counter.name, self.where)
-        at = self.index(out, index)
-        with out.block(f"if ({at} < {self.layout.program.counters[counter.name].size})"):
-            out.line(f"count(&s->{member}[{at}], p->ingress_length);")
-            if self.replayed:
-                out.line(f"replay_counted(&s->replay, &s->{member}[{at}]);")
-        out.trace(RecordKind.STATEMENT, self.number, at)
-
-    @writes("execute_meter")
-    def write_execute_meter(self, out: Writer, meter: Named, index: Expression, target: Expression) -> None:
-        """Write a meter execution. If the index is out of range, nothing is metered and the target keeps its value."""
-        member = self.state.meter(meter.name, self.where)
-        array = self.layout.program.meters[meter.name]
-        at = self.index(out, index)
-        with out.block(f"if ({at} < {array.size})"):
-            amount = "p->ingress_length" if array.by_bytes else "1"
-            self.assign_number(
-                out, target, f"meter_execute(&s->{member}[{at}], {amount}, p->ingress_length, p->now)"
-            )
-        out.trace(RecordKind.STATEMENT, self.number, at, *self.recorded(target))
-
-    # After the pipeline
-
-    @writes("clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress")
-    def write_clone(self, out: Writer, session: Expression, fields: Constant) -> None:
-        """Write a clone of either kind: as in simple_switch, the pipeline that it happens in determines which."""
-        self.field_list(fields)
-        number = self.temporary(out, "uint64_t", self.expressions.value(session).cast("uint64_t"))
-        out.line(f"p->request.clone = SESSIONS | ((uint32_t){number} % SESSIONS);")
-        out.line(f"p->request.clone_list = {fields.value};")
-
-    @writes("resubmit")
-    def write_resubmit(self, out: Writer, fields: Constant) -> None:
-        """Write resubmit(): after ingress, the original packet enters the parser again."""
-        self.field_list(fields)
-        out.line(f"p->request.resubmit = {fields.value};")
-
-    @writes("recirculate")
-    def write_recirculate(self, out: Writer, fields: Constant) -> None:
-        """Write recirculate(): after the deparser, the packet enters the parser again."""
-        self.field_list(fields)
-        out.line(f"p->request.recirculate = {fields.value};")
-
-    def field_list(self, fields: Constant) -> None:
-        """Check the number of a field list, where 0 means none."""
-        if fields.value and fields.value not in self.layout.program.field_lists:
-            raise self.expressions.unsupported(f"field list {fields.value} does not exist")
-
-    @writes("generate_digest")
-    def write_generate_digest(self, out: Writer, _receiver: Expression, digest: Constant) -> None:
-        """Write digest(): after ingress, the fields are sent to the control plane."""
-        if digest.value not in self.layout.program.digests:
-            raise self.expressions.unsupported(f"digest {digest.value} does not exist")
-        out.line(f"p->request.digest = {digest.value};")
-
-    # Messages
-
-    @writes("log_msg")
-    def write_log_msg(self, out: Writer, text: Named, values: ExpressionList) -> None:
-        """Write log_msg(). Each `{}` of the text shows a value in decimal."""
-        pieces = text.name.split("{}")
-        codes = [self.expressions.masked(v, (1 << 64) - 1).code for v in values.items]
-        if len(pieces) != len(codes) + 1:
-            raise self.expressions.unsupported(f"log_msg: {len(codes)} values for {text.name!r}")
-        form = quoted("%llu".join(piece.replace("%", "%%") for piece in pieces) + "\n")
-        arguments = "".join(f", (unsigned long long){code}" for code in codes)
-        out.line("if (s->base.logs)")
-        out.line(f"    fprintf(stderr, {form}{arguments});")
-
-    @writes("assert", "assume")
-    def write_assert(self, out: Writer, condition: Expression) -> None:
-        """Write an assertion. If it fails, the packet is dropped at once and counted; BMv2 would end its process."""
-        with out.block(f"if (!{self.expressions.condition(condition)})"):
-            out.line("s->base.failures++;")
-            out.line("p->failed = p->exit = true;")
-            out.trace(RecordKind.FAILED, self.number)
-            place = self.source or self.where
-            out.line(f"fputs({quoted(f'assertion failed: {place}' + chr(10))}, stderr);")
-            out.line(self.abandon)
-
-    # Externs
-
-    @writes("modify_field_rng_uniform")
-    def write_modify_field_rng_uniform(
-        self, out: Writer, target: Expression, low: Expression, high: Expression
-    ) -> None:
-        """Write random(), uniform in low..high. If low > high, nothing is written."""
-        least = self.temporary(out, "uint64_t", self.expressions.value(low).cast("uint64_t"))
-        most = self.temporary(out, "uint64_t", self.expressions.value(high).cast("uint64_t"))
-        with out.block(f"if ({least} <= {most})"):
-            self.assign_number(out, target, f"random_between(&s->base, {least}, {most})")
-
-    @writes("modify_field_with_hash_based_offset")
-    def write_modify_field_with_hash_based_offset(
-        self, out: Writer, target: Expression, base: Expression, calculation: Named, size: Expression
-    ) -> None:
-        """Write hash(): base + calculation % size, where size 0 means 1."""
-        result = self.temporary(out, "uint64_t", self.calculations.call(calculation.name, self.where))
-        offset = self.expressions.value(base).cast("uint64_t")
-        if isinstance(size, Constant) and size.value == 0:
-            out.line(f"(void){result};")
-            self.assign_number(out, target, offset)
-            return
-        modulus = self.temporary(out, "uint64_t", self.expressions.value(size).cast("uint64_t"))
-        self.assign_number(out, target, f"({modulus} ? {result} % {modulus} : 0) + {offset}")
+    def store_cell(self, out: Writer, target: Field, code: str, width: int) -> None:
+        """Write an assignment of a register cell of `width` bits."""
+        kind = unsigned_type(width)
+        read = code if width > WIDEST else f"({kind}){code}"
+        value = CValue(read, *unsigned_range(width), kind)
+        self.store(out, target, self.expressions.assigned(value, self.layout.program.field_type(target)))
 
     def assign_number(self, out: Writer, target: Expression, code: str) -> None:
         """Write an assignment of C code of type uint64_t."""
         name = self.temporary(out, "uint64_t", code)
         self.assign(out, target, CValue(name, *unsigned_range(64), "uint64_t"))
 
-    # Jumps
-
-    @writes("jump")
-    def write_jump(self, out: Writer, offset: Constant) -> None:
-        """Write a jump to the primitive of that index."""
-        self.check_jump(out, offset.value)
-        out.line(f"goto L{offset.value};")
-
-    @writes("jump_if_zero")
-    def write_jump_if_zero(self, out: Writer, condition: Expression, offset: Constant) -> None:
-        """Write a jump that is taken if the condition is 0 or false."""
-        out.trace(RecordKind.STATEMENT, self.number, f"!!{self.expressions.condition(condition)}")
-        with out.block(f"if (!({self.expressions.condition(condition)}))"):
-            self.check_jump(out, offset.value)
-            out.line(f"goto L{offset.value};")
+    def copy_headers(self, out: Writer, targets: Sequence[str], sources: Sequence[str]) -> None:
+        """Write header assignments, pair by pair."""
+        if len(targets) != len(sources):
+            raise self.unsupported("an assignment of stacks or unions of different sizes")
+        for to, origin in zip(targets, sources, strict=True):
+            self.expressions.check_alike(HeaderName(to), HeaderName(origin))
+            out.line(f"copy_header(p, {self.layout.header_index(to)}, {self.layout.header_index(origin)});")
 
     def check_jump(self, out: Writer, to: int) -> None:
         """Reject a jump to a missing index; limit backward jumps, so that packets in an endless loop are dropped."""
         if self.places is None:
-            raise self.expressions.unsupported("a jump outside an action")
+            raise self.unsupported("a jump outside an action")
         if to not in self.places:
-            raise self.expressions.unsupported(f"a jump to {to}, of {len(self.places) - 1} primitives")
+            raise self.unsupported(f"a jump to {to}, of {len(self.places) - 1} primitives")
         if to > self.place:
             return
         with out.block("if (++s->base.spent.jumps > MAX_JUMPS)"):

@@ -23,7 +23,7 @@ def write_frame(out: Writer, layout: Layout, actions: ActionWriter, checksums: C
     """Write the exported functions, and the path of a packet through parser, ingress, egress and deparser."""
     if layout.goes_again:
         _write_copies(out, layout)
-    if "generate_digest" in layout.requests:
+    if "digest" in layout.requests:
         _write_digest(out, layout)
     checksums.write(out)
     _write_replicate(out, layout, actions)
@@ -323,7 +323,7 @@ def _write_run(out: Writer, layout: Layout) -> None:
                 _trace_clone(out)
                 out.line("clone_ingress(s, p);")
                 out.line("p->request.clone = 0;")
-        if "generate_digest" in layout.requests:
+        if "digest" in layout.requests:
             out.line("if (p->request.digest)")
             out.line("    send_digest(s, p);")
         if layout.goes_again:

@@ -6,6 +6,8 @@ Headers stay in the packet, in network byte order: extraction only points at the
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from fanin.p4switch.bmv2json.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from fanin.p4switch.bmv2json.program import (
     FieldType,
@@ -24,20 +26,6 @@ from fanin.p4switch.codegen.uses import Uses, jumps_back
 from fanin.p4switch.codegen.writer import Writer
 
 WIDEST = 128  # bits of C's widest integer; anything wider is a wide_t (wide.h)
-CHANGE_VALIDITY = {
-    "add_header",
-    "add_header_fast",
-    "assign_header",
-    "copy_header",
-    "push",
-    "pop",
-    "assign_header_stack",
-    "assign_union",
-    "assign_union_stack",
-}
-# Requests that a packet can make for the end of a pipeline, apart from being sent.
-CLONES = {"clone_ingress_pkt_to_egress", "clone_egress_pkt_to_egress"}
-REQUESTS = CLONES | {"resubmit", "recirculate", "generate_digest"}
 
 
 def machine_width(width: int) -> int:
@@ -98,33 +86,27 @@ class Layout:
                 )
         self.stack_of = {name: stack for stack in program.stacks.values() for name in stack.headers}
         self.varbits = any(h.type.varbit for h in self.packet_headers)
-        self.requests = REQUESTS & {call.op for call in self._calls()}
+        self.calls = list(_calls(program))
+        self.requests = {call.kind.request for call in self.calls} - {None}
         blocks = [program.deparser.primitives, *(action.primitives for action in program.actions.values())]
         self.loops = any(jumps_back(block) for block in blocks)
-        self.may_fail = self.loops or any(call.op in ("assert", "assume") for call in self._calls())
-        self.goes_again = bool(self.requests - {"generate_digest"})
+        self.may_fail = self.loops or any(call.kind.may_fail for call in self.calls)
+        self.goes_again = bool(self.requests - {"digest"})
         self.bounded = self.loops or self.goes_again
         queueing = [field for name in QUEUEING if (field := self.standard(name))]
         priority = self.standard("priority")
-        prioritizes = priority is not None and bool(uses.total[priority] > 0 or CLONES & self.requests)
+        prioritizes = priority is not None and bool(uses.total[priority] > 0 or "clone" in self.requests)
         self.priority = priority if prioritizes else None  # a clone session may give clones a priority
         self.queues = prioritizes or any(uses.total[field] for field in queueing)
         self.families = self.queues and self.bounded
         own = self._made_valid() | advancing | {h.name for h in self.packet_headers if h.type.varbit}
         self.owned = [h for h in self.packet_headers if h.name in own]
 
-    def _calls(self) -> list[Primitive]:
-        """Return every primitive call of the program."""
-        calls = [p for action in self.program.actions.values() for p in action.primitives]
-        for state in self.program.parser.states.values():
-            calls += [o.primitive for o in state.operations if isinstance(o, ParserCall)]
-        return [*calls, *self.program.deparser.primitives]
-
     def _made_valid(self) -> set[str]:
         """Return the headers that the program can make valid itself, which need storage of their own."""
         made: set[str] = set()
-        for call in self._calls():
-            if call.op in CHANGE_VALIDITY:
+        for call in self.calls:
+            if call.kind.makes_valid:
                 target = call.arguments[0]
                 if isinstance(target, StackName):
                     made.update(self.program.stacks[target.name].headers)
@@ -343,3 +325,12 @@ def packet_headers(program: Program) -> list[Header]:
                 f"{group.name}: its headers are metadata or belong to several stacks or unions"
             )
     return [program.headers[name] for name in names if not program.headers[name].is_metadata]
+
+
+def _calls(program: Program) -> Iterator[Primitive]:
+    """Yield every primitive call of the program."""
+    for action in program.actions.values():
+        yield from action.primitives
+    for state in program.parser.states.values():
+        yield from (o.primitive for o in state.operations if isinstance(o, ParserCall))
+    yield from program.deparser.primitives

@@ -9,6 +9,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from fanin.p4switch.bmv2json.primitive_kind import PrimitiveKind
 from fanin.p4switch.bmv2json.program import ProgramError
 
 RUNTIME = Path(__file__).parents[1] / "runtime"
@@ -22,7 +23,7 @@ KEYWORDS = frozenset(C_KEYWORDS.split())
 OURS = re.compile(
     r"[psetif]|at|bits|cell|count|data|entry|error|group|hit|input|key\d*|leave|length|names?|packet|parse|port|process"
     r"|result.*|state|states|table|[tL]\d+|row\d+|bytes\d*|accept|too_short|extract|append\w*|(set|get|put|load|store)\w*"
-    r"|(hash|wide|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify|trace|TRACE)_\w*|u?int\w*|ones|emit\w*"
+    r"|(primitive|hash|wide|checksum|header|own|copy|same|stack|random|sign|sh[lr]|add|subtract|update|verify|trace|TRACE)_\w*|u?int\w*|ones|emit\w*"
     r"|HEADERS|HEADROOM|REQUESTS|TABLES|UNIONS|VALUE_SETS|VARBITS|WIDE_WORDS|egress_(uses|writes)|union_of|varbit_at"
     r"|deparser_order|program_(open|meters|counters|registers|traced)"
 )
@@ -80,6 +81,11 @@ def sanitized(name: str) -> str:
     """Return the name with characters replaced that C does not allow in identifiers."""
     text = re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "_"
     return f"_{text}" if text[0].isdigit() else text
+
+
+def helper_name(kind: PrimitiveKind) -> str:
+    """Return the name of the C function that a kind of primitive may have."""
+    return f"primitive_{sanitized(kind.name)}"
 
 
 def comment(text: str) -> str:

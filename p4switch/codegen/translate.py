@@ -14,7 +14,7 @@ from fanin.p4switch.codegen.checksums import ChecksumWriter
 from fanin.p4switch.codegen.control import ControlWriter
 from fanin.p4switch.codegen.frame import write_frame
 from fanin.p4switch.codegen.layout import Layout
-from fanin.p4switch.codegen.names import Names
+from fanin.p4switch.codegen.names import Names, helper_name
 from fanin.p4switch.codegen.parser import ParserWriter
 from fanin.p4switch.codegen.state import StateMembers
 from fanin.p4switch.codegen.tables import TableWriter
@@ -72,6 +72,9 @@ def _translate(program: Program, traced: bool) -> str:
     if traced:
         _write_kinds(out)
     calculations.write(out)
+    for kind in dict.fromkeys(call.kind for call in layout.calls):
+        if kind.helper is not None:
+            kind.helper(out, helper_name(kind))
     for action in program.actions.values():
         actions.write(out, action)
     for table in program.tables.values():

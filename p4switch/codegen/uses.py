@@ -7,7 +7,6 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
-from fanin.p4switch.bmv2json.primitives import PRIMITIVES
 from fanin.p4switch.bmv2json.program import (
     Action,
     ActionNode,
@@ -17,13 +16,6 @@ from fanin.p4switch.bmv2json.program import (
     Program,
     Table,
 )
-
-JUMPS = {"_jump", "_jump_if_zero"}
-SETS_FIRST = {"assign", "modify_field", "register_read"}
-SETS_ONLY = SETS_FIRST | {
-    *("modify_field_rng_uniform", "modify_field_with_hash_based_offset"),
-    *("add_header", "remove_header", "assign_header", "copy_header"),
-}
 
 
 class Uses:
@@ -50,16 +42,16 @@ class Uses:
         found = self._of.get(id(primitive))
         if found is None:
             found = fields_in(primitive.arguments)
-            if primitive.op == "mark_to_drop":
-                (metadata,) = primitive.arguments
+            if primitive.kind.sets_fields:
+                metadata, *_ = primitive.arguments
                 assert isinstance(metadata, HeaderName)
-                found += [Field(metadata.name, name) for name in ("egress_spec", "mcast_grp")]
+                found += [Field(metadata.name, name) for name in primitive.kind.sets_fields]
             self._of[id(primitive)] = found
         return found
 
     def sets(self, primitive: Primitive, field: Field) -> bool:
         """Return whether a primitive sets a field without reading it."""
-        first = primitive.op in SETS_FIRST and primitive.arguments[0] == field
+        first = primitive.kind.sets_local and primitive.arguments[0] == field
         return first and self.fields(primitive).count(field) == 1
 
     def _locals(self, primitives: tuple[Primitive, ...]) -> frozenset[Field]:
@@ -67,7 +59,7 @@ class Uses:
         inside: Counter[Field] = Counter()
         set_first: set[Field] = set()
         for primitive in primitives:
-            if primitive.op.startswith("_jump"):
+            if primitive.kind.jumps:
                 return frozenset()
             for field in self.fields(primitive):
                 if field not in inside and self.sets(primitive, field):
@@ -86,7 +78,7 @@ def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
     return any(
         isinstance(p.arguments[-1], Constant) and p.arguments[-1].value <= number
         for number, p in enumerate(primitives)
-        if p.op in JUMPS
+        if p.kind.jumps
     )
 
 
@@ -109,7 +101,7 @@ def headers_written(program: Program) -> set[str] | None:
     targets: list[Any] = [c.target for c in program.checksums if c.update]
     for action in pipeline_actions(program.egress):
         for primitive in action.primitives:
-            kinds = PRIMITIVES[primitive.op]
+            kinds = primitive.kind.parameters
             if primitive.op == "assign_VL" or {"element", "stack", "union"} & set(kinds):
                 return None
             targets += [a for a, kind in zip(primitive.arguments, kinds, strict=True) if kind == "target"]

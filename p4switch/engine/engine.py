@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
-from fanin.p4switch.bmv2json.reader import read_program, without_folders
 from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.analysis.limits import check_limits
 from fanin.p4switch.codegen.layout import cell_bytes
@@ -35,6 +34,7 @@ from fanin.p4switch.engine.replicas import ReplicaGroups
 from fanin.p4switch.engine.switch import RunningSwitch
 from fanin.p4switch.engine.value_sets import ValueSetState
 from fanin.p4switch.entries import Digest, TableError, TableErrorCode
+from fanin.p4switch.reader import read_program, without_folders
 
 if TYPE_CHECKING:
     import numpy as np

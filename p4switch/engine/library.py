@@ -20,11 +20,14 @@ from fanin.p4switch.codegen.keys import METER_WORDS
 from fanin.p4switch.codegen.names import RUNTIME
 from fanin.p4switch.engine.hash_state import MAX_KEY_WORDS, HashState
 from fanin.p4switch.engine.meters import Counter, Meter, MeterRate
+from fanin.p4switch.primitives import OUTSIDE
 
 PACKAGE = Path(__file__).parents[1]
 TRANSLATION = (
     "codegen/**/*.py",
     "bmv2json/**/*.py",
+    "primitives/**/*.py",
+    "reader/**/*.py",
     "entries.py",
     "word_packing.py",
 )  # files that determine how a program is translated
@@ -194,6 +197,8 @@ def compile_program(config: bytes, translate: Callable[[], str], *, traced: bool
     """
     key = hashlib.sha256(config)
     for path in sorted(path for pattern in TRANSLATION for path in PACKAGE.glob(pattern)):
+        key.update(path.read_bytes())
+    for path in sorted(OUTSIDE):
         key.update(path.read_bytes())
     return compile_text("traced" if traced else "program", key.digest(), translate, RUNTIME)
 

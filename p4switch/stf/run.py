@@ -44,6 +44,20 @@ class _Expected:
     data: str
 
 
+_Run = Callable[["StfRunner", Command], None]
+_RUNNERS: dict[str, _Run] = {}
+
+
+def _runs(verb: str) -> Callable[[_Run], _Run]:
+    """Register a method that runs the commands with this verb."""
+
+    def register(method: _Run) -> _Run:
+        _RUNNERS[verb] = method
+        return method
+
+    return register
+
+
 class StfRunner:
     """Runner of one test on one switch; `differences` lists the failures, `notes` the output that was only requested.
 
@@ -63,9 +77,6 @@ class StfRunner:
         self._groups: dict[int, list[int]] = {}
         self._mirrors: dict[int, tuple[int | None, int | None]] = {}
         self._entries: dict[str, tuple[str, EntryKey]] = {}
-        self._do: dict[str, Callable[[Command], None]] = {
-            name.removeprefix("_do_"): getattr(self, name) for name in dir(self) if name.startswith("_do_")
-        }
 
     def run(self, text: str) -> list[str]:
         """Run the whole test and return the differences.
@@ -75,7 +86,7 @@ class StfRunner:
         """
         for command in parse_stf(text):
             try:
-                self._do[command.verb](command)
+                _RUNNERS[command.verb](self, command)
             except TableError as error:
                 raise StfError(f"line {command.line}: {error.message}") from None
         failed = self.engine.failed_assertions()
@@ -108,7 +119,8 @@ class StfRunner:
 
     # Packets
 
-    def _do_packet(self, command: Command) -> None:
+    @_runs("packet")
+    def _packet(self, command: Command) -> None:
         port, data = command.words
         if len(data) // 2 > LONGEST_PACKET:
             length = f"{len(data) // 2} bytes, at most {LONGEST_PACKET} are possible"
@@ -118,18 +130,22 @@ class StfRunner:
         for to, packet in self.engine.process(int(port), bytes.fromhex(data), self._now):
             self._sent[to].append(packet)
 
-    def _do_expect(self, command: Command) -> None:
+    @_runs("expect")
+    def _expect(self, command: Command) -> None:
         self._expected[int(command.words[0])].append(_Expected(command.line, command.words[1]))
 
-    def _do_no_packet(self, _command: Command) -> None:
+    @_runs("no_packet")
+    def _no_packet(self, _command: Command) -> None:
         self._all_ports = True
 
-    def _do_wait(self, _command: Command) -> None:
+    @_runs("wait")
+    def _wait(self, _command: Command) -> None:
         self._now += 1_000_000
 
     # Tables
 
-    def _do_add(self, command: Command) -> None:
+    @_runs("add")
+    def _add(self, command: Command) -> None:
         table = self._table(command)
         matches = self._matches_of(command, table)
         overlapping = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
@@ -140,12 +156,14 @@ class StfRunner:
         if command.id is not None:
             self._entries[command.id] = table.name, key
 
-    def _do_setdefault(self, command: Command) -> None:
+    @_runs("setdefault")
+    def _setdefault(self, command: Command) -> None:
         table = self._table(command)
         assert command.action is not None
         self.engine.table(table.name).set_default(_call(table, command.action, command.line))
 
-    def _do_remove(self, _command: Command) -> None:
+    @_runs("remove")
+    def _remove(self, _command: Command) -> None:
         for table in self.engine.program.tables.values():
             if table.const_entries is None and not table.is_call:
                 self.engine.table(table.name).clear()
@@ -163,7 +181,8 @@ class StfRunner:
 
     # Counters, registers, meters
 
-    def _do_check_counter(self, command: Command) -> None:
+    @_runs("check_counter")
+    def _check_counter(self, command: Command) -> None:
         name, index, *check = command.words
         if index.startswith("$") or index in self._entries:
             table, key = self._entry(index, command.line)
@@ -188,17 +207,20 @@ class StfRunner:
             raise StfError(f"line {line}: no entry was added as {name}")
         return found
 
-    def _do_counter_read(self, command: Command) -> None:
+    @_runs("counter_read")
+    def _counter_read(self, command: Command) -> None:
         name = self._name("counters", command.words[0], command)
         value = self.engine.counter(name).read(number(command.words[1], command.line))
         self.notes.append(f"{name}[{command.words[1]}] = {value.packets} packets, {value.bytes} bytes")
 
-    def _do_counter_write(self, command: Command) -> None:
+    @_runs("counter_write")
+    def _counter_write(self, command: Command) -> None:
         index, packets, size = (number(w, command.line) for w in command.words[1:])
         name = self._name("counters", command.words[0], command)
         self.engine.counter(name).write(index, CounterValue(packets, size))
 
-    def _do_register_read(self, command: Command) -> None:
+    @_runs("register_read")
+    def _register_read(self, command: Command) -> None:
         name = self._name("registers", command.words[0], command)
         if len(command.words) == 1:
             values = self.engine.register(name).read()
@@ -206,26 +228,31 @@ class StfRunner:
             values = self.engine.register(name).read(number(command.words[1], command.line), 1)
         self.notes.append(f"{' '.join(command.words)} = {', '.join(map(str, values))}")
 
-    def _do_register_write(self, command: Command) -> None:
+    @_runs("register_write")
+    def _register_write(self, command: Command) -> None:
         index, value = (number(w, command.line) for w in command.words[1:])
         self.engine.register(self._name("registers", command.words[0], command)).write(index, value)
 
-    def _do_register_reset(self, command: Command) -> None:
+    @_runs("register_reset")
+    def _register_reset(self, command: Command) -> None:
         name = self._name("registers", command.words[0], command)
         for index in range(self.engine.program.registers[name].size):
             self.engine.register(name).write(index, 0)
 
-    def _do_meter_get_rates(self, command: Command) -> None:
+    @_runs("meter_get_rates")
+    def _meter_get_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
         config = self.engine.meter(name).config(number(command.words[1], command.line))
         self.notes.append(f"{name}[{command.words[1]}] = {config}")
 
-    def _do_meter_set_rates(self, command: Command) -> None:
+    @_runs("meter_set_rates")
+    def _meter_set_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
         config = _rates(command.words[2:], command.line)
         self.engine.meter(name).configure(number(command.words[1], command.line), config)
 
-    def _do_meter_array_set_rates(self, command: Command) -> None:
+    @_runs("meter_array_set_rates")
+    def _meter_array_set_rates(self, command: Command) -> None:
         name = self._name("meters", command.words[0], command)
         for index in range(self.engine.program.meters[name].size):
             self.engine.meter(name).configure(index, _rates(command.words[1:], command.line))
@@ -237,45 +264,53 @@ class StfRunner:
 
     # Multicast and mirroring
 
-    def _do_mc_mgrp_create(self, command: Command) -> None:
+    @_runs("mc_mgrp_create")
+    def _mc_mgrp_create(self, command: Command) -> None:
         group = number(command.words[0], command.line)
         self.engine.multicast.insert(group, ())
         self._groups[group] = []
 
-    def _do_mc_node_create(self, command: Command) -> None:
+    @_runs("mc_node_create")
+    def _mc_node_create(self, command: Command) -> None:
         instance, *ports = (number(w, command.line) for w in command.words)
         self._nodes.append((instance, tuple(ports)))
 
-    def _do_mc_node_update(self, command: Command) -> None:
+    @_runs("mc_node_update")
+    def _mc_node_update(self, command: Command) -> None:
         handle, *ports = (number(w, command.line) for w in command.words)
         if not 0 <= handle < len(self._nodes):
             raise StfError(f"line {command.line}: node {handle} does not exist")
         self._nodes[handle] = self._nodes[handle][0], tuple(ports)
         self._replicate()
 
-    def _do_mc_node_associate(self, command: Command) -> None:
+    @_runs("mc_node_associate")
+    def _mc_node_associate(self, command: Command) -> None:
         group, handle = (number(w, command.line) for w in command.words)
         if group not in self._groups or not 0 <= handle < len(self._nodes):
             raise StfError(f"line {command.line}: group {group} or node {handle} does not exist")
         self._groups[group].append(handle)
         self._replicate()
 
-    def _do_mirroring_add(self, command: Command) -> None:
+    @_runs("mirroring_add")
+    def _mirroring_add(self, command: Command) -> None:
         session, port = (number(w, command.line) for w in command.words)
         self._mirrors[session] = port, None
         self._replicate()
 
-    def _do_mirroring_add_mc(self, command: Command) -> None:
+    @_runs("mirroring_add_mc")
+    def _mirroring_add_mc(self, command: Command) -> None:
         session, group = (number(w, command.line) for w in command.words)
         self._mirrors[session] = None, group
         self._replicate()
 
-    def _do_mirroring_delete(self, command: Command) -> None:
+    @_runs("mirroring_delete")
+    def _mirroring_delete(self, command: Command) -> None:
         session = number(command.words[0], command.line)
         self.engine.sessions.delete(session)
         self._mirrors.pop(session, None)
 
-    def _do_mirroring_get(self, command: Command) -> None:
+    @_runs("mirroring_get")
+    def _mirroring_get(self, command: Command) -> None:
         session = number(command.words[0], command.line)
         self.notes.append(f"mirroring session {session}: {self.engine.sessions.all().get(session)}")
 

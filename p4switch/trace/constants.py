@@ -11,7 +11,6 @@ from fanin.p4switch.bmv2json.program import Branch, Program
 _NAME = r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)"  # REASON_NO_ROUTE, or of an enum: Reason.NO_ROUTE
 _ASSIGNED = re.compile(rf"[^=]+[^=!<>]=\s*{_NAME};?")
 _COMPARED = re.compile(rf"[^=!&|]+[=!]=\s*{_NAME}")
-_COUNTED = re.compile(r"\w+\.count\(([A-Z][A-Z0-9_]*)\)")
 _LITERALS = {"true", "false"}
 
 
@@ -27,12 +26,6 @@ def constant_names(program: Program) -> Mapping[Field, Mapping[int, str]]:
     }
     # A count's index is often a widened copy, which has no names itself.
     return {copy: names[field] for copy, field in _copies(program) if field in names} | names
-
-
-def counted_name(fragment: str) -> str:
-    """Return the constant that is the index in the source of a count; empty if it is not a constant."""
-    match = _COUNTED.fullmatch(fragment)
-    return match[1] if match else ""
 
 
 def _copies(program: Program) -> Iterator[tuple[Field, Field]]:

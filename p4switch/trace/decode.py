@@ -15,7 +15,6 @@ from fanin.p4switch.bmv2json.program import (
     Branch,
     FieldType,
     Header,
-    Named,
     ParserState,
     Primitive,
     Program,
@@ -28,7 +27,7 @@ from fanin.p4switch.codegen.keys import KeyLayout
 from fanin.p4switch.codegen.layout import packet_headers
 from fanin.p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
 from fanin.p4switch.entries import ActionCall, Entry
-from fanin.p4switch.trace.constants import constant_names, counted_name
+from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -106,12 +105,12 @@ class Decoder:
     def packets(self, data: bytes) -> Iterator[PacketTrace]:
         """Yield the packets in a block of records."""
         port, time = 0, 0
-        reading: _Packet | None = None
+        reading: PacketDecoder | None = None
         for kind, number, words in _records(data):
             if kind is RecordKind.PACKET:
                 if reading is not None:
                     yield reading.trace(port, time)
-                reading, port, time = _Packet(self), number, words[0]
+                reading, port, time = PacketDecoder(self), number, words[0]
             elif reading is not None:
                 reading.add(kind, number, words)
         if reading is not None:
@@ -126,8 +125,22 @@ class Decoder:
         return NamedValue(name, number, number_text(self.program, field, width, number), constant)
 
 
-class _Packet:
-    """Events of one packet, with a method for each kind of record."""
+_Decode = Callable[["PacketDecoder", int, tuple[int, ...]], None]
+_DECODERS: dict[RecordKind, _Decode] = {}
+
+
+def _decodes(kind: RecordKind) -> Callable[[_Decode], _Decode]:
+    """Register a method that takes the number and the words of a record of this kind, and adds its events."""
+
+    def register(method: _Decode) -> _Decode:
+        _DECODERS[kind] = method
+        return method
+
+    return register
+
+
+class PacketDecoder:
+    """Events of one packet, with a method for each kind of record. Primitives add theirs with the `add_` methods."""
 
     def __init__(self, decoder: Decoder) -> None:
         self.of = decoder
@@ -147,7 +160,7 @@ class _Packet:
     def add(self, kind: RecordKind, number: int, words: tuple[int, ...]) -> None:
         """Add the events of a record."""
         owner = self._current[-1]
-        getattr(self, kind.name.lower())(number, words)
+        _DECODERS[kind](self, number, words)
         self._owners += [owner] * (len(self.events) - len(self._owners))
 
     def trace(self, port: int, time: int) -> PacketTrace:
@@ -160,40 +173,50 @@ class _Packet:
         self._copies.append(Copy(self._current[-1], cause, replica))
         return len(self._copies) - 1
 
-    def cloned(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.CLONED)
+    def _on_cloned(self, number: int, _words: tuple[int, ...]) -> None:
         self._current.append(self._copy(_instance(number)))
 
-    def replica(self, _number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.REPLICA)
+    def _on_replica(self, _number: int, words: tuple[int, ...]) -> None:
         self._current.append(self._copy("replication", words[0]))
 
-    def copy_done(self, _number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.COPY_DONE)
+    def _on_copy_done(self, _number: int, _words: tuple[int, ...]) -> None:
         self._current.pop()
 
-    def later(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.LATER)
+    def _on_later(self, number: int, _words: tuple[int, ...]) -> None:
         self._waiting.append(self._copy(_instance(number)))
 
-    def next(self, _number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.NEXT)
+    def _on_next(self, _number: int, _words: tuple[int, ...]) -> None:
         self._current = [self._waiting.popleft()]
         self._port_set = False
 
-    def arrived(self, _number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.ARRIVED)
+    def _on_arrived(self, _number: int, words: tuple[int, ...]) -> None:
         self.packet = _bytes(words)
 
     # The parser
 
-    def parse(self, _number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.PARSE)
+    def _on_parse(self, _number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Parse())
 
-    def state(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.STATE)
+    def _on_state(self, number: int, _words: tuple[int, ...]) -> None:
         name = self.of.numbers.states[number].name
         self._selected(name)
         self.events.append(State(name))
 
-    def select(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.SELECT)
+    def _on_select(self, number: int, words: tuple[int, ...]) -> None:
         state = self.of.numbers.states[number]
         self._select = state, list(_numbers(words, state.key_widths))
 
-    def parsed(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.PARSED)
+    def _on_parsed(self, number: int, _words: tuple[int, ...]) -> None:
         self._selected(None)
         self.events.append(Parsed(self.of.errors.get(number, f"error {number}" if number else "NoError")))
 
@@ -212,11 +235,13 @@ class _Packet:
         case = next((_case_text(t, values) for t in taken), "no case matches")
         self.events.append(Select(values, case, following or "accept"))
 
-    def extract(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.EXTRACT)
+    def _on_extract(self, number: int, words: tuple[int, ...]) -> None:
         header = self.of.headers[number]
         self.events.append(Extract(header.name, self._header(header, _bytes(words))))
 
-    def deparse(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.DEPARSE)
+    def _on_deparse(self, number: int, words: tuple[int, ...]) -> None:
         header = self.of.headers[number]
         self.events.append(Deparse(header.name, self._header(header, _bytes(words))))
 
@@ -232,26 +257,31 @@ class _Packet:
                 values.append(self.of.value(kind.name, width, number, reference))
         return tuple(values)
 
-    def checksum(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.CHECKSUM)
+    def _on_checksum(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(VerifyChecksum(self.program.checksums[number].name, not words[0]))
 
     # The pipelines
 
-    def ingress(self, _number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.INGRESS)
+    def _on_ingress(self, _number: int, words: tuple[int, ...]) -> None:
         self.events.append(Ingress(_instance(words[0])))
 
-    def egress(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.EGRESS)
+    def _on_egress(self, number: int, words: tuple[int, ...]) -> None:
         self._replica = words[0]
         self.events.append(Egress(number, words[0], _instance(words[1])))
 
-    def branch(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.BRANCH)
+    def _on_branch(self, number: int, words: tuple[int, ...]) -> None:
         branch: Branch = self.of.numbers.branches[number]
         fields = condition_fields(self.program, branch.condition)
         text = branch.source.fragment if branch.source else expression_text(branch.condition)
         values = self._values([(expression_text(f), self._kind(f), f) for f in fields], words[1:])
         self.events.append(Condition(text, bool(words[0]), values, branch.source))
 
-    def table(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.TABLE)
+    def _on_table(self, number: int, words: tuple[int, ...]) -> None:
         table = self.of.numbers.tables[number]
         hit, index, key = bool(words[0]), words[1], words[2:]
         values = tuple(
@@ -269,7 +299,8 @@ class _Packet:
         if table.profile is not None and (entry is not None or not hit):
             self._choose(table.name, {"member"}, 0)
 
-    def choice(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.CHOICE)
+    def _on_choice(self, number: int, words: tuple[int, ...]) -> None:
         chosen, count = words
         self._choose(self.of.numbers.tables[number].name, {"group", "action set"}, chosen if count else None)
 
@@ -303,56 +334,80 @@ class _Packet:
         priority = entry.key.priority if layout.has_priority else None
         return HitEntry(index, entry_text(self.program, table, entry.key), priority)
 
-    def colour(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.COLOUR)
+    def _on_colour(self, number: int, words: tuple[int, ...]) -> None:
         table = self.of.numbers.tables[number]
         meter = next(m for m in self.program.meters.values() if m.table == table.name)
         colour = self.of.value("colour", 64, words[0])
         self.events.append(Access("meter", meter.name, 0, True, colour, None))
 
-    def action(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.ACTION)
+    def _on_action(self, number: int, words: tuple[int, ...]) -> None:
         action: Action = self.of.numbers.actions[number]
         parameters = [(p.name, p.width, None) for p in action.parameters]
         self.events.append(ActionRun(action.name, self._values(parameters, words), _is_implied(action)))
 
-    def statement(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.STATEMENT)
+    def _on_statement(self, number: int, words: tuple[int, ...]) -> None:
         statement = self.of.numbers.statements[number]
         if isinstance(statement, Set):
             self._assign(statement.target, words, None)
             return
-        arguments, source = statement.arguments, statement.source
-        match statement.op.lstrip("_"), arguments:
-            case "register_read", (_, Named(_, name), _):
-                self._register("read", name, words, source)
-            case "register_write", (Named(_, name), _, _):
-                self._register("write", name, words, source)
-            case "count", (Named(_, name), index):
-                in_range = words[0] < self.program.counters[name].size
-                constant = counted_name(source.fragment) if source else ""
-                if isinstance(index, Field):
-                    constant = constant or self.of.constants.get(index, {}).get(words[0], "")
-                self.events.append(Access("count", name, words[0], in_range, None, source, constant))
-            case "execute_meter", (Named(_, name), _, _):
-                in_range = words[0] < self.program.meters[name].size
-                colour = self.of.value("colour", 64, words[1]) if in_range and len(words) > 1 else None
-                self.events.append(Access("meter", name, words[0], in_range, colour, source))
-            case "jump_if_zero", (condition, _):
-                assert not isinstance(condition, Named)
-                text = source.fragment if source else expression_text(condition)  # type: ignore[arg-type]
-                self.events.append(Jump(text, bool(words[0]), source))
-            case _, (Field() | ElementField() as target, *_) if words:
-                self._assign(target, words, source)
-            case op, _:
-                if op in ("mark_to_drop", "drop"):
-                    self._port_set = True
-                    self._to_drop = "mark_to_drop", source
-                self.events.append(Call(op, source))
+        match statement.arguments:
+            case _ if statement.kind.trace is not None:
+                statement.kind.trace(self, statement, words)
+            case (Field() | ElementField() as target, *_) if words:
+                self._assign(target, words, statement.source)
+            case _:
+                self.add_call(statement)
 
-    def _register(self, operation: str, name: str, words: tuple[int, ...], source: Source | None) -> None:
-        register = self.program.registers[name]
-        in_range = words[0] < register.size
-        (number,) = _numbers(words[1:], (register.width,))
-        value = self.of.value(name, register.width, number) if in_range else None
-        self.events.append(Access(operation, name, words[0], in_range, value, source))
+    # What the kinds of primitives add
+
+    def add_call(self, call: Primitive) -> None:
+        """Add the event of a primitive that has only a name to show."""
+        self.events.append(Call(call.op.lstrip("_"), call.source))
+
+    def add_access(
+        self,
+        operation: str,
+        name: str,
+        index: int,
+        size: int,
+        value: NamedValue | None,
+        source: Source | None,
+        constant: str = "",
+    ) -> None:
+        """Add an access to a cell of a register, counter or meter.
+
+        Args:
+            operation: read, write, count or meter.
+            name: The register, counter or meter.
+            index: The index of the cell.
+            size: The number of cells.
+            value: The value there, or None.
+            source: The place in the P4 source, or None.
+            constant: The name of the constant that is the index; empty if there is none.
+        """
+        self.events.append(Access(operation, name, index, index < size, value, source, constant))
+
+    def add_jump(self, condition: Expression, value: bool, source: Source | None) -> None:
+        """Add an if in an action, with the value of its condition."""
+        text = source.fragment if source else expression_text(condition)
+        self.events.append(Jump(text, value, source))
+
+    def set_port(self, cause: str, source: Source | None) -> None:
+        """Remember what has set the port that the packet leaves by, in case that it is the drop port."""
+        self._port_set = True
+        self._to_drop = cause, source
+
+    def value(self, name: str, width: int, words: tuple[int, ...]) -> NamedValue:
+        """Return the value of `width` bits in words."""
+        (number,) = _numbers(words, (width,))
+        return self.of.value(name, width, number)
+
+    def constant(self, field: Field, number: int) -> str:
+        """Return the name of the constant that a field with this value was assigned or compared with, or ""."""
+        return self.of.constants.get(field, {}).get(number, "")
 
     def _assign(self, target: Expression, words: tuple[int, ...], source: Source | None) -> None:
         name = expression_text(target)
@@ -360,77 +415,93 @@ class _Packet:
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)
         if field is not None and field.name == "egress_spec":
-            self._port_set = True
-            self._to_drop = "egress_spec is the drop port", source
+            self.set_port("egress_spec is the drop port", source)
         self.events.append(Assign(name, value, source))
 
-    def failed(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.FAILED)
+    def _on_failed(self, number: int, _words: tuple[int, ...]) -> None:
         statement = self.of.numbers.statements[number]
         source = statement.source if isinstance(statement, Primitive) else None
         self.events.append(Drop("an assertion failed", source))
 
-    def looping(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.LOOPING)
+    def _on_looping(self, number: int, _words: tuple[int, ...]) -> None:
         statement = self.of.numbers.statements[number]
         source = statement.source if isinstance(statement, Primitive) else None
         self.events.append(Drop("its action jumps back too often", source))
 
     # The packet's fate
 
-    def too_often(self, _number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.TOO_OFTEN)
+    def _on_too_often(self, _number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Drop("it and its copies have passed through the program too often", None))
 
-    def too_long(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.TOO_LONG)
+    def _on_too_long(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(
             Drop(f"it has grown to {number} bytes, at most {LONGEST_PACKET} are possible", None)
         )
 
-    def clone(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.CLONE)
+    def _on_clone(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(Request("clone", number, words[0]))
 
-    def multicast(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.MULTICAST)
+    def _on_multicast(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(Request("multicast", number, words[0]))
         if not words[0]:
             self.events.append(Drop(f"multicast group {number} has no replicas", None))
 
-    def digest(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.DIGEST)
+    def _on_digest(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Request("digest", number, None))
 
-    def resubmit(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.RESUBMIT)
+    def _on_resubmit(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Request("resubmit", number, None))
 
-    def recirculate(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.RECIRCULATE)
+    def _on_recirculate(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Request("recirculate", number, None))
 
-    def priority(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.PRIORITY)
+    def _on_priority(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Drop(f"priority {number}: a port has no such queue (--priority-queues)", None))
 
-    def queue(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.QUEUE)
+    def _on_queue(self, number: int, words: tuple[int, ...]) -> None:
         waits, dropped = words
         if waits:
             self.events.append(Enqueue(number))
         elif dropped:
             self.events.append(Drop(f"the queue of port {number} is full", None))
 
-    def dequeued(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.DEQUEUED)
+    def _on_dequeued(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(Dequeue(number, words[0]))
 
-    def ingress_done(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.INGRESS_DONE)
+    def _on_ingress_done(self, number: int, words: tuple[int, ...]) -> None:
         if number == words[0]:
             self.events.append(Drop(*self._to_drop))
         elif not self._port_set and not number:
             self.events.append(PortNotSet())
 
-    def egress_done(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.EGRESS_DONE)
+    def _on_egress_done(self, number: int, words: tuple[int, ...]) -> None:
         if number == words[0]:
             self.events.append(Drop(*self._to_drop))
 
-    def invalid(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.INVALID)
+    def _on_invalid(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(Invalid(self.of.headers[number].name))
 
-    def not_emitted(self, number: int, _words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.NOT_EMITTED)
+    def _on_not_emitted(self, number: int, _words: tuple[int, ...]) -> None:
         self.events.append(NotEmitted(self.of.headers[number].name))
 
-    def output(self, number: int, words: tuple[int, ...]) -> None:
+    @_decodes(RecordKind.OUTPUT)
+    def _on_output(self, number: int, words: tuple[int, ...]) -> None:
         attached = self.of.ports is None or number in self.of.ports
         self.events.append(Output(number, self._replica, _bytes(words), attached))
 

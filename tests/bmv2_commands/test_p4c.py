@@ -107,6 +107,9 @@ def test_warnings_are_printed_and_can_be_omitted_or_refused(capsys):
     assert main("p4c", ["warned.p4", f"--Werror={name}"]) == 1
     assert "error" in capsys.readouterr().err
     assert not Path("warned.json").exists()
+    for kept in (["--Werror", f"--Wwarn={name}"], [f"--Werror={name}", "--Wwarn"]):
+        assert main("p4c", ["warned.p4", *kept]) == 0
+        assert f"[--Wwarn={name}]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 
 from fanin.native.toolchain import INCLUDE
 from fanin.p4compiler import compile_once
-from fanin.p4switch.bmv2json.reader import read_program
 from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.names import RUNTIME
+from fanin.p4switch.reader import read_program
 from tests.sizes import sized
 
 # In one process of pytest-xdist: what they compile takes as long to make as one compiler takes for it.

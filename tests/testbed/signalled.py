@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from fanin.testbed import libc
+from fanin.native import libc
 
 # In the new namespace of processes the command has no number, so that the harness sends the signal, and confirms it.
 TRACED = """

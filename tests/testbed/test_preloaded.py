@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.testbed.patience import setting
 from fanin.testbed.runs import command_line
 
@@ -65,7 +65,7 @@ environment = os.environ | {"COLUMNS": "40"}
 process = preloaded.start(SERVES, env=environment, stdout=PIPE)
 assert isinstance(process, preloaded.Forked)
 print(process.stdout.readline().split()[0].decode(), os.getsid(process.pid) == process.pid, process.poll())
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.testbed.patience import setting
 from fanin.testbed.runs import command_line
 print(command_line(process.pid) == tuple(SERVES))

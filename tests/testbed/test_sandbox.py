@@ -468,7 +468,7 @@ sandbox.enter()
 """
     waiting = """
 import os, subprocess, sys
-from fanin.testbed import libc
+from fanin.native import libc
 
 libc.call("prctl", libc.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # all that the command has started becomes our child
 print(subprocess.call([sys.executable, "-c", sys.argv[1]]))

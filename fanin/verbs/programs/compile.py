@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -48,6 +47,14 @@ def compile_program(
             help="Omit the warnings with this name (docs/reference/messages.md); may be repeated",
         ),
     ] = None,
+    errors: Annotated[
+        list[str] | None,
+        typer.Option("--Werror", metavar="NAME", help="Treat the warnings with this name as errors"),
+    ] = None,
+    warned: Annotated[
+        list[str] | None,
+        typer.Option("--Wwarn", metavar="NAME", help="Do not treat the warnings with this name as errors"),
+    ] = None,
     dump: Annotated[
         Phase | None,
         typer.Option("--dump-after", help="Only print the program after this phase of the compiler"),
@@ -62,16 +69,18 @@ def compile_program(
         fanin compile p4src/fanin.p4 --c fanin.c
     """
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.p4compiler import WARNINGS, CompileError, compile_file, dump_after
+    from fanin.p4compiler import WARNINGS, CompileError, compile_file, dump_after, graded
     from fanin.p4switch.bmv2json.program import ProgramError
-    from fanin.p4switch.bmv2json.reader import read_program
     from fanin.p4switch.codegen import translate
+    from fanin.p4switch.reader import read_program
 
     defines = macros(define)
-    for name in disabled or ():
-        if name not in WARNINGS:
-            known = ", ".join(WARNINGS)
-            raise failure("compile", f"--Wdisable {name}: no warning has this name; the names are {known}", 2)
+    for option, names in {"--Wdisable": disabled, "--Werror": errors, "--Wwarn": warned}.items():
+        for name in names or ():
+            if name not in WARNINGS:
+                known = ", ".join(WARNINGS)
+                message = f"{option} {name}: no warning has this name; the names are {known}"
+                raise failure("compile", message, 2)
     try:
         if dump is not None:
             text, warnings = dump_after(dump, program, include_dirs=include or (), defines=defines)
@@ -83,11 +92,12 @@ def compile_program(
         raise typer.Exit(1) from None
     except OSError as error:
         raise failure("compile", f"{program}: cannot be read: {error.strerror}", 2) from None
-    warnings = tuple(w for w in warnings if w.option not in (disabled or ()))
-    if werror and warnings:
-        say(CompileError([replace(w, severity="error") for w in warnings]), err=True)
+    grave = ["", *(errors or ())] if werror else errors or ()
+    shown, refused = graded(warnings, disabled or (), grave, warned or ())
+    show_warnings(shown)
+    if refused:
+        say(CompileError(refused), err=True)
         raise typer.Exit(1)
-    show_warnings(warnings)
     if dump is not None:
         say(text, nl=False)
         return

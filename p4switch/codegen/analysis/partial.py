@@ -23,7 +23,6 @@ from fanin.p4switch.bmv2json.program import (
     Set,
     Table,
 )
-from fanin.p4switch.codegen.uses import SETS_ONLY
 
 SUMS = ("csum16", "cksum16")
 
@@ -155,7 +154,7 @@ def reads(program: Program, spared: Mapping[Checksum, TransportSum]) -> Reads:
     read: list[Any] = []
     for action in program.actions.values():
         for primitive in action.primitives:
-            read += primitive.arguments[1:] if primitive.op in SETS_ONLY else primitive.arguments
+            read += primitive.arguments[1:] if primitive.kind.overwrites else primitive.arguments
     for state in program.parser.states.values():
         read += state.key
         for operation in state.operations:

@@ -19,18 +19,11 @@ from fanin.p4switch.bmv2json.expressions import (
     StackName,
     UnionName,
 )
-from fanin.p4switch.bmv2json.primitives import PRIMITIVES
 from fanin.p4switch.bmv2json.program import Action, Branch, Table
 from fanin.p4switch.codegen.layout import Layout
 from fanin.p4switch.codegen.uses import fields_in, headers_written, pipeline_actions
 from fanin.p4switch.codegen.writer import Writer
 
-REPEATABLE = {
-    *("assign", "modify_field", "add_to_field", "subtract_from_field", "add", "subtract"),
-    *("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right", "no_op"),
-    *("mark_to_drop", "drop", "exit", "count", "_jump", "_jump_if_zero"),
-}
-"""Primitives that treat packets with equal fields equally. For `count`, the counters are recorded."""
 SET_FOR_REPLICAS = ("egress_port", "egress_spec", "egress_rid", "egress_global_timestamp", "packet_length")
 """Standard metadata that are set for each replica before egress."""
 NOT_COMPARED = (ElementField, LastField, RegisterValue, StackElement, StackName, UnionName)
@@ -47,7 +40,7 @@ class Replaying:
             call
             for action in pipeline_actions(program.egress)
             for call in action.primitives
-            if call.op in REPEATABLE
+            if call.kind.repeatable
         ]
         nodes = program.egress.nodes.values()
         looked_at: list[Any] = [n.condition for n in nodes if isinstance(n, Branch)]
@@ -55,7 +48,7 @@ class Replaying:
         looked_at += [call.arguments for call in calls]
         self.used = {f for f in fields_in(tuple(looked_at)) if self._is_compared(f)}
         targets = (
-            a for c in calls for a, k in zip(c.arguments, PRIMITIVES[c.op], strict=True) if k == "target"
+            a for c in calls for a, k in zip(c.arguments, c.kind.parameters, strict=True) if k == "target"
         )
         written = set(fields_in(tuple(targets)))
         self.written = self.used & written
@@ -88,7 +81,7 @@ class Replaying:
         if not self.possible:
             return False
         if isinstance(node, Action):
-            return node.id in self.actions and any(p.op not in REPEATABLE for p in node.primitives)
+            return node.id in self.actions and any(not p.kind.repeatable for p in node.primitives)
         if node not in self.layout.program.egress.nodes.values():
             return False
         program = self.layout.program

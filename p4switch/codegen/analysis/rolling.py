@@ -13,7 +13,7 @@ from typing import Any
 
 from fanin.p4switch.bmv2json.expressions import Constant, Expression, Field
 from fanin.p4switch.bmv2json.program import Argument, ExpressionList, FieldType, Named, Primitive, Program
-from fanin.p4switch.codegen.uses import JUMPS, Uses, fields_in
+from fanin.p4switch.codegen.uses import Uses, fields_in
 
 FEWEST = 4  # repetitions that are worth a loop
 LONGEST_GROUP = 16  # primitives
@@ -73,7 +73,7 @@ class RunFinder:
         return self._parts[action]
 
     def _split(self, primitives: Sequence[Primitive]) -> list[Part]:
-        if any(p.op in JUMPS for p in primitives):
+        if any(p.kind.jumps for p in primitives):
             return list(primitives)  # a jump may lead into a run
         shapes = [self._shape(p) for p in primitives]
         parts: list[Part] = []

@@ -17,10 +17,10 @@ from fanin.assurance.fuzz.campaign import NoSanitizersError, fuzz
 from fanin.assurance.fuzz.case import FuzzCase
 from fanin.assurance.fuzz.shrink import shrink
 from fanin.native.cache import cache_directory
-from fanin.p4switch.bmv2json.primitives import PRIMITIVES
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, ProgramError
-from fanin.p4switch.bmv2json.reader import read_program
 from fanin.p4switch.codegen import translate
+from fanin.p4switch.primitives.registry import KINDS
+from fanin.p4switch.reader import read_program
 from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
@@ -75,7 +75,7 @@ def test_most_programs_are_taken_and_they_use_everything() -> None:
     rare = {"assume", "drop", "no_op", "log_msg", "modify_field", "copy_header", "add_header_fast"}
     same = {"add_to_field", "subtract_from_field", "shift_left", "shift_right"}
     same |= {"assign_union", "assign_union_stack"}
-    assert set(PRIMITIVES) - rare - same <= set(used)
+    assert set(KINDS) - rare - same <= set(used)
     assert {"extract", "extract_VL", "advance", "set", "verify", "primitive"} <= set(used)
     assert {"exact", "lpm", "ternary", "range", "optional"} <= set(kinds)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from fanin.assurance.soak.live import Fault, LiveOutcome, draw_fault, run_fault
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.testbed.patience import VARIABLE
 from tests.fanin import command
 from tests.sizes import sized

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from fanin.p4switch.bmv2json.program import ProgramError
-from fanin.p4switch.bmv2json.reader import read_program
 from fanin.p4switch.codegen import translate
 from fanin.p4switch.engine.engine import LONGEST_PACKET, Engine
 from fanin.p4switch.engine.library import Drops
@@ -26,6 +25,7 @@ from fanin.p4switch.entries import (
     TableError,
     TableErrorCode,
 )
+from fanin.p4switch.reader import read_program
 from tests.p4switch.documents import (
     assign,
     call,

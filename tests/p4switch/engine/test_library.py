@@ -36,7 +36,7 @@ def test_a_program_in_another_folder_is_compiled_once(
 def test_whatever_decides_how_a_program_is_translated_compiles_anew() -> None:
     """Else the cache would go on with what an older translation has made."""
     loaded = """
-import sys, fanin.p4switch.codegen.translate, fanin.p4switch.bmv2json.reader.read
+import sys, fanin.p4switch.codegen.translate, fanin.p4switch.reader.read
 print(*(module.__file__ for name, module in sys.modules.items() if name.startswith("fanin.p4switch")), sep="\\n")
 """
     done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)

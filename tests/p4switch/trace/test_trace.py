@@ -14,7 +14,6 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from fanin.p4compiler import compile_once
-from fanin.p4switch.bmv2json.reader import read_program
 from fanin.p4switch.codegen import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import (
@@ -29,6 +28,7 @@ from fanin.p4switch.entries import (
     Replica,
     Ternary,
 )
+from fanin.p4switch.reader import read_program
 from fanin.p4switch.trace import PacketTrace, as_text
 from fanin.p4switch.trace.conditions import ConditionError
 from fanin.p4switch.trace.events import (

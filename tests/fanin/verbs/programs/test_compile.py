@@ -103,6 +103,29 @@ def test_warnings_as_errors_write_nothing(overflowing: Path) -> None:
     assert not list(Path().glob("step.*[!4]"))
 
 
+def test_warnings_are_chosen_by_name(overflowing: Path) -> None:
+    place = f"{overflowing}:11:47"
+    warning = OVERFLOW.format(place=place, severity="warning", option="warn")
+    error = OVERFLOW.format(place=place, severity="error", option="error")
+    for options, status, said in (
+        (["--Werror=overflow"], 1, error),
+        (["--Werror=unused"], 0, warning),
+        (["--Werror=overflow", "--Wwarn=overflow"], 0, warning),
+        (["--werror", "--Wwarn", "overflow"], 0, warning),
+        (["--werror", "--Wwarn", "unused"], 1, error),
+        (["--werror", "--Wdisable", "overflow"], 0, ""),
+    ):
+        done = CliRunner().invoke(app, ["compile", str(overflowing), *options])
+        assert (done.exit_code, done.stderr) == (status, said), options
+
+
+def test_a_name_that_no_warning_has_is_refused(overflowing: Path) -> None:
+    for option in ("--Wdisable", "--Werror", "--Wwarn"):
+        done = CliRunner().invoke(app, ["compile", str(overflowing), option, "overflows"])
+        assert done.exit_code == 2
+        assert f"{option} overflows: no warning has this name; the names are duplicate-keys, " in done.stderr
+
+
 def test_a_program_without_warnings_passes_werror(program: Path) -> None:
     done = CliRunner().invoke(app, ["compile", str(program), "-DSTEP=5", "--werror"])
     assert (done.exit_code, done.stderr) == (0, "")

@@ -24,9 +24,9 @@ from fanin.controller.entry_files import Entries, NamedEntry, random_entries
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.tracing import fill, trace
 from fanin.p4switch.bmv2json.expressions import Field
-from fanin.p4switch.bmv2json.reader import read_program
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
+from fanin.p4switch.reader import read_program
 from fanin.p4switch.trace import as_text
 from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import Access, Drop

@@ -23,11 +23,11 @@ from fanin.p4switch.bmv2json.program import (
     TableKey,
     ValueSet,
 )
-from fanin.p4switch.bmv2json.reader.expressions import Expressions
-from fanin.p4switch.bmv2json.reader.headers import Headers
-from fanin.p4switch.bmv2json.reader.parsers import ParserReader
-from fanin.p4switch.bmv2json.reader.pipelines import PipelineReader
-from fanin.p4switch.bmv2json.reader.values import (
+from fanin.p4switch.reader.expressions import Expressions
+from fanin.p4switch.reader.headers import Headers
+from fanin.p4switch.reader.parsers import ParserReader
+from fanin.p4switch.reader.pipelines import PipelineReader
+from fanin.p4switch.reader.values import (
     Json,
     bit_width,
     checked_name,

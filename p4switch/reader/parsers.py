@@ -16,8 +16,8 @@ from fanin.p4switch.bmv2json.program import (
     Transition,
     Verify,
 )
-from fanin.p4switch.bmv2json.reader.expressions import Expressions
-from fanin.p4switch.bmv2json.reader.values import Json, integer, optional_text, text
+from fanin.p4switch.reader.expressions import Expressions
+from fanin.p4switch.reader.values import Json, integer, optional_text, text
 
 
 class ParserReader:

@@ -17,8 +17,8 @@ from fanin.p4switch.bmv2json.program import (
     Table,
     TableKey,
 )
-from fanin.p4switch.bmv2json.reader.expressions import Expressions
-from fanin.p4switch.bmv2json.reader.values import (
+from fanin.p4switch.reader.expressions import Expressions
+from fanin.p4switch.reader.values import (
     Json,
     checked_name,
     count,

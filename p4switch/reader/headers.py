@@ -14,7 +14,7 @@ from fanin.p4switch.bmv2json.program import (
     HeaderUnion,
     ProgramError,
 )
-from fanin.p4switch.bmv2json.reader.values import MAX_WIDTH, Json, checked_name, count, text
+from fanin.p4switch.reader.values import MAX_WIDTH, Json, checked_name, count, text
 
 
 class Headers:

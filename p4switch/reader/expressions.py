@@ -22,7 +22,6 @@ from fanin.p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from fanin.p4switch.bmv2json.primitives import check_call
 from fanin.p4switch.bmv2json.program import (
     Action,
     ActionParameter,
@@ -32,8 +31,9 @@ from fanin.p4switch.bmv2json.program import (
     Primitive,
     ProgramError,
 )
-from fanin.p4switch.bmv2json.reader.headers import Headers
-from fanin.p4switch.bmv2json.reader.values import (
+from fanin.p4switch.primitives.registry import find
+from fanin.p4switch.reader.headers import Headers
+from fanin.p4switch.reader.values import (
     MAX_WIDTH,
     Json,
     bit_width,
@@ -174,8 +174,8 @@ class Expressions:
                 arguments.append(ExpressionList(items))
             else:
                 arguments.append(self.expression(parameter, where))
-        check_call(text(item, "op"), tuple(arguments), where)
-        return Primitive(item["op"], tuple(arguments), source(item))
+        kind = find(text(item, "op"), tuple(arguments), where)
+        return Primitive(kind, tuple(arguments), source(item))
 
     def action(self, item: Json) -> Action:
         """Read an action."""

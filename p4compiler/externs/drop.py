@@ -1,0 +1,23 @@
+"""Drops and truncation: mark_to_drop() and truncate()."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fanin.p4compiler import ir
+from fanin.p4compiler.externs.extern import Extern
+
+if TYPE_CHECKING:
+    from fanin.p4compiler.emit.actions import ActionWriter
+    from fanin.p4compiler.emit.expressions import Json
+
+
+def _emit_drop(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
+    return "mark_to_drop", [writer.expressions.left(s.arguments[0])]
+
+
+def _emit_truncate(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
+    return "truncate", [writer.expressions.argument(s.arguments[0])]
+
+
+EXTERNS = (Extern("mark_to_drop", _emit_drop), Extern("truncate", _emit_truncate))
