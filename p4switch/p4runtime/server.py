@@ -50,11 +50,19 @@ _log = logging.getLogger(__name__)
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
-    """P4Runtime service for one device. One lock makes its updates atomic."""
+    """P4Runtime service for one device. One lock makes its updates atomic.
 
-    def __init__(self, device: Device, device_id: int) -> None:
+    Args:
+        device: The device.
+        device_id: Its id.
+        empty_config: Whether the config that a controller reads before one was set is empty. Otherwise reading it
+            fails, as in BMv2.
+    """
+
+    def __init__(self, device: Device, device_id: int, *, empty_config: bool = True) -> None:
         self._device = device
         self._device_id = device_id
+        self._empty_config = empty_config
         self._configuring = threading.Lock()
         self._arbitration = Arbitration(device_id)
         self._left = threading.Condition(device.lock)  # some client has
@@ -284,6 +292,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         with self._device.lock:
             pipeline = self._device.pipeline
         if pipeline is None:
+            if not self._empty_config:
+                abort(context, no_pipeline())
             return response
         config, kind = pipeline.config, request.response_type
         response.config.SetInParent()
