@@ -29,6 +29,8 @@ _PROGRAMS = {
     "pkill": "procps",
     "ip": "iproute2",
     "ifconfig": "net-tools",
+    "telnet": "telnet",
+    "brctl": "bridge-utils",
 }
 
 # Scripts call `sudo simple_switch_grpc`, and sudo searches its own folders only.
