@@ -66,6 +66,8 @@ def switch_arguments(command: Command, arguments: Sequence[str]) -> list[str]:
     if command == "simple_switch":
         general.append("--no-grpc")
         target = [argument for argument in target if argument != "--enable-swap"]
+    else:
+        general.append("--no-empty-config")  # p4-utils sets the program if it cannot read one
     return general + target
 
 

@@ -78,8 +78,11 @@ def entry_types(table: p4i.Table) -> Mapping[str, Type]:
 
     A string of the control plane is the number that its bytes make, as in p4-constraints.
     """
+    kinds = {field.name: _KINDS.get(field.match_type, "exact") for field in table.match_fields}
     keys = {
-        field.name: Type(_KINDS.get(field.match_type, "exact"), field.bitwidth) if field.bitwidth else INT
+        field.name: Type(kinds[field.name], field.bitwidth)
+        if field.bitwidth or kinds[field.name] == "optional"
+        else INT
         for field in table.match_fields
     }
     return keys | {"::priority": INT}

@@ -44,7 +44,10 @@ class ConstraintError(Exception):
 
 
 class Type(NamedTuple):
-    """Type of an expression: bool, int (any number), bit, or the kind of a match; `width` in bits, or 0."""
+    """Type of an expression: bool, int (any number), bit, or the kind of a match.
+
+    `width` is in bits. It is 0 for bool, int, and the match of a string, whose number may have any width.
+    """
 
     kind: str
     width: int = 0
@@ -338,7 +341,8 @@ _COMPARE: dict[str, Callable[[Value, Value], bool]] = {
 def _convert(expression: _Typed, to: Type, operator: _Token) -> _Evaluate:
     """Return the expression as a value of another type. A negative number is one in two's complement."""
     inner, width = expression.evaluate, to.width
-    if expression.type == INT and to != INT:
+    ones = (1 << width) - 1 if width else -1
+    if expression.type == INT and width:
         number = inner
         if not expression.names:
             constant = number({})
@@ -347,11 +351,11 @@ def _convert(expression: _Typed, to: Type, operator: _Token) -> _Evaluate:
                 raise ConstraintError(f"{constant} does not fit {to}", operator.at)
 
         def inner(values: Values) -> Value:
-            return number(values) & (1 << width) - 1  # type: ignore[operator]
+            return number(values) & ones  # type: ignore[operator]
 
     if expression.type.kind in ("int", "bit", "exact"):
         if to.kind in ("ternary", "optional"):
-            return lambda values: (inner(values), (1 << width) - 1)  # type: ignore[return-value]
+            return lambda values: (inner(values), ones)  # type: ignore[return-value]
         if to.kind == "lpm":
             return lambda values: (inner(values), width)  # type: ignore[return-value]
         if to.kind == "range":

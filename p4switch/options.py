@@ -59,7 +59,7 @@ class Options:
     """Parsed command line.
 
     `program` is a BMv2 JSON, or None with --no-p4; `ports` maps port numbers to interfaces; `pcap` is a folder or None.
-    `grpc_address` is None with --no-grpc.
+    `grpc_address` is None with --no-grpc. `empty_config` is False with --no-empty-config.
     """
 
     program: Path | None
@@ -67,6 +67,7 @@ class Options:
     links: dict[tuple[int, Direction], LinkProperties]
     device_id: int
     grpc_address: str | None
+    empty_config: bool
     tls: TlsFiles | None
     cpu_port: int | None
     drop_port: int
@@ -107,6 +108,7 @@ def parse(argv: Sequence[str]) -> Options:
         links=_links(switch.link, ports),
         device_id=switch.device_id,
         grpc_address=None if switch.no_grpc else grpc.grpc_server_addr,
+        empty_config=not switch.no_empty_config,
         tls=_tls(grpc),
         cpu_port=grpc.cpu_port,
         drop_port=grpc.drop_port,
@@ -262,6 +264,12 @@ def _switch_parser() -> _ArgumentParser:
         help="nanomsg address for digests; default ipc:///tmp/bmv2-N-notifications.ipc, where N is the device id",
     )
     parser.add_argument("--no-grpc", action="store_true", help="serve neither P4Runtime nor gNMI")
+    parser.add_argument(
+        "--no-empty-config",
+        action="store_true",
+        help="let GetForwardingPipelineConfig fail until a controller has set a pipeline, as in BMv2; "
+        "by default its answer is then empty, as in P4Runtime's specification",
+    )
     parser.add_argument("--log-console", action="store_true", help="log to the standard output")
     parser.add_argument(
         "--dump-packet-data",

@@ -98,7 +98,7 @@ def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Se
     gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
     handlers = management.handler(calls, streams), gnmi.handler()
     credentials = options.tls.credentials() if options.tls else None
-    service = P4RuntimeService(device, options.device_id)
+    service = P4RuntimeService(device, options.device_id, empty_config=options.empty_config)
     server, port = serve(service, address, *handlers, credentials=credentials)
     if not _is_loopback(address) and (options.tls is None or options.tls.client_ca is None):
         _log.warning(

@@ -57,7 +57,7 @@ def tokenize(file: SourceFile) -> list[Token]:
     tokens: list[Token] = []
     append = tokens.append
     match = _TOKEN.match
-    line, line_start, position, glued = 1, 0, 0, False
+    line, line_start, position, glued = file.first, 0, 0, False
     directive = False  # whether the line begins with #: a string then ends on its line
     while position < len(text):
         found = match(text, position)

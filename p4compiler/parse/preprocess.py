@@ -8,6 +8,7 @@ Line markers written by cpp set the places of the lines after them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -34,6 +35,7 @@ _MAX_KEPT = 16  # the deepest nesting of included files
 _DIRECTIVES = (
     "if", "ifdef", "ifndef", "elif", "else", "endif", "define", "undef", "include", "error", "warning", "pragma",
 )  # fmt: skip
+_CONDITION = re.compile(r"[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b")
 
 # Files that were looked up, with a digest of their text; None for files that did not exist.
 Lookups = dict[Path, str | None]
@@ -141,10 +143,10 @@ class _Preprocessor:
                 else:
                     self.directive(line, path, conditions)
             elif all(c.reading for c in conditions):
+                line = [self.conditional(t, path) if t.kind == STRING and "\n" in t.text else t for t in line]
                 pending += line if marker is None else map(marker.placed, line)
         self.flush(pending)
-        if conditions:
-            raise error(conditions[-1].opened, "this #if is never closed", "end it with #endif")
+        _require_closed(conditions)
         self.depth -= 1
 
     def flush(self, pending: list[Token]) -> None:
@@ -207,6 +209,22 @@ class _Preprocessor:
             raise error(name.span, f"unknown directive #{name.text}", f"did you mean #{meant[0]}?")
         hint = "write // before a comment"
         self.reporter.warn(name.span, f"#{name.text} is no directive: the line is ignored", hint)
+
+    def conditional(self, string: Token, path: Path) -> Token:
+        """Return a string of several lines without those that #if lines in it rule out. Their places stay empty."""
+        first, *lines = string.text.split("\n")
+        kept = [first]
+        conditions: list[_Condition] = []
+        for number, line in enumerate(lines, string.span.line + 1):
+            if _CONDITION.match(line):
+                file = SourceFile(string.span.file.path, (line,), number)
+                [tokens] = _lines(tokenize(file))
+                self.directive(tokens, path, conditions)
+                kept.append("")
+            else:
+                kept.append(line if all(c.reading for c in conditions) else "")
+        _require_closed(conditions)
+        return string._replace(text="\n".join(kept))
 
     def holds(self, name: Token, rest: list[Token]) -> bool:
         if name.text in ("ifdef", "ifndef"):
@@ -403,6 +421,11 @@ class _Marker:
         span = token.span
         shifted = (span.line + self.shift, span.column, span.end_line + self.shift, span.end_column)
         return token._replace(span=Span(self.file, *shifted))
+
+
+def _require_closed(conditions: list[_Condition]) -> None:
+    if conditions:
+        raise error(conditions[-1].opened, "this #if is never closed", "end it with #endif")
 
 
 def _is_marker(line: list[Token]) -> bool:

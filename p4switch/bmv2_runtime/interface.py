@@ -5,8 +5,6 @@ Source: standard.thrift, simple_pre.thrift, simple_pre_lag.thrift and simple_swi
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 # Relative, because courses import a copy of this folder under another name.
 from .types import (
     BINARY,
@@ -16,6 +14,7 @@ from .types import (
     I32,
     I64,
     TEXT,
+    Enumeration,
     Service,
     Struct,
     ThriftError,
@@ -28,7 +27,7 @@ from .types import (
 # Standard: structs
 
 
-class BmMatchParamType(IntEnum):
+class BmMatchParamType(Enumeration):
     """Kind of a match."""
 
     EXACT = 0
@@ -99,7 +98,7 @@ class BmMeterRateConfig(Struct):
     fields = declare(units_per_micros=DOUBLE, burst_size=I32)
 
 
-class BmActionEntryType(IntEnum):
+class BmActionEntryType(Enumeration):
     """Kind of a reference in an entry."""
 
     NONE = 0
@@ -183,7 +182,7 @@ class BmCrc32Config(Struct):
     fields = declare(polynomial=I32, initial_remainder=I32, final_xor_value=I32, **_CRC)
 
 
-class BmResourceType(IntEnum):
+class BmResourceType(Enumeration):
     """Kind of an object with an id."""
 
     MATCH_TABLE = 0
@@ -197,7 +196,7 @@ class BmResourceType(IntEnum):
 # Standard: errors
 
 
-class TableOperationErrorCode(IntEnum):
+class TableOperationErrorCode(Enumeration):
     """Reason why a table operation failed."""
 
     TABLE_FULL = 1
@@ -230,7 +229,7 @@ class TableOperationErrorCode(IntEnum):
     ERROR = 100
 
 
-class CounterOperationErrorCode(IntEnum):
+class CounterOperationErrorCode(Enumeration):
     """Reason why a counter operation failed."""
 
     INVALID_COUNTER_NAME = 1
@@ -238,7 +237,7 @@ class CounterOperationErrorCode(IntEnum):
     ERROR = 3
 
 
-class SwapOperationErrorCode(IntEnum):
+class SwapOperationErrorCode(Enumeration):
     """Reason why a program was not replaced."""
 
     CONFIG_SWAP_DISABLED = 1
@@ -246,7 +245,7 @@ class SwapOperationErrorCode(IntEnum):
     NO_ONGOING_SWAP = 3
 
 
-class MeterOperationErrorCode(IntEnum):
+class MeterOperationErrorCode(Enumeration):
     """Reason why a meter operation failed."""
 
     INVALID_METER_NAME = 1
@@ -257,7 +256,7 @@ class MeterOperationErrorCode(IntEnum):
     ERROR = 6
 
 
-class RegisterOperationErrorCode(IntEnum):
+class RegisterOperationErrorCode(Enumeration):
     """Reason why a register operation failed."""
 
     INVALID_REGISTER_NAME = 1
@@ -265,14 +264,14 @@ class RegisterOperationErrorCode(IntEnum):
     ERROR = 3
 
 
-class ParseVSetOperationErrorCode(IntEnum):
+class ParseVSetOperationErrorCode(Enumeration):
     """Reason why an operation on a parser value set failed."""
 
     INVALID_PARSE_VSET_NAME = 1
     ERROR = 2
 
 
-class LearnOperationErrorCode(IntEnum):
+class LearnOperationErrorCode(Enumeration):
     """Reason why an operation on digests failed."""
 
     INVALID_LIST_ID = 1
@@ -280,13 +279,13 @@ class LearnOperationErrorCode(IntEnum):
     ERROR = 3
 
 
-class DevMgrErrorCode(IntEnum):
+class DevMgrErrorCode(Enumeration):
     """Reason why an operation on ports failed."""
 
     ERROR = 1
 
 
-class CrcErrorCode(IntEnum):
+class CrcErrorCode(Enumeration):
     """Reason why the parameters of a CRC were refused."""
 
     INVALID_CALCULATION_NAME = 1
@@ -294,7 +293,7 @@ class CrcErrorCode(IntEnum):
     INVALID_CONFIG = 3
 
 
-class ToeplitzHashErrorCode(IntEnum):
+class ToeplitzHashErrorCode(Enumeration):
     """Reason why a toeplitz key was refused."""
 
     INVALID_CALCULATION_NAME = 1
@@ -302,7 +301,7 @@ class ToeplitzHashErrorCode(IntEnum):
     INVALID_KEY = 3
 
 
-class IdLookupErrorCode(IntEnum):
+class IdLookupErrorCode(Enumeration):
     """Reason why an object was not found."""
 
     INVALID_RESOURCE_TYPE = 0
@@ -479,7 +478,7 @@ STANDARD = Service(
 # The packet replication engine, without and with groups of links (LAG)
 
 
-class McOperationErrorCode(IntEnum):
+class McOperationErrorCode(Enumeration):
     """Reason why a multicast operation failed."""
 
     TABLE_FULL = 1
@@ -532,7 +531,7 @@ class MirroringSessionConfig(Struct):
     fields = declare(port=I32, mgid=I32)
 
 
-class MirroringOperationErrorCode(IntEnum):
+class MirroringOperationErrorCode(Enumeration):
     """Reason why an operation on a mirroring session failed."""
 
     SESSION_NOT_FOUND = 1

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any, ClassVar
 
 from thrift.protocol.TBase import TBase, TExceptionBase
@@ -42,6 +43,14 @@ def map_of(key: ThriftType, value: ThriftType) -> ThriftType:
 def declare(**fields: ThriftType) -> Mapping[str, ThriftType]:
     """Return the fields of a struct, in their order."""
     return fields
+
+
+class Enumeration(IntEnum):
+    """Enumeration that has the name of each number where clients of generated code look it up."""
+
+    def __init_subclass__(cls) -> None:
+        cls._VALUES_TO_NAMES = {member.value: member.name for member in cls}
+        cls._NAMES_TO_VALUES = {member.name: member.value for member in cls}
 
 
 class Struct(TBase):  # type: ignore[misc] # the library has no types

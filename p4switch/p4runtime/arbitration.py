@@ -149,9 +149,7 @@ class Arbitration:
         role = self._role_of(client, message.role)
         access = self._access(role, message.role)
         election_id = _election_id(message)
-        if election_id is not None and any(
-            other.election_id == election_id for other in role.clients if other is not client
-        ):
+        if self.is_used(client, message):
             raise invalid(
                 f"Election id {election_id} is already used by another client of role {role.name!r}"
             )
@@ -170,6 +168,16 @@ class Arbitration:
             self._announce(role)
         else:
             self._notify(role, client)
+
+    def is_used(self, client: Client, message: p4r.MasterArbitrationUpdate) -> bool:
+        """Return whether another live client of the role has the election id that a client asks for."""
+        role = self._roles.get(message.role.name)
+        election_id = _election_id(message)
+        return (
+            role is not None
+            and election_id is not None
+            and any(other.election_id == election_id for other in role.clients if other is not client)
+        )
 
     def leave(self, client: Client) -> None:
         """Handle the end of a client's stream. If it was the primary, tell the others that there is none now."""

@@ -305,10 +305,11 @@ def _value(field: MatchField, match: Match) -> Value:
             return value if field.kind == "exact" else (value, full)
 
 
-def _string_value(field: MatchField, match: Match) -> int:
-    """Return the number that constraints see for a string of the control plane: that of its bytes; 0 for any string."""
+def _string_value(field: MatchField, match: Match) -> Value:
+    """Return what constraints see for a match of a string of the control plane: the number that its bytes make."""
     value = _single(match)
-    return 0 if value is None else int.from_bytes(field.codec.encode(value), "big")
+    number = 0 if value is None else int.from_bytes(field.codec.encode(value), "big")
+    return (number, 0 if value is None else -1) if field.kind == "optional" else number
 
 
 def _single(match: Match) -> int | None:

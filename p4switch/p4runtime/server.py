@@ -41,6 +41,7 @@ _ENTITIES_PER_RESPONSE = 1000  # well under the 4 MB that clients accept in one 
 _MAX_REQUEST_BYTES = 256 << 20
 _MAX_CALLS = 4096  # at a time, of one connection
 _HANDSHAKE_MILLISECONDS = 10_000
+_ENDING_SECONDS = 2.0  # after which a stream that has the election id of a new one is not about to end
 
 _Set = p4r.SetForwardingPipelineConfigRequest
 _Get = p4r.GetForwardingPipelineConfigRequest
@@ -49,13 +50,22 @@ _log = logging.getLogger(__name__)
 
 
 class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
-    """P4Runtime service for one device. One lock makes its updates atomic."""
+    """P4Runtime service for one device. One lock makes its updates atomic.
 
-    def __init__(self, device: Device, device_id: int) -> None:
+    Args:
+        device: The device.
+        device_id: Its id.
+        empty_config: Whether the config that a controller reads before one was set is empty. Otherwise reading it
+            fails, as in BMv2.
+    """
+
+    def __init__(self, device: Device, device_id: int, *, empty_config: bool = True) -> None:
         self._device = device
         self._device_id = device_id
+        self._empty_config = empty_config
         self._configuring = threading.Lock()
         self._arbitration = Arbitration(device_id)
+        self._left = threading.Condition(device.lock)  # some client has
         # How to cancel each stream, oldest first: those that are open, and those that have made room for others.
         self._streams: dict[Client, Callable[[], bool]] = {}
         self._ending: dict[Client, Callable[[], bool]] = {}
@@ -78,11 +88,16 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         finally:
             if client.lost:
                 _log.warning("a stream has ended; %d packets to its controller were lost", client.lost)
+            self._leave(client)
             with self._device.lock:
-                self._arbitration.leave(client)
-                self._device.controllers.primaries = self._arbitration.primaries()
                 self._streams.pop(client, None)
                 self._ending.pop(client, None)
+
+    def _leave(self, client: Client) -> None:
+        with self._device.lock:
+            self._arbitration.leave(client)
+            self._device.controllers.primaries = self._arbitration.primaries()
+            self._left.notify_all()
 
     def _admit(self, client: Client, cancel: Callable[[], bool]) -> None:
         """Make room for a stream; `cancel` ends it at once, without a message."""
@@ -102,14 +117,18 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     def _spare(self) -> Client:
         """Return the stream that makes room for another; there is one, as fewer than all can be primary.
 
-        A stream that has sent no arbitration update comes first, then one of the address that has the most streams,
-        then the lowest election id, then the oldest.
+        A stream that its controller has closed or that has sent no arbitration update comes first, then one of the
+        address that has the most streams, then the lowest election id, then the oldest.
         """
         primaries = self._arbitration.primaries()
         at = Counter(client.address for client in self._streams)
         return max(
             (client for client in self._streams if client not in primaries),
-            key=lambda client: (client.role is None, at[client.address], -(client.election_id or 0)),
+            key=lambda client: (
+                client.has_left or client.role is None,
+                at[client.address],
+                -(client.election_id or 0),
+            ),
         )
 
     def _receive(self, client: Client, requests: Iterator[p4r.StreamMessageRequest]) -> None:
@@ -124,12 +143,20 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
             _log.exception("a stream message failed")
             client.put(P4RuntimeError(grpc.StatusCode.INTERNAL, "the switch failed: see its log"))
         finally:
+            # A client that has closed its side is not live, even if the messages to it cannot be sent.
+            self._leave(client)
             client.put(None)
 
     def _on_stream_message(self, client: Client, request: p4r.StreamMessageRequest) -> None:
         match request.WhichOneof("update"):
             case "arbitration":
                 with self._device.lock:
+                    # Streams have threads of their own, so that the end of one may be noticed after a message
+                    # that its controller sent later on another.
+                    self._left.wait_for(
+                        lambda: client.has_left or not self._arbitration.is_used(client, request.arbitration),
+                        _ENDING_SECONDS,
+                    )
                     self._arbitration.update(client, request.arbitration)
                     self._device.controllers.primaries = self._arbitration.primaries()
             case "packet":
@@ -265,6 +292,8 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         with self._device.lock:
             pipeline = self._device.pipeline
         if pipeline is None:
+            if not self._empty_config:
+                abort(context, no_pipeline())
             return response
         config, kind = pipeline.config, request.response_type
         response.config.SetInParent()

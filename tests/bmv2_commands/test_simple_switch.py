@@ -40,6 +40,10 @@ def test_p4_utils_command_line():
     assert found.grpc_address is None
 
 
+def test_p4_utils_learns_that_no_program_was_set_by_p4runtime():
+    assert not options("simple_switch_grpc", "p.json").empty_config
+
+
 def test_pcap_needs_no_folder():
     assert options("simple_switch", "--pcap -i 1@a p.json").pcap == Path()
     found = options("simple_switch", "-i 1@a --pcap p.json")

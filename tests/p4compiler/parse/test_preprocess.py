@@ -214,3 +214,48 @@ def test_an_unknown_directive_is_ignored_with_a_warning() -> None:
     assert [(w.span.line, w.message) for w in reporter.warnings] == [
         (1, "#frobnicate is no directive: the line is ignored")
     ]
+
+
+IN_A_STRING = """@entry_restriction("
+  a == 1;
+#if defined(WIDE) && N > 1
+  b == 2;
+# ifdef DEEP
+  c == 3;
+# endif
+#else
+  d == 4;
+#endif
+  # no directive
+  e == 5;
+")"""
+
+
+@pytest.mark.parametrize(
+    ("defines", "kept"),
+    [
+        ({}, ["a == 1;", "d == 4;"]),
+        ({"WIDE": "", "N": "2"}, ["a == 1;", "b == 2;"]),
+        ({"WIDE": "", "N": "2", "DEEP": ""}, ["a == 1;", "b == 2;", "c == 3;"]),
+    ],
+)
+def test_conditions_hold_inside_a_string_of_several_lines(defines: dict[str, str], kept: list[str]) -> None:
+    string = run(IN_A_STRING, **defines)[3]
+    lines = string.text.split("\n")
+    assert [line.strip() for line in lines if line.strip()] == [
+        '"',
+        *kept,
+        "# no directive",
+        "e == 5;",
+        '"',
+    ]
+    assert len(lines) == IN_A_STRING.count("\n") + 1  # places in the string stay what they were
+
+
+def test_a_condition_inside_a_string_ends_in_it() -> None:
+    assert "x.p4:2:2: error: this #if is never closed" in fails('f("\n#if 1\n")\n#endif')
+    assert "x.p4:3:2: error: #endif without an #if before it" in fails('#if 1\nf("\n#endif\n")\n#endif')
+
+
+def test_a_string_that_is_skipped_is_not_looked_at() -> None:
+    assert expand('#if 0\nf("\n#endif\n")\n#endif\nx') == "x"

@@ -1,5 +1,8 @@
 """Of several controllers one is the primary (specification, "Client Arbitration and Controller Replication")."""
 
+import threading
+from unittest.mock import Mock
+
 import grpc
 import pytest
 from finsy.proto import p4r
@@ -196,6 +199,47 @@ def test_a_connection_that_breaks_makes_place_for_another(connect):
     second.announce(8)
     first.close()
     assert second.receive().arbitration.status.code == NOT_FOUND
+
+
+@pytest.mark.parametrize("role", ["", "special"])
+def test_an_election_id_is_free_again_as_soon_as_its_stream_is_closed(connect, role):
+    controller = connect().become_primary(1, role)
+    for _ in range(50):
+        controller.close_stream()
+        controller = connect().become_primary(1, role)
+
+
+def test_an_election_id_is_free_again_although_its_closed_stream_was_never_read(connect):
+    greedy = connect().become_primary(1, "x" * 60_000)
+    for _ in range(100):  # the answers are more than gRPC buffers
+        greedy.send(
+            arbitration={"device_id": DEVICE_ID, "election_id": {"low": 1}, "role": {"name": greedy.role}}
+        )
+    greedy.close_stream()
+    connect().become_primary(1, greedy.role)
+
+
+def test_the_end_of_a_stream_may_arrive_after_the_next_claim_of_its_election_id(device):
+    service = P4RuntimeService(device, DEVICE_ID)
+    claim = p4r.StreamMessageRequest(arbitration={"device_id": DEVICE_ID, "election_id": {"low": 1}})
+    claimed_again, over = threading.Event(), threading.Event()
+
+    def first():
+        yield claim
+        claimed_again.wait()
+
+    def second():
+        claimed_again.set()
+        yield claim
+        over.wait()
+
+    context = Mock(**{"peer.return_value": "ipv4:127.0.0.1:1"})
+    one, other = (service.StreamChannel(requests(), context) for requests in (first, second))
+    assert next(one).arbitration.status.code == OK
+    assert next(other).arbitration.status.code == OK
+    assert list(one) == []
+    over.set()
+    assert list(other) == []
 
 
 @pytest.mark.parametrize(

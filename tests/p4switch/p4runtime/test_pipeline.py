@@ -9,7 +9,8 @@ from finsy.proto import p4r
 from fanin.p4compiler import compile_file
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
-from tests.p4switch.p4runtime.conftest import Program
+from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
+from tests.p4switch.p4runtime.conftest import DEVICE_ID, Controller, Program
 
 HOSTS = "hosts"
 
@@ -406,3 +407,14 @@ def test_a_compilation_beyond_its_limits_is_an_error_of_its_own(primary, program
     refused = primary.refusal(primary.set_pipeline, another, "VERIFY")
     assert refused.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "MiB of memory" in refused.message
+
+
+def test_reading_a_pipeline_before_one_is_set_can_fail_as_in_bmv2(device, program):
+    server, port = serve(P4RuntimeService(device, DEVICE_ID, empty_config=False), "127.0.0.1:0")
+    controller = Controller(f"127.0.0.1:{port}").become_primary()
+    refused = controller.refusal(controller.get_pipeline)
+    assert refused.code.name == "FAILED_PRECONDITION"
+    controller.set_pipeline(program.config)
+    assert controller.get_pipeline().config == program.config
+    controller.close()
+    server.stop(grace=0).wait()

@@ -209,3 +209,23 @@ def test_constraints_see_the_number_of_a_strings_bytes(connect, strings):
         Refused, match=r"@entry_restriction is violated: meta\.vrf != 0; here meta\.vrf = 0x0"
     ):
         controller.insert(route(strings, "\0", "2"))
+
+
+def test_constraints_see_whether_an_optional_string_is_given(connect, strings):
+    config = p4r.ForwardingPipelineConfig()
+    config.CopyFrom(strings.config)
+    tables = {table.preamble.alias: table for table in config.p4info.tables}
+    restriction = '@entry_restriction("meta.vrf::mask != 0; meta.vrf::mask == -1; meta.vrf != 0x626164")'
+    tables["marks"].preamble.annotations.append(restriction)
+    controller = connect().become_primary()
+    controller.set_pipeline(config)
+
+    def insert(*match):
+        action = strings.action("mark", b"\1")
+        controller.insert(strings.entry("marks", *match, action=action, priority=9))
+
+    insert(named("blue", "optional"))
+    with pytest.raises(Refused, match=r"violated: meta.vrf::mask != 0; here meta.vrf = \(0x0, 0x0\)"):
+        insert()
+    with pytest.raises(Refused, match=r"violated: meta.vrf != 0x626164; here meta.vrf = \(0x626164, -0x1\)"):
+        insert(named("bad", "optional"))
