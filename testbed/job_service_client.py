@@ -62,6 +62,11 @@ class JobServiceClient:
         answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
 
+    def times(self, job: str) -> dict[str, list[dict[str, Any]]]:
+        """Return the times of the last calls of each worker, by host: CallTime of controller/jobs/reports.py."""
+        answer = self._call("Times", pb.TimesRequest(job=job), pb.TimesResponse)
+        return {host: document_of(times)["calls"] for host, times in answer.hosts.items()}
+
     def _call(self, method: str, request: Any, response: Any) -> Any:
         with self._answers(method, request, response, _ANSWER_SECONDS) as answers:
             return next(answers)
