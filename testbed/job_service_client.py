@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -62,7 +62,7 @@ class JobServiceClient:
         answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
 
-    def times(self, job: str) -> dict[str, list[dict[str, Any]]]:
+    def times(self, job: str) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Return the times of the last calls of each worker, by host: CallTime of controller/jobs/reports.py."""
         answer = self._call("Times", pb.TimesRequest(job=job), pb.TimesResponse)
         return {host: document_of(times)["calls"] for host, times in answer.hosts.items()}

@@ -45,6 +45,8 @@ def _windows(settings: Settings, paths: Paths) -> int:
 def _longest_message(settings: Settings) -> int:
     """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
     size, workers = settings.size or 0, len(settings.members)
+    if settings.step is not None and settings.step.bucket is not None:
+        size = min(size, settings.step.bucket)
     match settings.algorithm:
         case "ring":
             return size // workers
