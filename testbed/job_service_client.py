@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
@@ -61,6 +61,11 @@ class JobServiceClient:
         """Return the contents of the job's slots, by switch: Cells of testbed/monitoring/snapshot.py."""
         answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
+
+    def times(self, job: str) -> Mapping[str, Sequence[Mapping[str, Any]]]:
+        """Return the times of the last calls of each worker, by host: CallTime of controller/jobs/reports.py."""
+        answer = self._call("Times", pb.TimesRequest(job=job), pb.TimesResponse)
+        return {host: document_of(times)["calls"] for host, times in answer.hosts.items()}
 
     def _call(self, method: str, request: Any, response: Any) -> Any:
         with self._answers(method, request, response, _ANSWER_SECONDS) as answers:

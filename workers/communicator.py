@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -60,11 +61,15 @@ class Handle(Generic[_T]):
 
     def wait(self) -> _T:
         """Wait until the operation is done, and return its result or raise its error."""
+        if not self._future.done():
+            self._calls.waits = time.monotonic()
         try:
             return self._future.result()
         except BaseException as error:  # including Ctrl-C, after which the caller may change the arrays
             self._calls.abort(error, self._calls.count, "which it waited for")
             raise
+        finally:
+            self._calls.waits = None
 
     def add_done_callback(self, call: Callable[[], object]) -> None:
         """Register a function to be called once the operation has ended.
@@ -493,14 +498,15 @@ class Communicator(Closing):
         if async_op and self._in_background:
             done: Future[_T] = Future()
             try:
-                done.set_result(self._carry_out(operation))
+                done.set_result(self._carry_out(operation, time.monotonic()))
             except BaseException as error:
                 done.set_exception(error)
             return Handle(done, self.calls)
         if async_op:
             self._thread = self._thread or ThreadPoolExecutor(1, "fanin", self._note_thread)
             self._begun = True
-            return Handle(self._thread.submit(self._carry_out, operation), self.calls)
+            submitted = self._thread.submit(self._carry_out, operation, time.monotonic())
+            return Handle(submitted, self.calls)
         if self._begun and self._thread is not None and not self._in_background:
             # Keeps the order of the calls, and waits for the callbacks of those before.
             self._thread.submit(int).result()
@@ -518,18 +524,22 @@ class Communicator(Closing):
         """
         return self._background == threading.get_ident()
 
-    def _carry_out(self, operation: Request[_T]) -> _T:
+    def _carry_out(self, operation: Request[_T], submitted: float | None = None) -> _T:
+        """Carry out an operation that was begun in the background at `submitted`; None: the program waits for it."""
         number = self.calls.begin(operation.what, needs_others=operation.needs_others)
         try:
             if self._elastic is not None:
-                return self._carry_out_in_groups(self._elastic, operation)
-            return operation.deliver(operation.attempt(operation.outs))
+                value = self._carry_out_in_groups(self._elastic, operation)
+            else:
+                value = operation.deliver(operation.attempt(operation.outs))
         except BaseException as error:
             cause = self._cause(error) if isinstance(error, CollectiveError) else error
             self.calls.abort(cause, number, operation.what)
             if cause is error:
                 raise
             raise cause from error
+        self.calls.end(submitted)
+        return value
 
     def _cause(self, error: CollectiveError) -> CollectiveError:
         """Return the actual cause of `error`, which may lie at another worker."""

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToService(_message.Message):
-    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting", "call", "failed")
+    __slots__ = ("join", "finished", "waiting", "at", "leaving", "report", "meeting", "call", "failed", "times")
     JOIN_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
     WAITING_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class ToService(_message.Message):
     MEETING_FIELD_NUMBER: _ClassVar[int]
     CALL_FIELD_NUMBER: _ClassVar[int]
     FAILED_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
     join: JoinRequest
     finished: Finished
     waiting: int
@@ -26,7 +27,30 @@ class ToService(_message.Message):
     meeting: int
     call: Call
     failed: Failed
-    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ..., call: _Optional[_Union[Call, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ...) -> None: ...
+    times: CallTimes
+    def __init__(self, join: _Optional[_Union[JoinRequest, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., waiting: _Optional[int] = ..., at: _Optional[int] = ..., leaving: _Optional[bool] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., meeting: _Optional[int] = ..., call: _Optional[_Union[Call, _Mapping]] = ..., failed: _Optional[_Union[Failed, _Mapping]] = ..., times: _Optional[_Union[CallTimes, _Mapping]] = ...) -> None: ...
+
+class CallTimes(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[CallTime]
+    def __init__(self, calls: _Optional[_Iterable[_Union[CallTime, _Mapping]]] = ...) -> None: ...
+
+class CallTime(_message.Message):
+    __slots__ = ("number", "what", "submitted", "waited", "began", "ended")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WHAT_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_FIELD_NUMBER: _ClassVar[int]
+    WAITED_FIELD_NUMBER: _ClassVar[int]
+    BEGAN_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    what: str
+    submitted: float
+    waited: float
+    began: float
+    ended: float
+    def __init__(self, number: _Optional[int] = ..., what: _Optional[str] = ..., submitted: _Optional[float] = ..., waited: _Optional[float] = ..., began: _Optional[float] = ..., ended: _Optional[float] = ...) -> None: ...
 
 class Call(_message.Message):
     __slots__ = ("number", "what")
@@ -501,7 +525,7 @@ class Switch(_message.Message):
     def __init__(self, slots: _Optional[int] = ..., received: _Optional[int] = ..., sent: _Optional[int] = ..., drops: _Optional[_Mapping[str, int]] = ..., events: _Optional[_Mapping[str, int]] = ..., error: _Optional[str] = ...) -> None: ...
 
 class Link(_message.Message):
-    __slots__ = ("sender", "receiver", "rate", "up", "packets", "bytes", "lost", "queue_bytes")
+    __slots__ = ("sender", "receiver", "rate", "up", "packets", "bytes", "lost", "queue_bytes", "built_rate")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     RECEIVER_FIELD_NUMBER: _ClassVar[int]
     RATE_FIELD_NUMBER: _ClassVar[int]
@@ -510,6 +534,7 @@ class Link(_message.Message):
     BYTES_FIELD_NUMBER: _ClassVar[int]
     LOST_FIELD_NUMBER: _ClassVar[int]
     QUEUE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BUILT_RATE_FIELD_NUMBER: _ClassVar[int]
     sender: str
     receiver: str
     rate: int
@@ -518,7 +543,8 @@ class Link(_message.Message):
     bytes: int
     lost: int
     queue_bytes: int
-    def __init__(self, sender: _Optional[str] = ..., receiver: _Optional[str] = ..., rate: _Optional[int] = ..., up: _Optional[bool] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[int] = ..., queue_bytes: _Optional[int] = ...) -> None: ...
+    built_rate: int
+    def __init__(self, sender: _Optional[str] = ..., receiver: _Optional[str] = ..., rate: _Optional[int] = ..., up: _Optional[bool] = ..., packets: _Optional[int] = ..., bytes: _Optional[int] = ..., lost: _Optional[int] = ..., queue_bytes: _Optional[int] = ..., built_rate: _Optional[int] = ...) -> None: ...
 
 class CellsRequest(_message.Message):
     __slots__ = ("job",)
@@ -565,3 +591,22 @@ class Cell(_message.Message):
     seen: int
     done: bool
     def __init__(self, lease: _Optional[int] = ..., chunk: _Optional[int] = ..., seen: _Optional[int] = ..., done: _Optional[bool] = ...) -> None: ...
+
+class TimesRequest(_message.Message):
+    __slots__ = ("job",)
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    def __init__(self, job: _Optional[str] = ...) -> None: ...
+
+class TimesResponse(_message.Message):
+    __slots__ = ("hosts",)
+    class HostsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: CallTimes
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[CallTimes, _Mapping]] = ...) -> None: ...
+    HOSTS_FIELD_NUMBER: _ClassVar[int]
+    hosts: _containers.MessageMap[str, CallTimes]
+    def __init__(self, hosts: _Optional[_Mapping[str, CallTimes]] = ...) -> None: ...

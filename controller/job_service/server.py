@@ -87,6 +87,7 @@ class _Servicer:
             ),
             "Look": unary(self._look, pb.LookRequest.FromString, pb.LookResponse.SerializeToString),
             "Cells": unary(self._cells, pb.CellsRequest.FromString, pb.CellsResponse.SerializeToString),
+            "Times": unary(self._times, pb.TimesRequest.FromString, pb.TimesResponse.SerializeToString),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -153,6 +154,15 @@ class _Servicer:
         except ControllerError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         fill(response, {"switches": {switch: cells.model_dump() for switch, cells in found.items()}})
+        return response
+
+    async def _times(self, request: pb.TimesRequest, context: _Context) -> pb.TimesResponse:
+        response = pb.TimesResponse()
+        try:
+            found = self._service.jobs.times(request.job)
+        except ControllerError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        fill(response, {"hosts": {host: {"calls": calls} for host, calls in found.items()}})
         return response
 
 

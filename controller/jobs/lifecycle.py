@@ -279,6 +279,22 @@ class Jobs:
         """Return the descriptions of all jobs, in the order of their beginning."""
         return [job.document() for job in self._present]
 
+    def times(self, name: str) -> Mapping[str, list[dict[str, Any]]]:
+        """Return the times of the last calls of each worker of the job called `name`, by host.
+
+        Raises:
+            ControllerError: If there is no such job.
+        """
+        found = self._named(name)
+        return {member.host: [each.model_dump() for each in member.heard.times] for member in found.members}
+
+    def _named(self, name: str) -> _Job:
+        found = [job for job in self._present if job.name == name]
+        if not found:
+            there = ", ".join(job.name for job in self._present) or "none"
+            raise ControllerError(f"no job is called {printable(name[:MAX_NAME])}; there are: {there}")
+        return found[-1]  # an earlier one of the same name may just be ending
+
     async def revoke(self, name: str) -> None:
         """Take the lease, or the place in the queue, from the job of this name; it gets no other one.
 
@@ -286,11 +302,7 @@ class Jobs:
             ControllerError: If there is no such job, it has no lease, or a switch does not answer; that switch loses
                 the lease when it is back.
         """
-        found = [job for job in self._present if job.name == name]
-        if not found:
-            there = ", ".join(job.name for job in self._present) or "none"
-            raise ControllerError(f"no job is called {printable(name[:MAX_NAME])}; there are: {there}")
-        job = found[-1]  # an earlier one of the same name may just be ending
+        job = self._named(name)
         if job.state not in ("queued", "in network"):
             raise ControllerError(f"{name} has no lease: it is {job.state} ({job.why})")
         if job.state == "queued":

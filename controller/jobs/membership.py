@@ -195,6 +195,9 @@ class JobService:
         match said:
             case {"report": report}:
                 member.heard.take(report)
+            case {"times": times}:
+                member.heard.take_times(times)
+                return  # they change nothing that a job waits for
             case {"call": {"number": int(number), "what": str(what)}}:
                 member.call = number, _one_line(what)
                 self._jobs.compare(member)

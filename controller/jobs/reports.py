@@ -2,17 +2,20 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
-from fanin.native.text import MAX_NAME, is_name
+from fanin.native.text import MAX_NAME, is_name, printable
 
 _MAX_OPEN = 1 << 15  # chunks: the slot numbers of the protocol
 
 _MAX_REASONS = 64  # reasons for ignored packets in a report
+_MAX_TIMES = 512  # calls of a worker whose times are kept
+_MAX_WHAT = 200  # characters of a call
 
 
 def _checked_name(text: str) -> str:
@@ -96,13 +99,38 @@ class WorkerState(_Frozen):
     report: Report | None
 
 
+class CallTime(_Frozen):
+    """Times of one call of a worker, in seconds of the Unix epoch (workers/job/calls.py).
+
+    Attributes:
+        number: The call's number, the same at all workers.
+        what: The call, shortened.
+        submitted: When the program made the call.
+        waited: Since when the program waited for it. None if it did not, or if that is not known.
+        began: When the call was carried out, after those before.
+        ended: When it had ended.
+    """
+
+    number: Count
+    what: Annotated[str, Field(max_length=_MAX_WHAT), AfterValidator(printable)]
+    submitted: Seconds
+    waited: Seconds | None
+    began: Seconds
+    ended: Seconds
+
+
+class _CallTimes(_Frozen):
+    calls: tuple[CallTime, ...] = Field(max_length=_MAX_TIMES)
+
+
 @dataclass(slots=True)
 class Heard:
-    """The reports of one worker since it joined."""
+    """The reports of one worker since it joined, and the times of its last calls."""
 
     joined: float = field(default_factory=time.time)
     heard: float | None = None
     report: Report | None = None
+    times: deque[CallTime] = field(default_factory=lambda: deque(maxlen=_MAX_TIMES))
 
     def take(self, document: object) -> None:
         """Store a report that has arrived.
@@ -112,6 +140,14 @@ class Heard:
         """
         self.report = Report.model_validate(document)
         self.heard = time.time()
+
+    def take_times(self, document: object) -> None:
+        """Store the times of calls that have arrived.
+
+        Raises:
+            ValueError: If they are not valid.
+        """
+        self.times.extend(_CallTimes.model_validate(document).calls)
 
 
 class Reporting(Protocol):

@@ -12,6 +12,8 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.experiments.models.prediction import predicted_training_step
+from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.usage import LinkUse, Usage
 from fanin.experiments.scenario.settings import Settings
@@ -29,8 +31,8 @@ _USED = 0.01  # share of the time that a link must send before its rate can be c
 class Case:
     """A run to be diagnosed.
 
-    Of `settings` only the topology, the placement, the algorithm and the job's own priority are used: no loss or other
-    property of a link, no lateness, and no rate of a single link.
+    Of `settings` only the topology, the placement, the algorithm, the job's own priority, and the sizes of its work are
+    used: no loss or other property of a link, no lateness, no slow worker, and no rate of a single link.
 
     Attributes:
         settings: The settings of the run.
@@ -82,9 +84,45 @@ class Case:
 
     @cached_property
     def computing(self) -> NDArray[np.float64] | None:
-        """Return the seconds for which each worker of a model that is cut computed; None if the model is not cut."""
+        """Return the seconds for which each worker computed in all steps; None if nobody has counted them."""
         known = [one for worker in self.usage.workers if (one := worker.computing_seconds) is not None]
         return np.array(known) if known else None
+
+    @cached_property
+    def loading(self) -> NDArray[np.float64]:
+        """Return the seconds for which each worker waited for data in all steps; 0 if nobody has counted them."""
+        return np.array([worker.loading_seconds or 0.0 for worker in self.usage.workers])
+
+    @property
+    def idle(self) -> float | None:
+        """Return the mean share of the time in which workers did not compute; None if it is not known."""
+        return None if self.computing is None else 1 - float(self.computing.mean()) / self.seconds
+
+    @property
+    def exposed(self) -> float:
+        """Return the share of the time in which communication delayed the slowest worker; at most 1."""
+        if self.computing is None:
+            return 1.0
+        return max(0.0, 1 - float((self.computing + self.loading).max()) / self.seconds)
+
+    @property
+    def step_seconds(self) -> float:
+        """Return the mean time of an all-reduce, or of a training step."""
+        return self.seconds / len(self.usage.workers[0].began)
+
+    @property
+    def slowness(self) -> float:
+        """Return by which factor the slowest worker computed longer than the table `step` says."""
+        step = self.settings.step
+        assert step is not None
+        assert self.computing is not None
+        each = float(self.computing.max()) / len(self.usage.workers[0].began)
+        return each / (step.forward + step.backward) if each else 1.0
+
+    @property
+    def window(self) -> int:
+        """Return how many packets a worker may have in flight."""
+        return self.row.get("window") or virtual_window(self.settings)
 
     @cached_property
     def overtaken(self) -> float:
@@ -104,6 +142,10 @@ class Case:
     @property
     def closed_form(self) -> float:
         """Return the share of the time that the analytical model predicts; 0 if there is no prediction."""
+        if self.settings.step is not None and self.computing is not None:
+            step = predicted_training_step(self.settings, self.window, slowness=self.slowness)
+            loading = float(self.loading.max()) / self.seconds
+            return 0.0 if step is None else min(1.0, step / self.step_seconds + loading)
         seconds = (self.row.get("closed_form_seconds") or 0.0) * len(self.row["seconds"])
         return min(1.0, seconds / self.seconds)
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
+from fanin.experiments.diagnosis.buckets import buckets
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.collision import collision
+from fanin.experiments.diagnosis.communication import communication
+from fanin.experiments.diagnosis.data_loader import data_loader
 from fanin.experiments.diagnosis.deadlock import deadlock
-from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.finding import Cause, Finding
+from fanin.experiments.diagnosis.latency import latency
 from fanin.experiments.diagnosis.loss import loss
 from fanin.experiments.diagnosis.noisy_neighbour import noisy_neighbour
 from fanin.experiments.diagnosis.oversubscription import oversubscription
 from fanin.experiments.diagnosis.pause_storm import pause_storm
+from fanin.experiments.diagnosis.pipeline_bubble import pipeline_bubble
 from fanin.experiments.diagnosis.priority_inversion import priority_inversion
 from fanin.experiments.diagnosis.slow_link import slow_link
 from fanin.experiments.diagnosis.straggler import straggler
@@ -24,7 +29,10 @@ from fanin.experiments.results.measured import Row
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 
-TESTS: tuple[Callable[[Case], Finding | None], ...] = (
+_Test = Callable[[Case], Finding | None]
+
+# Causes in the network, which cost at most the time for which workers wait for it.
+NETWORK_TESTS: tuple[_Test, ...] = (
     this_machine,
     slow_link,
     noisy_neighbour,
@@ -33,13 +41,20 @@ TESTS: tuple[Callable[[Case], Finding | None], ...] = (
     pause_storm,
     priority_inversion,
     loss,
-    straggler,
     window,
+    latency,
+    buckets,
 )
+WORKER_TESTS: tuple[_Test, ...] = (straggler, data_loader, pipeline_bubble)
+
+# Causes that live counts do not show (experiments/live/usage.py).
+UNSEEN_LIVE: tuple[Cause, ...] = ("slow link", "pause storm", "priority inversion")
 
 # A cause that costs a smaller share of the time is not reported. It is not worth a change, and the analytical model and
 # the share of the busiest link differ by about as much from the time of a run without any fault.
 THRESHOLD = 0.2
+_MENTIONED = 0.05  # a cause that costs less than THRESHOLD, but this, is mentioned; losses always are
+_UNEXPLAINED = 0.5  # share of the time that something must explain, or the run is not called right
 
 
 class DiagnosisError(ValueError):
@@ -51,12 +66,16 @@ class Diagnosis:
     """The result of a diagnosis.
 
     Attributes:
-        findings: The causes, the most costly first; empty if nothing is wrong.
+        findings: The causes, the most costly first, and what they leave last; empty if nothing is wrong.
+        minor: Causes that cost too little to be worth a change, the most costly first.
+        unseen: Causes that the measurements of a live run cannot show.
         limit: A sentence about what determined the time, such as the busiest link.
     """
 
     findings: tuple[Finding, ...]
     limit: str
+    minor: tuple[Finding, ...] = ()
+    unseen: tuple[Cause, ...] = ()
 
     @property
     def cause(self) -> str:
@@ -87,11 +106,46 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
     except (KeyError, ValidationError) as error:
         raise DiagnosisError(f"its settings cannot be read; run the scenario again: {error}") from None
     case = Case(settings, row, usage)
-    found = [finding for test in TESTS if (finding := test(case)) and finding.share >= THRESHOLD]
+    network = [
+        replace(finding, share=min(finding.share, case.exposed))
+        for test in NETWORK_TESTS
+        if (finding := test(case))
+    ]
+    found = [*network, *(finding for test in WORKER_TESTS if (finding := test(case)))]
     found.sort(key=lambda finding: -finding.share)
+    findings = [finding for finding in found if finding.share >= THRESHOLD]
+    minor = [
+        finding
+        for finding in found
+        if finding not in findings
+        and (finding.share >= _MENTIONED or finding.cause == "loss")
+    ]
+    # Idle workers are never called right, whether or not a cause is known.
+    named = sum(finding.share for finding in findings)
+    rest = communication(case)
+    if rest is not None and (case.idle or 0.0) - named >= THRESHOLD:
+        # Last, since it is what the other causes leave.
+        findings.append(replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
+    elif not findings and case.explained < _UNEXPLAINED:
+        findings.append(_unexplained(case))
     busiest = case.busiest
     share = case.busy[busiest.near, busiest.far]
     limit = f"the busiest link, {busiest.name}, sent for {percent(share)} of the time"
     if case.computing is not None:
         limit = f"workers computed for {percent(case.computing.mean() / case.seconds)} of the time; {limit}"
-    return Diagnosis(tuple(found), limit)
+    unseen = UNSEEN_LIVE if settings.world == "live" else ()
+    return Diagnosis(tuple(findings), limit, tuple(minor), unseen)
+
+
+def _unexplained(case: Case) -> Finding:
+    live = case.settings.world == "live"
+    return Finding(
+        "unexplained",
+        1 - case.explained,
+        f"bytes and latencies explain {percent(case.explained)} of the time, {1 / case.explained:,.1f} times of which "
+        "it took" + (f"; a live run cannot show whether it was a {', a '.join(UNSEEN_LIVE)}" if live else ""),
+        "run the scenario in virtual time (world = 'virtual'), which counts queues and pauses, or watch a live job "
+        "with fanin why --slow"
+        if live
+        else "compare the run with one of fewer workers or larger vectors, and report it",
+    )

@@ -17,6 +17,14 @@ Cause = Literal[
     "slow link",
     "window",
     "this machine",
+    "data loader",
+    "no overlap",
+    "small buckets",
+    "large buckets",
+    "pipeline bubble",
+    "latency",
+    "communication",
+    "unexplained",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.straggler import straggler
 
 
 def loss(case: Case) -> Finding | None:
@@ -18,6 +19,8 @@ def loss(case: Case) -> Finding | None:
     sent = sum(link.packets for link in links if link.near in case.settings.members)
     # Without loss, links would not carry retransmissions.
     explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
+    if case.computing is None:  # otherwise late workers are part of the prediction
+        explained = min(1.0, explained + straggler(case).share)
     counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
     became = ", ".join(f"{count:,} were {what}" for count, what in counts if count)
     return Finding(

@@ -15,10 +15,7 @@ def straggler(case: Case) -> Finding:
 
 
 def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
-    """Find the slowest worker of a model that is cut.
-
-    Its workers begin a step together, but exchange data throughout the step.
-    """
+    """Find the slowest worker of training steps, which all begin together."""
     middle, most = float(np.median(computing)), int(computing.argmax())
     host, steps = case.usage.workers[most].host, len(case.usage.workers[most].began)
     each, usual, whole = (1e6 * one / steps for one in (computing[most], middle, case.seconds))
@@ -27,7 +24,8 @@ def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
         float(computing[most] - middle) / case.seconds,
         f"{host} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
         f"the median worker for {usual:,.0f} us",
-        f"find out what slows {host} down, or give it fewer layers; workers do not wait for the network",
+        f"find out what slows {host} down, or give it less work (a smaller batch, fewer layers); "
+        "workers do not wait for the network",
     )
 
 

@@ -42,6 +42,8 @@ def _windows(settings: Settings, paths: Paths) -> int:
 def _longest_message(settings: Settings) -> int:
     """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
     size = settings.size or 0
+    if settings.step is not None and settings.step.bucket is not None:
+        size = min(size, settings.step.bucket)
     if settings.algorithm == "in-network":
         return size
     algorithm = algorithm_named(settings.algorithm)

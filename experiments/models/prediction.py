@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
 from fanin.experiments.models.paths import Paths
+from fanin.experiments.models.step import bucket_slices, ready_shares, step_seconds
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
 from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
 from fanin.workers.host_based.algorithms.registry import algorithm_named
@@ -58,3 +60,33 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def predicted_training_step(
+    settings: Settings, window: int, bucket: int | None = None, slowness: float = 1.0
+) -> float | None:
+    """Predict the seconds of a training step, without the time in which workers wait for data.
+
+    Args:
+        settings: The point, which has a table step.
+        window: Packets in flight.
+        bucket: Elements of a bucket; None: those of the point.
+        slowness: Factor by which the slowest worker computes longer than the table says.
+
+    Returns:
+        Seconds; None if predicted_seconds() cannot predict the sums.
+    """
+    step, elements = settings.step, settings.elements
+    assert step is not None
+    assert elements is not None
+    if bucket is None:
+        bucket = elements if step.bucket is None else min(step.bucket // ELEMENT_BYTES, elements)
+    parts = [ELEMENT_BYTES * (part.stop - part.start) for part in bucket_slices(elements, bucket)]
+    # A sum knows what exponents to expect from the previous sum of the same length.
+    several = settings.model_copy(update={"repetitions": settings.repetitions * len(parts)})
+    alone = {size: predicted_seconds(several, size, window) for size in set(parts)}
+    sums = [seconds for part in parts if (seconds := alone[part]) is not None]
+    if len(sums) < len(parts):
+        return None
+    shares = ready_shares(elements, bucket)
+    return step_seconds(slowness * step.forward, slowness * step.backward, shares, sums)

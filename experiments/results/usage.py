@@ -88,11 +88,11 @@ class WorkerUse:
     Attributes:
         rank: Its rank.
         host: Its host.
-        began: When it called for each all-reduce, in seconds [all-reduces].
-        ended: When it had each sum, in seconds [all-reduces].
+        began: When it called for each all-reduce, or when each step began, in seconds [all-reduces or steps].
+        ended: When it had each sum, or the last one of each step, in seconds [all-reduces or steps].
         retransmissions: Its retransmissions.
-        computing_seconds: Time of computing in all steps of a model that is cut, whose all-reduces these are; None if
-            it was not counted.
+        computing_seconds: Time of computing in all steps; None if it was not counted.
+        loading_seconds: Time of waiting for data in all steps; None if it was not counted.
     """
 
     rank: int
@@ -101,6 +101,7 @@ class WorkerUse:
     ended: tuple[float, ...]
     retransmissions: int
     computing_seconds: float | None = None
+    loading_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

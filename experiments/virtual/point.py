@@ -129,7 +129,7 @@ def run_virtual(
         ),
         wait_seconds=float(np.mean(waits)),
         other_job_seconds=other.median_seconds if other else None,
-        usage=Usage(links, tuple(workers_of(cluster)), sampler.samples),
+        usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples),
         traffic=_times_of(settings, wanted, flows) if flows else None,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),

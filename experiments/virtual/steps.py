@@ -37,7 +37,10 @@ def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
         assert settings.elements is not None
         shares = np.array(ready_shares(settings.elements, _bucket(settings)))
         ready = np.append(0.0, settings.step.forward + settings.step.backward * shares)
-        return tuple(tuple(np.outer(factors, ready).ravel().tolist()) for factors in _factors(settings))
+        loaded = np.append(0.0, np.full_like(shares, settings.step.loading))
+        return tuple(
+            tuple((loaded + np.outer(factors, ready)).ravel().tolist()) for factors in _factors(settings)
+        )
     found = []
     for rank in range(len(settings.members)) if settings.lateness else ():
         late = np.random.default_rng((settings.seed, rank, _LATENESS)).exponential(
@@ -71,19 +74,27 @@ def step_figures(settings: Settings, began: Floats, ended: Floats, ranks: Sequen
     """
     if settings.step is None:
         return {}
-    computing = _factors(settings)[list(ranks)] * (settings.step.forward + settings.step.backward)
-    return computing_figures(ended - began, computing)
+    return computing_figures(
+        ended - began, step_computing(settings)[list(ranks)], loading=settings.step.loading
+    )
 
 
-def computing_figures(seconds: Floats, computing: Floats) -> dict[str, Any]:
+def step_computing(settings: Settings) -> Floats:
+    """Return the seconds for which each worker computes in each step, [workers, steps]."""
+    assert settings.step
+    return _factors(settings) * (settings.step.forward + settings.step.backward)
+
+
+def computing_figures(seconds: Floats, computing: Floats, loading: float = 0.0) -> dict[str, Any]:
     """Return columns of Measured for steps in which workers compute.
 
     Args:
         seconds: Time of each step, [steps].
         computing: Time of computing, [workers, steps].
+        loading: Seconds of a step for which all workers wait for their data.
     """
     return {
         "step_seconds": float(seconds.mean()),
-        "exposed_seconds": float((seconds - computing.max(axis=0)).mean()),
+        "exposed_seconds": float((seconds - computing.max(axis=0)).mean()) - loading,
         "gpu_idle_share": float(1 - computing.mean() / seconds.mean()),
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fanin.experiments.results.usage import LinkUse, Phase, QueueSample, WorkerUse
+from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.outcome import UnfinishedError
+from fanin.experiments.virtual.steps import buckets, step_computing
 from fanin.simulator import SECOND
 from fanin.simulator.fabric import Cluster, Fabric
 from fanin.simulator.network import VirtualNetwork
@@ -20,18 +22,31 @@ _COUNTS = (
 )
 
 
-def workers_of(cluster: Cluster) -> list[WorkerUse]:
-    """Return the counts of workers in a run where each all-reduce follows one that is a barrier (point.py)."""
-    return [
-        WorkerUse(
-            rank=rank,
-            host=host,
-            began=tuple(station.began[1::2]),
-            ended=tuple(station.ended[1::2]),
-            retransmissions=station.retransmissions,
+def workers_of(settings: Settings, cluster: Cluster) -> list[WorkerUse]:
+    """Return the counts of workers in a run where all-reduces follow one that is a barrier (point.py).
+
+    A training step lasts from the end of its barrier to the sum of its last bucket.
+    """
+    per_step = 1 + len(buckets(settings))
+    found = []
+    for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True):
+        step: dict[str, Any] = {}
+        began = station.began[1::per_step]
+        if settings.step:
+            began = station.ended[::per_step]
+            step["computing_seconds"] = float(step_computing(settings)[rank].sum())
+            step["loading_seconds"] = settings.step.loading * settings.repetitions
+        found.append(
+            WorkerUse(
+                rank=rank,
+                host=host,
+                began=tuple(began),
+                ended=tuple(station.ended[per_step - 1 :: per_step]),
+                retransmissions=station.retransmissions,
+                **step,
+            )
         )
-        for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True)
-    ]
+    return found
 
 
 MOST_SAMPLES = 200_000  # in one run

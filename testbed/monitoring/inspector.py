@@ -13,6 +13,7 @@ from fanin.controller.jobs.membership import JobService
 from fanin.controller.telemetry import SwitchCounts, Telemetry
 from fanin.p4switch.management.service import ManagementClient, ManagementError
 from fanin.testbed.monitoring.snapshot import Cell, Cells, JobView, LinkView, Snapshot, SwitchView
+from fanin.topologies.emulation import for_switch
 from fanin.topologies.model import Link, Topology
 
 _SECONDS = 5.0  # for a switch to send its registers
@@ -131,10 +132,15 @@ def _link_view(
         waiting, lost = queue["backlog"], (lost or 0) + queue["drops"]
     if way is not None and "drops" in way:
         waiting, lost = way["queue_bytes"], (lost or 0) + sum(way["drops"].values())
+    built = link.rate_bits_per_second
+    # The kernel keeps the rate with which a link was built, unless the switch that sends emulates the link.
+    limits = [built] if not mine or not for_switch(link.properties) or way is None else []
+    limits.append(None if way is None else way["properties"].get("rate"))
     return LinkView(
         sender=sender,
         receiver=link.far_end(sender).node,
-        rate=link.rate_bits_per_second,
+        rate=min((limit for limit in limits if limit is not None), default=None),
+        built_rate=built,
         up=up.get(end.interface),
         packets=packets,
         bytes=size,

@@ -87,7 +87,8 @@ class LinkView(_Frozen):
     Attributes:
         sender: Node that sends.
         receiver: Node that receives.
-        rate: Rate in bits/s. None is unlimited.
+        rate: Its current rate in bits/s, which `fanin link` may have changed. None is unlimited.
+        built_rate: The rate with which the network was built. None is unlimited.
         up: Whether both ends are up and there is a carrier.
         packets: Packets counted by a switch: the sender or, if that is a host, the receiver.
         bytes: Bytes, counted alike.
@@ -103,6 +104,7 @@ class LinkView(_Frozen):
     bytes: int | None
     lost: int | None
     queue_bytes: int | None
+    built_rate: int | None = None
 
     @property
     def name(self) -> str:

@@ -208,8 +208,9 @@ def test_a_client_lists_revokes_and_looks(tmp_path: Path) -> None:
         assert {name: Cells.model_validate(each) for name, each in service.cells("train").items()} == CELLS
         with pytest.raises(NetworkError, match=r"^no job is called tarin$"):
             service.cells("tarin")
-        with pytest.raises(NetworkError, match=r"^no job is called a; there are: none$"):
-            service.revoke("a")
+        for ask in (service.revoke, service.times):
+            with pytest.raises(NetworkError, match=r"^no job is called a; there are: none$"):
+                ask("a")
 
 
 def test_a_worker_is_absent_as_long_as_the_clients_call_lasts(tmp_path: Path) -> None:

@@ -7,12 +7,17 @@ makes no further call, and the job service passes the error on to the others.
 A worker that stays in one call for a while reports it. The job service compares the reports, and ends the calls of the
 job if two of them differ. After some seconds the worker asks who is waited for. Workers that are in a call answer;
 workers that compute, are stopped, or hang do not.
+
+About once a second it also sends the times of calls that have ended, from which `fanin why --slow` finds what makes a
+job slow.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
@@ -24,6 +29,9 @@ from fanin.workers.collective import CollectiveError
 SLOW_SECONDS = 5.0
 _REPORT_SECONDS = 0.25  # time in a call after which a worker reports the call
 _LONGEST_ERROR = 1000  # characters of an error that are passed on
+_TIMES_SECONDS = 1.0  # between two messages with the times of calls
+_BLOCK = 64  # consecutive calls whose times are kept
+_LONGEST_WHAT = 100  # characters of a call in such a message, which keep it far smaller than a socket buffer
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
 
@@ -42,22 +50,38 @@ class Calls:
         send: Sends a message to the job service.
         rank: The worker's number.
         count: Number of earlier calls of a job that the worker joins after the job has begun; otherwise 0.
+        send_or_drop: Sends a message that nobody waits for, or drops it; by default it is dropped.
 
     Attributes:
         count: Calls begun so far.
+        waits: Since when the program waits for a call in the background, in seconds of time.monotonic(); None if it
+            does not.
         failure: Why no more calls can be made; empty while they can.
         slow: The workers that are waited for in this call; empty if none is known.
     """
 
-    def __init__(self, send: Callable[[Mapping[str, Any]], None], rank: int, count: int = 0) -> None:
+    def __init__(
+        self,
+        send: Callable[[Mapping[str, Any]], None],
+        rank: int,
+        count: int = 0,
+        send_or_drop: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> None:
         self.rank = rank
         self.count = count
+        self.waits: float | None = None
         self.failure = ""
         self.slow = ""
         self._send = send
         self._what = ""
         self._began = self._asked = time.monotonic()
         self._reported = True
+        self._send_or_drop = send_or_drop
+        self._numbered = False
+        self._times: deque[tuple[int, str, float, float | None, float, float]] = deque(maxlen=2 * _BLOCK)
+        self._every = _BLOCK  # of so many consecutive calls, the times of the first _BLOCK are kept
+        self._sent = self._began
+        self._sent_count = count
 
     def begin(self, what: str, *, needs_others: bool = True) -> int:
         """Enter a call and return its number, from 1 on; all workers number their calls alike.
@@ -77,7 +101,48 @@ class Calls:
         self._what = what
         self._began = self._asked = time.monotonic()
         self._reported = False
+        self._numbered = needs_others
         return self.count
+
+    def end(self, submitted: float | None = None) -> None:
+        """Leave a call that has succeeded.
+
+        Args:
+            submitted: When the program made the call, in seconds of time.monotonic(). None if it has waited for it
+                since it began.
+        """
+        now, began = time.monotonic(), self._began
+        if self._numbered and self.count % self._every < _BLOCK:
+            self._times.append(
+                (self.count, self._what, began, began, began, now)
+                if submitted is None
+                else (self.count, self._what, submitted, self.waits, began, now)
+            )
+        if now - self._sent >= _TIMES_SECONDS:
+            self._send_times(now)
+
+    def _send_times(self, now: float) -> None:
+        """Send the times that are kept, and choose which calls to keep them of.
+
+        They are those of the same calls at all workers, up to a power of two, without any agreement.
+        """
+        blocks = (self.count - self._sent_count) / (now - self._sent) * _TIMES_SECONDS / _BLOCK
+        self._every = _BLOCK << max(0, math.ceil(math.log2(max(1.0, blocks))))
+        self._sent, self._sent_count = now, self.count
+        epoch = time.time() - now
+        times = [
+            {
+                "number": number,
+                "what": what[:_LONGEST_WHAT],
+                "submitted": epoch + submitted,
+                "waited": None if waited is None else epoch + waited,
+                "began": epoch + began,
+                "ended": epoch + ended,
+            }
+            for number, what, submitted, waited, began, ended in self._times
+        ]
+        self._times.clear()
+        self._send_or_drop({"times": {"calls": times}})
 
     def report(self) -> None:
         """Report the call that this worker is in, once."""

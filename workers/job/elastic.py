@@ -99,7 +99,7 @@ class Elastic:
         self._next: Mapping[str, Any] = {}
         self._kept: Sequence[Array] = ()  # the results of the last operation
         self._finished = int(assignment.get("begun", 0))
-        self.calls = Calls(service.send, int(assignment["rank"]), self._finished)
+        self.calls = Calls(service.send, int(assignment["rank"]), self._finished, service.send_or_drop)
         if (
             self._finished
         ):  # another worker may need the result of the regroup() in which this worker has joined

@@ -117,7 +117,7 @@ class _Membership:
         self.left_at = 0.0  # when the first of them was reported
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
-        self.calls = Calls(service.send, rank)
+        self.calls = Calls(service.send, rank, send_or_drop=service.send_or_drop)
 
     def listen(self, timeout: float) -> None:
         """Process messages, after waiting at most `timeout` seconds for one.
@@ -234,10 +234,12 @@ class Member(InNetworkAllReduce):
         what = f"{call or 'all-reduce'} of {np.size(x):,} float32"
         number = self.calls.begin(what)
         try:
-            return super().all_reduce(x, out, call)
+            result = super().all_reduce(x, out, call)
         except BaseException as error:
             self.calls.abort(error, number, what)
             raise
+        self.calls.end()
+        return result
 
     def sum(self, buffers: Buffers, call: str) -> None:
         """Sum in the network; see InNetworkAllReduce.

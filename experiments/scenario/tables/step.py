@@ -30,6 +30,9 @@ class Step(Table):
 
     forward: Annotated[Seconds, Field(description="time of the forward pass")]
     backward: Annotated[Seconds, Field(description="time of the backward pass")]
+    loading: Annotated[
+        Seconds, Field(description="time for which a worker waits for its data before the forward pass")
+    ] = 0.0
     bucket: Annotated[
         VectorSize | None,
         Field(description="part of the gradient that is summed as soon as it is ready; default: all"),

@@ -24,8 +24,8 @@ def diagnose(
 ) -> None:
     """Find the likely cause of a slow run.
 
-    The evidence is what its links and workers did. Known causes: oversubscription, collision, straggler, loss, pause
-    storm, deadlock, priority inversion, noisy neighbour, slow link, window, and this machine.
+    The evidence is what its links and workers did. Each cause has the share of the time that it costs, and the setting
+    to change. Causes that cost too little are mentioned, and so are those that a live run cannot show.
 
     Examples:
         fanin diagnose results/small-virtual
@@ -52,6 +52,8 @@ def diagnose(
         if as_json:
             causes = [asdict(finding) for finding in found[name].findings]
             told = {"cause": found[name].cause, "findings": causes, "limit": found[name].limit}
+            told["minor"] = [asdict(finding) for finding in found[name].minor]
+            told["unseen"] = found[name].unseen
             say(json.dumps({"point": row.get("key"), "name": name, **told}))
     if not found:
         raise failure("diagnose", f"{results}: no point can be diagnosed")
@@ -67,10 +69,16 @@ def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
                 _render(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
             )
             say(f"{name}: {first}")
-        elif diagnosis.findings:
-            _show_all(diagnosis.findings)
         else:
-            say(f"Nothing wrong: {diagnosis.limit}.")
+            _show_all(diagnosis.findings)
+            if not diagnosis.findings:
+                say(f"Nothing wrong: {diagnosis.limit}.")
+            for finding in diagnosis.minor:
+                say(
+                    f"Too little to change anything: {finding.cause}, at most {_cost(finding)}: {finding.evidence}."
+                )
+            if diagnosis.unseen:
+                say(f"Cannot tell live, which virtual time can: {', '.join(diagnosis.unseen)}.")
 
 
 def _show_all(findings: Sequence[Finding]) -> None:
@@ -79,4 +87,8 @@ def _show_all(findings: Sequence[Finding]) -> None:
 
 
 def _render(finding: Finding) -> str:
-    return f"{finding.cause}, about {finding.share:.0%} of the time: {finding.evidence}"
+    return f"{finding.cause}, about {_cost(finding)}: {finding.evidence}"
+
+
+def _cost(finding: Finding) -> str:
+    return f"{finding.share:.0%} of the time" if finding.share >= 0.01 else "less than 1% of the time"

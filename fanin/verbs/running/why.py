@@ -1,4 +1,4 @@
-"""`fanin why`: the reason why a job makes no progress."""
+"""`fanin why`: the reason why a job makes no progress, or only slow progress."""
 
 from __future__ import annotations
 
@@ -17,10 +17,15 @@ from fanin.testbed.running import RunningNetwork, find_network
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
+    from fanin.testbed.job_service_client import JobServiceClient
+    from fanin.testbed.monitoring.slow import Slowness
     from fanin.testbed.monitoring.snapshot import FormingView, JobView, Snapshot
     from fanin.testbed.monitoring.why import Explanation
 
+_NO_JOB = "No job is running on the network; start one with: fanin launch train.py"
 _SECONDS = 2.0  # in which packets are retransmitted, and lost again
+
+_MOST = 5  # rows of a table
 
 # Keys are the letters in /proc/PID/stat.
 _STATES = {
@@ -35,18 +40,27 @@ _STATES = {
 
 def why(
     name: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Job; all jobs by default")] = None,
+    slow: Annotated[
+        bool, typer.Option("--slow", help="Explain what a job that makes progress spends its time on")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option("--interval", min=1.0, help="Seconds to observe the job with --slow")
+    ] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each job")] = False,
     supervisor: Network = None,
 ) -> None:
-    """Explain what a job is waiting for.
+    """Explain what a job is waiting for, or what makes it slow.
 
     For each open chunk you see the worker or switch that is missing, and at the end the most likely cause. Chunks are
     found in the registers of the switches. BMv2 does not give access to them; there, the explanation relies on worker
     reports, links and drops.
 
+    With --slow you see how much of the time each rank computes and waits for calls, and which rank comes last. You
+    also see which calls cost most, and which links are full at their current rate.
+
     Examples:
         fanin why
-        fanin why --json
+        fanin why --slow --interval 10
     """
     from fanin.testbed.job_service_client import JobServiceClient
     from fanin.testbed.monitoring.snapshot import Cells, Snapshot
@@ -55,6 +69,9 @@ def why(
     with failing("why", NetworkError):
         network = find_network(supervisor=supervisor)
         service = JobServiceClient(network.run)
+        if slow:
+            _why_slow(service, name, seconds, as_json)
+            return
         before = Snapshot.model_validate(service.look())
         found = _named(before, name)
         time.sleep(_SECONDS)
@@ -73,7 +90,7 @@ def why(
             if name in (None, forming.name):
                 _show_forming(forming, now.at, as_json)
     if not found and not as_json:
-        say("No job is running on the network; start one with: fanin launch train.py")
+        say(_NO_JOB)
 
 
 def _named(look: Snapshot, name: str | None) -> set[str | None]:
@@ -173,6 +190,68 @@ def _show_forming(forming: FormingView, now: float, as_json: bool) -> None:
         _print_line(forming.name, {"waiting": [], "missing": [], "unknown": "", "culprit": culprit})
     else:
         say(f"{forming.name or 'a job without a name'}\n{culprit}")
+
+
+def _why_slow(service: JobServiceClient, name: str | None, seconds: float, as_json: bool) -> None:
+    """Observe the jobs for some seconds, and print what they spend their time on."""
+    from fanin.controller.jobs.reports import CallTime
+    from fanin.testbed.load import Processors
+    from fanin.testbed.monitoring.slow import explain_slow
+    from fanin.testbed.monitoring.snapshot import Snapshot
+
+    before = Snapshot.model_validate(service.look())
+    found = _named(before, name)
+    processors = Processors()
+    processors.begin()
+    time.sleep(seconds)
+    processors.end()
+    now = Snapshot.model_validate(service.look())
+    if not now.jobs and not as_json:
+        say(_NO_JOB)
+    for job in now.jobs:
+        if job.name not in found:
+            continue
+        times = {
+            host: [CallTime.model_validate(each) for each in calls]
+            for host, calls in service.times(job.name).items()
+        }
+        slowness = explain_slow(job, times, now, before, processors.utilization)
+        if as_json:
+            _print_line(job.name, asdict(slowness))
+        else:
+            _show_slowness(job.name, slowness)
+
+
+def _show_slowness(name: str, slowness: Slowness) -> None:
+    from fanin.table import new_table, print_table
+
+    if slowness.unknown:
+        say(f"{name}: what it spends its time on is unknown: {slowness.unknown}.")
+        return
+    say(
+        f"{name}, {slowness.calls} calls in {slowness.seconds:.1f} s: computing {slowness.computing:.0%}, waiting for "
+        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n"
+    )
+    ranks = new_table(["rank", "host"], "computes", "exposed", "hidden", "comes last", "late ms")
+    for rank in slowness.ranks:
+        each = 1e3 * rank.late_seconds / rank.last if rank.last else 0.0
+        exposed = f"{'≤ ' if rank.estimated else ''}{rank.exposed:.0%}"
+        shares = f"{rank.computing:.0%}", exposed, f"{rank.hidden:.0%}"
+        ranks.add_row(str(rank.rank), rank.host, *shares, f"{rank.last} times", f"{each:,.3g}")
+    calls = new_table(["call"], "times", "waits ms", "moves ms", "of the time")
+    for group in slowness.groups[:_MOST]:
+        waits, moves = (f"{1e3 * each:,.3g}" for each in (group.waiting_seconds, group.moving_seconds))
+        calls.add_row(group.what, str(group.count), waits, moves, f"{group.share:.0%}")
+    links = new_table(["link"], "Mb/s", "of Mb/s", "used", "while data moves")
+    for link in slowness.links[:_MOST]:
+        rates = f"{link.bits_per_second / 1e6:,.4g}", f"{link.rate / 1e6:,.4g}"
+        links.add_row(link.name, *rates, f"{link.used:.0%}", f"{link.moving:.0%}")
+    for table in (ranks, calls, links):
+        print_table(table)
+        say("")
+    for number, cause in enumerate(slowness.causes, start=1):
+        say(f"{number}. {cause.cause}, about {cause.share:.0%} of the time: {cause.evidence}.")
+        say(f"   What to change: {cause.change}.")
 
 
 def _print_line(job: str | None, told: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from fanin.controller.errors import ControllerError
 from fanin.controller.job_service.json_lines_server import serving_workers
 from fanin.controller.jobs import membership
 from fanin.controller.jobs.membership import JobService
@@ -256,6 +257,7 @@ import asyncio, sys
 from pathlib import Path
 from tests.controller.job_service import FakeGrants
 from fanin.controller.job_service.json_lines_server import serving_workers
+from fanin.controller.errors import ControllerError
 from fanin.controller.jobs.membership import JobService
 
 async def run():
@@ -379,6 +381,26 @@ def test_what_workers_report_is_told_with_their_jobs(either: With, waiting: bool
     either(check)
 
 
+TIME = {"number": 3, "what": "barrier", "submitted": 5.0, "waited": None, "began": 5.5, "ended": 6.0}
+
+
+def test_the_times_of_calls_are_kept_with_their_job(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        h1, h2 = [await Worker.connect(path, host, 2, job="a") for host in ("h1", "h2")]
+        assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
+        for number in range(600):
+            h1.say(json.dumps({"times": {"calls": [{**TIME, "number": number}]}}).encode())
+        while not (found := grants.jobs.times("a"))["h1"] or found["h1"][-1]["number"] != 599:
+            await asyncio.sleep(0)
+        assert [each["number"] for each in found["h1"]] == list(range(88, 600))  # memory is bounded
+        assert found["h1"][-1] == {**TIME, "number": 599}
+        assert found["h2"] == []
+        with pytest.raises(ControllerError, match=r"^no job is called b; there are: a$"):
+            grants.jobs.times("b")
+
+    either(check)
+
+
 WAITING = {
     **dict.fromkeys(("all_reduce", "elements", "accepted", "total"), 8),
     **dict.fromkeys(("waiting", "silent"), 1.5),
@@ -402,10 +424,21 @@ WAITING = {
     ],
 )
 def test_a_report_that_is_none_ends_the_membership(service: With, report: object) -> None:
+    ends_the_membership(service, {"report": report})
+
+
+@pytest.mark.parametrize(
+    "times", [{}, {"calls": [{**TIME, "ended": math.inf}]}, {"calls": [{**TIME, "what": "x" * 201}]}]
+)
+def test_times_that_are_none_end_the_membership(service: With, times: object) -> None:
+    ends_the_membership(service, {"times": times})
+
+
+def ends_the_membership(service: With, message: object) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, 2) for host in ("h1", "h2")]
         assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
-        h1.say(json.dumps({"report": report}).encode())
+        h1.say(json.dumps(message).encode())
         assert await h2.hear() == {"left": {"host": "h1", "rank": 0, "process": 1}}
 
     service(check)

@@ -28,11 +28,11 @@ NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "6.25 Gb/s", "
 @pytest.mark.parametrize(
     ("cause", "cut", "overrides", "links"),
     [
-        ("nothing wrong", {}, [], {}),
-        ("nothing wrong", {"stragglers": [{"host": "h3", "factor": 1.1}]}, [], {}),
+        ("communication", {}, [], {}),
+        ("communication", {"stragglers": [{"host": "h3", "factor": 1.1}]}, [], {}),
         ("straggler", {"stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
         ("straggler", {"pipeline": 1, "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
-        ("nothing wrong", {"bucket": "25 kB"}, [], {}),
+        ("communication", {"bucket": "25 kB"}, [], {}),
         ("straggler", {"bucket": "25 kB", "stragglers": [{"host": "h3", "factor": 2.0}]}, [], {}),
         ("slow link", {"bucket": "25 kB"}, [{"link": ["h2", "leaf1"], "rate": "0.625 Gb/s"}], {}),
         ("loss", {"bucket": "25 kB"}, [], {"loss": 0.02}),

@@ -38,6 +38,23 @@ def test_one_stage_with_one_micro_batch_is_a_step_with_buckets(switch: Engine, a
     assert measured.exposed_seconds == pytest.approx(expected.exposed_seconds, rel=0.15)
 
 
+@pytest.mark.parametrize("bucket", ["640 kB", "320 kB", "80 kB"])
+def test_the_times_of_workers_are_those_of_whole_steps(switch: Engine, bucket: str) -> None:
+    """However many buckets they have; and the time for which data is waited for is neither computing nor exposed."""
+    step = {"forward": "100 us", "backward": "200 us", "bucket": bucket, "loading": "50 us"}
+    said = {"topology": SHAPE, "size": "640 kB", "window": 128, "repetitions": 3, "step": step}
+    measured = run_virtual(Settings.model_validate(said).settled, switch)
+    assert measured.usage
+    assert measured.step_seconds
+    for worker in measured.usage.workers:
+        assert (len(worker.began), len(worker.ended)) == (3, 3)
+        assert all(ended > began + 350e-6 for began, ended in zip(worker.began, worker.ended, strict=True))
+        assert worker.computing_seconds == pytest.approx(3 * 300e-6)
+        assert worker.loading_seconds == pytest.approx(3 * 50e-6)
+    assert measured.usage.seconds == pytest.approx(3 * measured.step_seconds, rel=0.02)
+    assert measured.exposed_seconds == pytest.approx(measured.step_seconds - 350e-6)
+
+
 @pytest.mark.parametrize("cut", [{}, {"tensor": 2}, {"pipeline": 2}, {"pipeline": 2, "chunks": 2}])
 def test_less_of_a_step_is_exposed(switch: Engine, cut: dict[str, Any]) -> None:
     after, during = (

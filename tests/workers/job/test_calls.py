@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fanin.workers import communicator as communicating
 from fanin.workers.collective import CollectiveError
 from fanin.workers.communicator import Communicator, Request
-from fanin.workers.job.calls import AbortedError
+from fanin.workers.job import calls as calling
+from fanin.workers.job.calls import AbortedError, Calls
 from fanin.workers.values.compression import TopK
 from tests.workers.live_job import Grants, communicators, network
 from tests.workers.loopback import everywhere, job
@@ -306,3 +308,97 @@ def test_all_are_told_who_calls_something_else(
         rf"the others: {re.escape(we)}",
         said[0],
     ), said[0]
+
+
+class Clock:
+    """In place of the module `time`: it moves only when it is told to."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return 1e9 + self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    for module in (calling, communicating):
+        monkeypatch.setattr(module, "time", found)
+    return found
+
+
+def timed(rate: float, seconds: float, clock: Clock, calls: Calls) -> None:
+    """Make so many calls a second, each of which takes half of its time."""
+    for _ in range(int(rate * seconds)):
+        clock.now += 0.5 / rate
+        calls.begin("sum")
+        clock.now += 0.5 / rate
+        calls.end()
+
+
+def test_the_times_of_calls_are_sent_once_a_second(clock: Clock) -> None:
+    said: list[Any] = []
+    calls = Calls(said.append, 0, send_or_drop=said.append)
+    timed(8, 3, clock, calls)
+    sent = [message["times"]["calls"] for message in said]
+    assert [len(each) for each in sent] == [8, 8, 8]
+    assert sent[1][0] == {
+        "number": 9,
+        "what": "sum",
+        "submitted": 1e9 + 1.0625,
+        "waited": 1e9 + 1.0625,
+        "began": 1e9 + 1.0625,
+        "ended": 1e9 + 1.125,
+    }
+
+
+def test_a_call_that_needs_no_others_has_no_number_and_no_times(clock: Clock) -> None:
+    said: list[Any] = []
+    calls = Calls(said.append, 0, send_or_drop=said.append)
+    for needs_others in (True, False):
+        calls.begin("sum", needs_others=needs_others)
+        clock.now += 1.0
+        calls.end()
+    assert [len(message["times"]["calls"]) for message in said] == [1, 0]
+
+
+def test_workers_that_make_many_calls_send_the_times_of_the_same_few(clock: Clock) -> None:
+    """Though each measures its own rate, and sends at another moment."""
+    kept = []
+    for rate in (900, 1100, 5000):
+        said: list[Any] = []
+        timed(rate, 60, clock, calls := Calls(said.append, 0, send_or_drop=said.append))
+        assert calls.count == 60 * rate
+        assert max(len(message["times"]["calls"]) for message in said) <= 128
+        kept.append({call["number"] for message in said[2:] for call in message["times"]["calls"]})
+    few, many, least = kept
+    both = range(2000, 50_000)
+    assert {n for n in many if n in both} <= {n for n in few if n in both}
+    assert {n for n in least if n in both} <= {n for n in many if n in both}
+    assert len({n for n in least if n in both}) > 200
+
+
+def test_the_times_say_when_a_program_made_a_call_and_waited_for_it() -> None:
+    """In the background: it made it before it began, and waited after that."""
+
+    def work(comm: Communicator) -> list[dict[str, Any]]:
+        said: list[Any] = []
+        comm.calls._send_or_drop = said.append
+        handles = [comm.allreduce(np.ones(20_000, np.float32), async_op=True) for _ in range(3)]
+        handles[-1].wait()
+        comm.calls._sent = 0.0
+        comm.barrier()
+        [message] = said
+        return list(message["times"]["calls"])
+
+    with job(2) as (comms, _):
+        for calls in everywhere(comms, work):
+            *sums, barrier = calls
+            assert [call["number"] for call in calls] == [1, 2, 3, 4]
+            assert all(call["submitted"] <= call["began"] <= call["ended"] for call in calls)
+            assert sums[2]["submitted"] <= sums[0]["ended"] <= sums[1]["began"]
+            assert sums[2]["submitted"] <= sums[2]["waited"] <= sums[2]["ended"]
+            assert barrier["submitted"] == barrier["waited"] == barrier["began"]

@@ -82,6 +82,66 @@ def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
     )
 
 
+STEP = {"forward": "100 us", "backward": "200 us"}
+
+
+@pytest.mark.parametrize(
+    ("cause", "change", "settings"),
+    [
+        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "800 kB"}),
+        ("small buckets", "set step.bucket = ", {"step": STEP | {"bucket": "512 B"}}),
+        ("data loader", "num_workers", {"step": STEP | {"bucket": "25 kB", "loading": "300 us"}}),
+        ("latency", "sum several vectors in one call", {"size": "256 B", "links": {"delay": "20 us"}}),
+        (
+            "communication",
+            "let workers compute more for each sum",
+            {"step": {"forward": "1 us", "backward": "1 us"}},
+        ),
+        (
+            "pipeline bubble",
+            "parallelism.micro_batches = ",
+            {
+                "parallelism": {
+                    "pipeline": 4,
+                    "layers": 4,
+                    "forward": "4 ms",
+                    "backward": "8 ms",
+                    "activations": "4 KiB",
+                }
+            },
+        ),
+    ],
+)
+def test_idle_workers_have_a_cause_and_a_setting(
+    cause: str, change: str, settings: dict[str, object], tmp_path: Path
+) -> None:
+    write_results([ran(**settings)], {}, tmp_path)
+    status, output = invoke(tmp_path)
+    assert status == 0
+    assert output.startswith(f"1. {cause}, about "), output
+    assert change in output
+
+
+def test_losses_that_cost_little_are_mentioned_with_their_cost(tmp_path: Path) -> None:
+    step = {"forward": "1 ms", "backward": "2 ms", "bucket": "25 kB"}
+    write_results([ran(links={"loss": 0.001}, step=step, size="400 kB")], {}, tmp_path)
+    output = invoke(tmp_path)[1]
+    assert output.startswith("Nothing wrong: workers computed for 9")
+    assert "Too little to change anything: loss, at most " in output
+    [told] = [json.loads(line) for line in invoke(tmp_path, "--json")[1].splitlines()]
+    assert [one["cause"] for one in told["minor"]] == ["loss"]
+
+
+def test_a_live_run_names_the_causes_that_it_cannot_show(tmp_path: Path) -> None:
+    live = made([1.0, 1.5], world="live") | {"limited_by": "neither", "usage": USAGE.as_columns()}
+    write_results([live], {}, tmp_path)
+    output = invoke(tmp_path)[1]
+    assert output.startswith("1. unexplained, about ")
+    assert "a live run cannot show whether it was a slow link, a pause storm, a priority inversion" in output
+    assert "Cannot tell live, which virtual time can: slow link, pause storm, priority inversion." in output
+    assert "Nothing wrong" not in output
+
+
 def test_a_deadlock_is_a_cause_with_the_links_that_waited(tmp_path: Path) -> None:
     circle = "deadlock of priority flow control: each waits for the next: leaf1 → spine1, spine1 → leaf1"
     write_results([made([1.0]) | {"error": f"DeadlockError: {circle}"}], {}, tmp_path)

@@ -1,0 +1,186 @@
+"""What a job is found to spend its time on, from invented times of its calls and counts of its links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from fanin.controller.jobs.reports import CallTime
+from fanin.testbed.monitoring.slow import Slowness, explain_slow
+from fanin.testbed.monitoring.snapshot import JobView, LinkView, Snapshot, SwitchView
+from tests.testbed.monitoring.snapshots import NOW, job, worker
+
+HOSTS = ("h1", "h2", "h3", "h4")
+SECONDS = 5.0
+
+
+def times(
+    computes: Mapping[str, float], moves: float, begin: float = NOW - SECONDS, steps: int = 40
+) -> dict[str, list[CallTime]]:
+    """Of calls that each begin when a rank has computed so long, and end for all so long after the last."""
+    found: dict[str, list[CallTime]] = {host: [] for host in computes}
+    ended = begin
+    for number in range(1, steps + 1):
+        began = {host: ended + seconds for host, seconds in computes.items()}
+        ended = max(began.values()) + moves
+        for host, at in began.items():
+            found[host].append(sync(number, at, ended))
+    return found
+
+
+def sync(number: int, began: float, ended: float) -> CallTime:
+    return CallTime(number=number, what="allreduce", submitted=began, waited=began, began=began, ended=ended)
+
+
+def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates: int) -> Snapshot:
+    """A look at that time, when each link had carried so much of `built` since the beginning; rates: those changed."""
+    count = int(used * built * (at - NOW + SECONDS) / 8)
+    found = [
+        LinkView(
+            sender=a,
+            receiver=b,
+            rate=rates.get(host, built),
+            built_rate=built,
+            up=True,
+            packets=count,
+            bytes=count,
+            lost=lost if host == "h1" and at == NOW else 0,
+            queue_bytes=0,
+        )
+        for host, leaf in zip(HOSTS, ("leaf1", "leaf1", "leaf2", "leaf2"), strict=True)
+        for a, b in ((host, leaf), (leaf, host))
+    ]
+    switches = {name: SwitchView(slots=4) for name in ("leaf1", "leaf2", "spine1")}
+    return Snapshot(at=at, jobs=(), forming=(), switches=switches, links=tuple(found))
+
+
+JOB: JobView = job(*(worker(host, 7) for host in HOSTS))
+
+
+def explained(found: Mapping[str, Sequence[CallTime]], processors: float = 0.3, **of: Any) -> Slowness:
+    return explain_slow(JOB, found, links(NOW, **of), links(NOW - SECONDS, **of), processors)
+
+
+def test_a_rank_that_comes_late_is_named_with_its_delay() -> None:
+    slow = explained(times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.01), used=0.05)
+    [cause] = slow.causes
+    assert (cause.cause, round(cause.share, 2)) == ("straggler", 0.73)
+    assert cause.evidence.startswith("rank 2 (process 103 on h3) came last in 39 of 39 calls, by 80 ms")
+    assert [round(rank.exposed, 2) for rank in slow.ranks] == [0.82, 0.82, 0.09, 0.82]
+    assert round(slow.waiting, 2) == 0.73
+
+
+def test_a_link_that_was_slowed_down_is_named_with_both_rates() -> None:
+    slow = explained(times(dict.fromkeys(HOSTS, 0.02), 0.1), used=0.16, h3=20_000_000)
+    [cause] = slow.causes
+    assert cause.cause == "slow link"
+    assert cause.evidence.startswith("h3 → leaf2 carried 16 of 20 Mb/s on average, 96% of its rate while")
+    assert cause.evidence.endswith("The network was built with 100 Mb/s there")
+    assert cause.change.startswith("fix the link, here with `fanin link h3 leaf2 --set rate=100Mb/s`")
+    assert [link.name for link in slow.links[:2]] == ["h3 → leaf2", "leaf2 → h3"]
+
+
+@pytest.mark.parametrize(("used", "found"), [(0.1, "slow link"), (0.06, "latency")])
+def test_a_link_far_fuller_than_the_others_is_the_limit_from_half_of_its_rate(
+    used: float, found: str
+) -> None:
+    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.1), used=used, h3=20_000_000).causes
+    assert cause.cause == found
+
+
+def test_a_rank_that_gets_its_results_late_is_no_straggler() -> None:
+    """Behind a slow link: it computes as long as the others, from the end of its call."""
+    found = times(dict.fromkeys(HOSTS, 0.02), 0.1)
+    late = {host: [sync(c.number, c.began, c.ended) for c in calls] for host, calls in found.items()}
+    late["h3"] = [sync(c.number, c.began + 0.01, c.ended + 0.01) for c in found["h3"]]
+    assert explained(late, used=0.16, h3=20_000_000).waiting < 0.01
+
+
+def test_links_that_are_all_full_are_a_limit_of_the_network() -> None:
+    [cause] = explained(times(dict.fromkeys(HOSTS, 0.01), 0.1), used=0.88).causes
+    assert cause.cause == "full link"
+    assert "7 other directions were full, too" in cause.evidence
+
+
+@pytest.mark.parametrize(
+    ("processors", "expected"), [(0.3, "latency"), (0.97, "this machine")], ids=["idle", "busy"]
+)
+def test_calls_that_fill_no_link_are_bound_by_latency_or_by_the_machine(
+    processors: float, expected: str
+) -> None:
+    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), processors, used=0.03).causes
+    assert cause.cause == expected
+    assert "the fullest link, h1 → leaf1, was used to 3% while data moved" in cause.evidence
+
+
+def test_losses_are_named_with_the_link() -> None:
+    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50).causes
+    assert cause.cause == "loss"
+    assert cause.evidence == "links have lost 100 packets, most of them h1 → leaf1"
+
+
+def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> None:
+    [cause] = explained(times(dict.fromkeys(HOSTS, 0.1), 0.002), used=0.01).causes
+    assert (cause.cause, round(cause.share, 2)) == ("computing", 0.98)
+
+
+def test_two_causes_are_both_named() -> None:
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h2": 0.06}, 0.06)
+    assert [cause.cause for cause in explained(found, used=0.1, h3=20_000_000).causes] == [
+        "slow link",
+        "straggler",
+    ]
+
+
+def test_who_comes_last_at_random_is_not_blamed() -> None:
+    found: dict[str, list[CallTime]] = {host: [] for host in HOSTS}
+    ended = NOW - SECONDS
+    for number in range(1, 41):
+        began = {host: ended + 0.02 + 0.08 * (number % 4 == at) for at, host in enumerate(HOSTS)}
+        ended = max(began.values()) + 0.01
+        for host, at in began.items():
+            found[host].append(sync(number, at, ended))
+    [cause] = explained(found, used=0.05).causes
+    assert cause.cause == "waiting"
+
+
+def background(number: int, submitted: float, began: float, ended: float, waited: float | None) -> CallTime:
+    return CallTime(
+        number=number, what="allreduce", submitted=submitted, waited=waited, began=began, ended=ended
+    )
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_hidden_behind_computation_is_not_exposed(known: bool) -> None:
+    """Two buckets a step: the program makes the calls after 10 and 20 ms and waits from then on; each takes 20 ms."""
+    calls = []
+    for step in range(40):
+        at = NOW - SECONDS + 0.05 * step
+        calls.append(background(2 * step + 1, at + 0.01, at + 0.01, at + 0.03, at + 0.02 if known else None))
+        calls.append(background(2 * step + 2, at + 0.02, at + 0.03, at + 0.05, at + 0.02 if known else None))
+    slow = explained(dict.fromkeys(HOSTS, calls), used=0.05)
+    assert [(round(r.computing, 1), round(r.exposed, 1), round(r.hidden, 1)) for r in slow.ranks] == [
+        (0.2, 0.6, 0.2)
+    ] * 4
+    assert [rank.estimated for rank in slow.ranks] == [not known] * 4
+
+
+def test_too_few_calls_show_nothing() -> None:
+    found = times(dict.fromkeys(HOSTS, 0.1), 0.1, steps=2) | {"h3": []}
+    slow = explained(found, used=0.1)
+    assert slow.causes == ()
+    assert slow.unknown.startswith("0 calls have ended at all workers within 5 s; nothing has come from h3:")
+
+
+def test_calls_are_grouped_by_their_size() -> None:
+    found = {
+        host: [each.model_copy(update={"what": f"sum of {each.number % 2 + 1}"}) for each in calls]
+        for host, calls in times(dict.fromkeys(HOSTS, 0.02), 0.02).items()
+    }
+    groups = explained(found, used=0.05).groups
+    assert {(group.what, group.count, round(group.moving_seconds, 3)) for group in groups} == {
+        ("sum of 1", 20, 0.02),
+        ("sum of 2", 19, 0.02),
+    }
