@@ -44,6 +44,7 @@ VERBS = {
     "demo": Verb("Start", "demo:demo", "Train with in-network aggregation and compare with ring."),
     "doctor": Verb("Start", "doctor:doctor", "Check whether this machine can run fanin."),
     "lesson": Verb("Start", "lesson:app", "List the lessons, or run one."),
+    "lab": Verb("Start", "lab:app", "Learn P4 by programming, with tests and hints; mark a class."),
     "new": Verb("Start", "new:new", "Create a folder with a P4 program and a scenario to edit."),
     "run": Verb("Experiments", "run:run", "Run a scenario, print its table and draw its figure."),
     "sweep": Verb("Experiments", "sweep:sweep", "Run a scenario for every combination of settings."),
