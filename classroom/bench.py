@@ -1,7 +1,7 @@
 """What the tests of a lab are written with.
 
-A test is a function that takes a `Bench`, decorated with `test`. It tells its story with `step`, and fails by raising
-`TestFailed`, which the methods of the bench and of its switches do.
+A test is a function that takes a `Bench`, decorated with `lab_test`. It tells its story with `step`, and fails by raising
+`ExpectationError`, which the methods of the bench and of its switches do.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker
-from fanin.classroom.story import Outcome, Problem, Story, TestFailed
+from fanin.classroom.story import Outcome, Problem, Story, ExpectationError
 from fanin.classroom.student import StudentProgram, StudentPrograms
 from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
 from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.model import Topology
 
-__all__ = ["Bench", "TestFailed", "collect", "run_test", "test"]
+__all__ = ["Bench", "ExpectationError", "collect", "lab_test", "run_test"]
 
 
 class Bench:
@@ -43,7 +43,7 @@ class Bench:
         """Return a new switch with the student's P4 program.
 
         Raises:
-            TestFailed: The program does not compile.
+            ExpectationError: The program does not compile.
         """
         if file not in self._engines:
             self.step(f"fanin compiles {file}")
@@ -55,7 +55,7 @@ class Bench:
         """Start one of the student's Python files.
 
         Raises:
-            TestFailed: It is missing.
+            ExpectationError: It is missing.
         """
         self._running.append(self._students.start(file))
         return self._running[-1]
@@ -64,7 +64,7 @@ class Bench:
         """Start the class Worker of one of the student's Python files, in a process of its own.
 
         Raises:
-            TestFailed: The file or the class is missing, or raises an error.
+            ExpectationError: The file or the class is missing, or raises an error.
         """
         program = self.python(file)
         program.new("Worker", *arguments)
@@ -85,10 +85,10 @@ class Bench:
         """Fail with a text unless something holds.
 
         Raises:
-            TestFailed: It does not hold.
+            ExpectationError: It does not hold.
         """
         if not holds:
-            raise TestFailed(Problem(text))
+            raise ExpectationError(Problem(text))
 
     def close(self) -> None:
         """End the student's processes of this test."""
@@ -118,7 +118,7 @@ class LabTest:
         return self.function.__name__
 
 
-def test(
+def lab_test(
     title: str, *, points: int = 1, hidden: bool = False
 ) -> Callable[[Callable[[Bench], None]], LabTest]:
     """Make a function a test of its lab.
@@ -159,7 +159,7 @@ def run_test(
     problem = None
     try:
         test.function(bench)
-    except TestFailed as error:
+    except ExpectationError as error:
         problem = error.problem
     finally:
         bench.close()

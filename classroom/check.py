@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from fanin.classroom.bench import collect, run_test
+from fanin.classroom.bench import LabTest, collect, run_test
 from fanin.classroom.manifest import Lab
 from fanin.classroom.story import Outcome
-from fanin.classroom.student import student_programs
+from fanin.classroom.student import StudentPrograms, student_programs
 from fanin.p4switch.engine.engine import Engine
 
 # A lab sends a few packets. They are not worth the time that an optimizing compiler takes.
@@ -28,9 +28,21 @@ def check(
         hidden: Also run the tests that are for the grader.
         only: The name of the one test to run. None runs all.
     """
+    with student_programs(folder) as students:
+        yield from run_tests(collect_tests(lab, hidden=hidden, only=only), folder, students, seed)
+
+
+def collect_tests(lab: Lab, *, hidden: bool, only: str | None = None) -> list[LabTest]:
+    """Return the tests of a lab to run; see `check`."""
+    tests = collect(lab.tests, f"{lab.name}/tests.py")
+    return [test for test in tests if (hidden or not test.hidden) and only in (None, test.name)]
+
+
+def run_tests(
+    tests: Iterable[LabTest], folder: Path, students: StudentPrograms, seed: int
+) -> Iterator[Outcome]:
+    """Yield the outcome of each of these tests, with the student's Python in the processes of `students`."""
     os.environ.update({name: value for name, value in FAST_COMPILE.items() if name not in os.environ})
     engines: dict[str, Engine] = {}
-    with student_programs(folder) as students:
-        for test in collect(lab.tests, f"{lab.name}/tests.py"):
-            if (hidden or not test.hidden) and only in (None, test.name):
-                yield run_test(test, folder, students, engines, seed)
+    for test in tests:
+        yield run_test(test, folder, students, engines, seed)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.classroom.story import Problem, TestFailed
+from fanin.classroom.story import Problem, ExpectationError
 from fanin.classroom.student import StudentProgram
 from fanin.classroom.switch_under_test import SwitchUnderTest
 from fanin.simulator.network import VirtualNetwork
@@ -57,13 +57,13 @@ class StudentWorker:
     def _frames(self, name: str, *arguments: bytes) -> Sequence[bytes]:
         found = self._program.call(name, *arguments)
         if not isinstance(found, list) or not all(isinstance(each, bytes) for each in found):
-            raise TestFailed(
+            raise ExpectationError(
                 Problem(
                     f"{self._program.name}: {name}() must return a list of frames in bytes, not {found!r:.80}"
                 )
             )
         if (longest := max((len(each) for each in found), default=0)) > 1514:
-            raise TestFailed(Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes"))
+            raise ExpectationError(Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes"))
         return found
 
 
@@ -106,7 +106,7 @@ class _Station:
                 self._outgoing.append(frame)
             self.sent.append(frame)
         if len(self.sent) > MOST_FRAMES:
-            raise TestFailed(Problem(f"a worker has sent {MOST_FRAMES} frames and is not done"))
+            raise ExpectationError(Problem(f"a worker has sent {MOST_FRAMES} frames and is not done"))
 
 
 def never_lost(_number: int, _frame: bytes) -> bool:
@@ -147,7 +147,7 @@ class NetworkUnderTest:
         """Run until all hosts are done.
 
         Raises:
-            TestFailed: They are not done after so many seconds of virtual time.
+            ExpectationError: They are not done after so many seconds of virtual time.
         """
         programs = {name: station.program for name, station in self.stations.items()}
         if self._network.run(lambda: all(each.done() for each in programs.values()), limit=seconds):
@@ -159,7 +159,7 @@ class NetworkUnderTest:
             f"frames sent by {sent}"
         )
 
-    def failed(self, text: str) -> TestFailed:
+    def failed(self, text: str) -> ExpectationError:
         """Return a failure with this text and the trace of the last packet that reached a switch."""
         traces = (f"{name}: {trace}" for name, switch in self._switches.items() if (trace := switch.trace()))
-        return TestFailed(Problem(text, trace=next(traces, "")))
+        return ExpectationError(Problem(text, trace=next(traces, "")))

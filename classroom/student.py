@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fanin.classroom.story import Problem, TestFailed
+from fanin.classroom.story import Problem, ExpectationError
 from fanin.classroom.student_server import LONGEST_MESSAGE, decode, encode
 from fanin.testbed.patience import setting
 
@@ -33,7 +33,7 @@ class StudentProgram:
         """Make an object of a class; later calls are of its methods.
 
         Raises:
-            TestFailed: The class is missing, or raises an error.
+            ExpectationError: The class is missing, or raises an error.
         """
         self._ask(f"new {kind}", arguments)
 
@@ -41,7 +41,7 @@ class StudentProgram:
         """Call a function of the file, or a method of the object, or get the value of that name.
 
         Raises:
-            TestFailed: It is missing, raises an error, or does not return.
+            ExpectationError: It is missing, raises an error, or does not return.
         """
         return self._ask(name, arguments)
 
@@ -55,15 +55,15 @@ class StudentProgram:
             self._connection.sendall(json.dumps([name, encode(arguments)]).encode() + b"\n")
             answer = json.loads(self._line())
             if "error" in answer:
-                raise TestFailed(Problem(f"{what} raised an error:\n{answer['error']}"))
+                raise ExpectationError(Problem(f"{what} raised an error:\n{answer['error']}"))
             return decode(answer["value"])
         except TimeoutError:
-            raise TestFailed(Problem(f"{what} did not return within {CALL_SECONDS:g} s")) from None
+            raise ExpectationError(Problem(f"{what} did not return within {CALL_SECONDS:g} s")) from None
         except OSError:
-            raise TestFailed(Problem(f"{what}: its process ended")) from None
+            raise ExpectationError(Problem(f"{what}: its process ended")) from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             # Only a program that writes to the judge's socket itself gets here.
-            raise TestFailed(Problem(f"{what}: its answer cannot be read")) from None
+            raise ExpectationError(Problem(f"{what}: its answer cannot be read")) from None
 
     def _line(self) -> bytes:
         while b"\n" not in self._received:
@@ -89,17 +89,17 @@ class StudentPrograms:
         """Start one of the student's Python files in a process of its own.
 
         Raises:
-            TestFailed: There is no such file, or no process for it.
+            ExpectationError: There is no such file, or no process for it.
         """
         if not (self._folder / name).is_file():
-            raise TestFailed(Problem(f"{name} is missing from {self._folder}"))
+            raise ExpectationError(Problem(f"{name} is missing from {self._folder}"))
         try:
             self._control.sendall(name.encode())
             _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)
         except OSError:
             descriptors = []
         if not descriptors:
-            raise TestFailed(Problem(f"{name}: no process can be started for it any more"))
+            raise ExpectationError(Problem(f"{name}: no process can be started for it any more"))
         return StudentProgram(name, socket.socket(fileno=descriptors[0]))
 
 

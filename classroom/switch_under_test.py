@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
 
-from fanin.classroom.story import Problem, Story, TestFailed, differing
+from fanin.classroom.story import Problem, Story, ExpectationError, differing
 from fanin.controller.entry_files import Entries
 from fanin.experiments.tracing import fill
 from fanin.native.toolchain import ToolchainError
@@ -41,14 +41,14 @@ def load_program(file: Path) -> Engine:
     """Compile a student's program and load it into a switch.
 
     Raises:
-        TestFailed: The file is missing, or the compiler refuses it.
+        ExpectationError: The file is missing, or the compiler refuses it.
     """
     try:
         return Engine.load(compile_once(file).device_config())
     except OSError as error:
-        raise TestFailed(Problem(f"{file.name}: cannot be read: {error.strerror}")) from None
+        raise ExpectationError(Problem(f"{file.name}: cannot be read: {error.strerror}")) from None
     except (CompileError, ProgramError, ToolchainError) as error:
-        raise TestFailed(Problem(f"{file.name} does not compile:\n{error}")) from None
+        raise ExpectationError(Problem(f"{file.name} does not compile:\n{error}")) from None
 
 
 class SwitchUnderTest:
@@ -71,7 +71,7 @@ class SwitchUnderTest:
         """Write what a controller returned: entries, groups and sessions (docs/reference/entries.md).
 
         Raises:
-            TestFailed: They do not fit the program.
+            ExpectationError: They do not fit the program.
         """
         try:
             found = TypeAdapter(Entries).validate_python(entries)
@@ -90,7 +90,7 @@ class SwitchUnderTest:
         """Return the cells of a register.
 
         Raises:
-            TestFailed: The program has no such register.
+            ExpectationError: The program has no such register.
         """
         return self._state("register", name, lambda found: self._engine.register(found).read())
 
@@ -98,7 +98,7 @@ class SwitchUnderTest:
         """Return the packets and the bytes that a counter has counted.
 
         Raises:
-            TestFailed: The program has no such counter.
+            ExpectationError: The program has no such counter.
         """
         value = self._state("counter", name, lambda found: self._engine.counter(found).read(index))
         return value.packets, value.bytes
@@ -137,7 +137,7 @@ class SwitchUnderTest:
         """Expect that exactly these packets left after the last one was sent, in any order.
 
         Raises:
-            TestFailed: Others left.
+            ExpectationError: Others left.
         """
         left = list(self._sent)
         missing = []
@@ -170,7 +170,7 @@ class SwitchUnderTest:
         """Fail with a text, and the trace of the last packet, unless something holds.
 
         Raises:
-            TestFailed: It does not hold.
+            ExpectationError: It does not hold.
         """
         if not holds:
             raise self._failed(text)
@@ -213,8 +213,8 @@ class SwitchUnderTest:
         self._blamed = len(self._history)
         self._history.append(arrival)
 
-    def _failed(self, text: str, rows: Sequence[Any] = ()) -> TestFailed:
-        return TestFailed(Problem(text, tuple(rows), self.trace()))
+    def _failed(self, text: str, rows: Sequence[Any] = ()) -> ExpectationError:
+        return ExpectationError(Problem(text, tuple(rows), self.trace()))
 
 
 def _ports(sent: Sequence[tuple[int, bytes]]) -> str:

@@ -184,6 +184,72 @@ def verify_labs(
         raise failure("lab", f"{wrong} problems in {', '.join(lab.name for lab in chosen)}")
 
 
+@app.command("grade")
+def grade_submissions(
+    submissions: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Folder with a folder for each submission")
+    ],
+    name: Annotated[str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")],
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of everything that the tests draw (default: a new one)")
+    ] = None,
+    further: Annotated[
+        Path | None,
+        typer.Option("--tests", exists=True, dir_okay=False, help="Further tests of your own, in Python"),
+    ] = None,
+    table: Annotated[Path, typer.Option("--csv", help="Where to write the points")] = Path("grades.csv"),
+    gradescope_folder: Annotated[
+        Path | None,
+        typer.Option("--gradescope", file_okay=False, help="Folder for Gradescope's results, a JSON file each"),
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option("--processes", min=1, help="Submissions at a time (default: the cores)")
+    ] = None,
+) -> None:
+    """Mark a folder of submissions: points per test, hidden tests included.
+
+    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and is limited
+    in memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
+
+    Examples:
+        fanin lab grade submissions --lab forwarding
+        fanin lab grade submissions --lab 1 --seed 7 --gradescope results
+    """
+    import os
+    import secrets
+
+    from fanin.classroom.confine import require_sandboxes
+    from fanin.classroom.grade import gradescope, grader, write_csv
+    from fanin.classroom.manifest import LabError, find_lab
+    from fanin.table import new_table, print_table
+    from fanin.testbed.sandbox import SandboxError
+
+    with failing("lab", LabError, status=2):
+        lab = find_lab(name)
+    drawn = secrets.randbelow(1 << 31) if seed is None else seed
+    marks = []
+    with failing("lab", LabError, SandboxError, KeyboardInterrupt):
+        require_sandboxes()
+        with grader(lab, seed=drawn, further=further) as found:
+            for each in found.marks(submissions, at_once or os.cpu_count() or 1):
+                marks.append(each)
+                say(f"{each.student}: {each.points} of {each.most}" + (f" ({each.note})" if each.note else ""))
+    if not marks:
+        raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
+    with table.open("w", newline="") as file:
+        write_csv(marks, file)
+    if gradescope_folder is not None:
+        gradescope_folder.mkdir(parents=True, exist_ok=True)
+        for each in marks:
+            (gradescope_folder / f"{each.student}.json").write_text(json.dumps(gradescope(each), indent=2))
+    shown = new_table(["test"], "points", "passed")
+    for number, outcome in enumerate(marks[0].outcomes):
+        passed = sum(each.outcomes[number].passed for each in marks)
+        shown.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
+    print_table(shown)
+    say(f"{table}: the points of {len(marks)} submissions; the same tests again: --seed {drawn}")
+
+
 def _work(folder: Path) -> WorkFolder:
     from fanin.classroom.manifest import LabError
     from fanin.classroom.work_folder import WorkFolder

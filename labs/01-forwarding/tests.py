@@ -7,7 +7,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet
 
-from fanin.classroom.bench import Bench, test
+from fanin.classroom.bench import Bench, lab_test
 from fanin.classroom.switch_under_test import SwitchUnderTest
 
 ROUTER_MAC, ROUTER_IP = "02:00:0a:00:00:fe", "10.0.0.254"
@@ -38,7 +38,7 @@ def _forwarded(packet: Packet, mac: str) -> Packet:
     return found
 
 
-@test("A packet leaves by the port of its destination, with the right addresses", points=2)
+@lab_test("A packet leaves by the port of its destination, with the right addresses", points=2)
 def forwards(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     packet = _packet(H1, "10.1.0.2")
@@ -46,7 +46,7 @@ def forwards(bench: Bench) -> None:
     router.expect((2, _forwarded(packet, H2)))
 
 
-@test("The longest prefix wins")
+@lab_test("The longest prefix wins")
 def longest_prefix(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     for destination, port, mac in (("10.1.2.3", 3, H3), ("10.1.3.3", 2, H2)):
@@ -55,7 +55,7 @@ def longest_prefix(bench: Bench) -> None:
         router.expect((port, _forwarded(packet, mac)))
 
 
-@test("A packet whose time to live ends is dropped")
+@lab_test("A packet whose time to live ends is dropped")
 def time_to_live(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     router.send(1, _packet(H1, "10.1.0.2", ttl=1), "h1 sends a packet that may not live for another hop")
@@ -65,7 +65,7 @@ def time_to_live(bench: Bench) -> None:
     router.expect((2, _forwarded(packet, H2)))
 
 
-@test("A packet without a route is dropped")
+@lab_test("A packet without a route is dropped")
 def no_route(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     router.send(1, _packet(H1, "192.0.2.1"), "h1 sends a packet to 192.0.2.1")
@@ -76,7 +76,7 @@ def _arp(target: str) -> Packet:
     return Ether(src=H1, dst="ff:ff:ff:ff:ff:ff") / ARP(op=1, hwsrc=H1, psrc="10.0.0.1", pdst=target)
 
 
-@test("The router answers ARP requests for its address", points=2)
+@lab_test("The router answers ARP requests for its address", points=2)
 def answers_arp(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     router.send(1, _arp(ROUTER_IP), "h1 asks for the MAC address of the router")
@@ -84,7 +84,7 @@ def answers_arp(bench: Bench) -> None:
     router.expect((1, Ether(src=ROUTER_MAC, dst=H1) / answer))
 
 
-@test("The router does not answer for other addresses, and not to answers")
+@lab_test("The router does not answer for other addresses, and not to answers")
 def other_arp(bench: Bench) -> None:
     router = _router(bench, ROUTES)
     router.send(1, _arp("10.0.0.7"), "h1 asks for the MAC address of 10.0.0.7")
@@ -95,7 +95,7 @@ def other_arp(bench: Bench) -> None:
     router.expect()
 
 
-@test("Routes and packets drawn at random", points=2, hidden=True)
+@lab_test("Routes and packets drawn at random", points=2, hidden=True)
 def random_routes(bench: Bench) -> None:
     draw = bench.random
     routes = []

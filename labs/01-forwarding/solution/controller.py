@@ -7,7 +7,8 @@ def entries(routes: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the entries of the router.
 
     Args:
-        routes: The routes, each with `prefix` (such as 10.1.0.0), `length` (16), and the `mac` and `port` of the next hop.
+        routes: The routes, each with `prefix` (such as 10.1.0.0), `length` (such as 16), and the `mac` and `port` of
+            the next hop.
     """
     return {
         "entries": [
