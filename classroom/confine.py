@@ -142,7 +142,11 @@ def _mount_root(box: Confinement, owner: int) -> None:
         _mount("proc", str(root / "proc"), "proc", _NOSUID | _NODEV | _NOEXEC)
     if box.disk_bytes:
         _mount(
-            "tmpfs", str(root / "tmp"), "tmpfs", _NOSUID | _NODEV, f"size={box.disk_bytes},nr_inodes=4k,mode=700"
+            "tmpfs",
+            str(root / "tmp"),
+            "tmpfs",
+            _NOSUID | _NODEV,
+            f"size={box.disk_bytes},nr_inodes=4k,mode=700",
         )
         os.chown(root / "tmp", owner, owner)
     os.chdir(root)

@@ -194,7 +194,9 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         os.environ["XDG_CACHE_HOME"] = made
         try:
             whole = Lab(lab.folder, lab.manifest, tests)
-            failed = [each.test for each in check(whole, lab.solution, seed=seed, hidden=True) if not each.passed]
+            failed = [
+                each.test for each in check(whole, lab.solution, seed=seed, hidden=True) if not each.passed
+            ]
             # A failure is traced, for which there is a second program and further parts of fanin.
             _warm_up_of_failures(whole, seed)
         finally:
@@ -203,7 +205,9 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
             else:
                 os.environ["XDG_CACHE_HOME"] = before
         if failed:
-            raise LabError(f"{lab.name}: its solution fails {', '.join(failed)}; type: fanin lab verify {lab.name}")
+            raise LabError(
+                f"{lab.name}: its solution fails {', '.join(failed)}; type: fanin lab verify {lab.name}"
+            )
         compiled = Path(made) / "fanin"
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
@@ -224,7 +228,10 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         below = [each for each in folder.iterdir() if each.is_dir() and (each / files[0]).is_file()]
         source = below[0] if len(below) == 1 else folder
     left, note = MOST_BYTES, ""
-    names = [*files, *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files)]
+    names = [
+        *files,
+        *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
+    ]
     for name in names[:MOST_FILES]:
         try:
             descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -247,9 +254,7 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
 @contextmanager
 def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, **FAST_COMPILE}
-    with subprocess.Popen(
-        command, env=environment, text=True, start_new_session=True, **options
-    ) as process:
+    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **options) as process:
         try:
             yield process
         finally:
@@ -303,5 +308,3 @@ def gradescope(marks: Marks) -> dict[str, Any]:
             for outcome in marks.outcomes
         ],
     }
-
-

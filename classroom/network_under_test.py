@@ -63,7 +63,9 @@ class StudentWorker:
                 )
             )
         if (longest := max((len(each) for each in found), default=0)) > 1514:
-            raise ExpectationError(Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes"))
+            raise ExpectationError(
+                Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes")
+            )
         return found
 
 

@@ -189,7 +189,9 @@ def grade_submissions(
     submissions: Annotated[
         Path, typer.Argument(exists=True, file_okay=False, help="Folder with a folder for each submission")
     ],
-    name: Annotated[str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")],
+    name: Annotated[
+        str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")
+    ],
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of everything that the tests draw (default: a new one)")
     ] = None,
@@ -200,7 +202,9 @@ def grade_submissions(
     table: Annotated[Path, typer.Option("--csv", help="Where to write the points")] = Path("grades.csv"),
     gradescope_folder: Annotated[
         Path | None,
-        typer.Option("--gradescope", file_okay=False, help="Folder for Gradescope's results, a JSON file each"),
+        typer.Option(
+            "--gradescope", file_okay=False, help="Folder for Gradescope's results, a JSON file each"
+        ),
     ] = None,
     at_once: Annotated[
         int | None, typer.Option("--processes", min=1, help="Submissions at a time (default: the cores)")
@@ -233,7 +237,9 @@ def grade_submissions(
         with grader(lab, seed=drawn, further=further) as found:
             for each in found.marks(submissions, at_once or os.cpu_count() or 1):
                 marks.append(each)
-                say(f"{each.student}: {each.points} of {each.most}" + (f" ({each.note})" if each.note else ""))
+                say(
+                    f"{each.student}: {each.points} of {each.most}" + (f" ({each.note})" if each.note else "")
+                )
     if not marks:
         raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
     with table.open("w", newline="") as file:
