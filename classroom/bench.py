@@ -16,6 +16,7 @@ from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker
 from fanin.classroom.story import Outcome, Problem, Story, ExpectationError
 from fanin.classroom.student import StudentProgram, StudentPrograms
 from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
+from fanin.p4compiler import CompileError, lint_file
 from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.model import Topology
 
@@ -80,6 +81,21 @@ class Bench:
     ) -> NetworkUnderTest:
         """Return a network in virtual time (see NetworkUnderTest)."""
         return NetworkUnderTest(topology, switches, hosts, seed=self.random.getrandbits(31), lose=lose)
+
+    def fits_pipeline(self, file: str) -> None:
+        """Fail if the student's P4 program needs what a hardware pipeline does not have (docs/reference/lint.md).
+
+        Raises:
+            ExpectationError: It does, or does not compile.
+        """
+        self.step(f"fanin lint {file}")
+        try:
+            found, _ = lint_file(self._folder / file)
+        except CompileError as error:
+            raise ExpectationError(Problem(f"{file} does not compile:\n{error}")) from None
+        except OSError as error:
+            raise ExpectationError(Problem(f"{file}: cannot be read: {error.strerror}")) from None
+        self.check(not found, "\n".join(f"{each.code}: {each.diagnostic}" for each in found))
 
     def check(self, holds: bool, text: str) -> None:
         """Fail with a text unless something holds.

@@ -165,3 +165,12 @@ class NetworkUnderTest:
         """Return a failure with this text and the trace of the last packet that reached a switch."""
         traces = (f"{name}: {trace}" for name, switch in self._switches.items() if (trace := switch.trace()))
         return ExpectationError(Problem(text, trace=next(traces, "")))
+
+    def check(self, holds: bool, text: str) -> None:
+        """Fail with a text, and the trace of the last packet that reached a switch, unless something holds.
+
+        Raises:
+            ExpectationError: It does not hold.
+        """
+        if not holds:
+            raise self.failed(text)

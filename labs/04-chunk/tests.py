@@ -88,6 +88,11 @@ def slots(bench: Bench) -> None:
         switch.expect((2, _packet(1, [slot + 1, 10 * slot + 1, 1, 2], 2, slot, back=True)))
 
 
+@lab_test("The program fits a pipeline: no multiplication, one access to each register")
+def pipeline(bench: Bench) -> None:
+    bench.fits_pipeline("aggregate.p4")
+
+
 @lab_test("Rounds drawn at random", points=2, hidden=True)
 def random_rounds(bench: Bench) -> None:
     switch = bench.switch("aggregate.p4")
