@@ -177,6 +177,11 @@ def run_test(
         test.function(bench)
     except ExpectationError as error:
         problem = error.problem
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # of a value that no test expects
+        problem = Problem(
+            f"the test cannot use what your program returned: {type(error).__name__}: {error}\n"
+            "compare it with what README.md asks for"
+        )
     finally:
         bench.close()
     return Outcome(test.name, test.title, test.points, test.hidden, tuple(bench.story.steps), problem)
