@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -182,6 +183,32 @@ def verify_labs(
             say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
     if wrong:
         raise failure("lab", f"{wrong} problems in {', '.join(lab.name for lab in chosen)}")
+
+
+@app.command("new")
+def new_lab(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="Folder to create")],
+) -> None:
+    """Create a folder with a small lab of your own to edit.
+
+    It has a manifest, a README, a skeleton, a solution, tests, hints and planted mistakes, and passes fanin lab verify.
+
+    Examples:
+        fanin lab new my-lab
+        fanin lab verify my-lab
+    """
+    from fanin.verbs.new import TEMPLATES
+
+    try:
+        shutil.copytree(TEMPLATES / "lab", folder)
+        for name in ("lab.toml", "README.md", "tests.py"):
+            file = folder / name
+            file.write_text(file.read_text().replace("NAME", folder.resolve().name))
+    except FileExistsError:
+        raise failure("lab", f"{folder} exists already; choose another name", 2) from None
+    except OSError as error:
+        raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
+    say(f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}")
 
 
 @app.command("grade")
