@@ -17,7 +17,7 @@ from fanin.classroom.story import Problem, ExpectationError
 from fanin.classroom.student_server import LONGEST_MESSAGE, decode, encode
 from fanin.testbed.patience import setting
 
-CALL_SECONDS = 10.0  # in which a call of the student's code must return
+CALL_SECONDS = 5.0  # in which a call of the student's code must return
 
 
 class StudentProgram:

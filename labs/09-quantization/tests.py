@@ -16,6 +16,8 @@ def _sum(bench: Bench, program: Any, vectors: Vectors) -> tuple[list[float], flo
     workers = len(vectors)
     bench.step("each worker finds its exponent, and the switch the largest of them")
     e = max(program.call("exponent", [*vector]) for vector in vectors)
+    largest = max(abs(value) for vector in vectors for value in vector)
+    bench.check(largest < 2.0**e, f"the exponent {e} does not bound {largest:g}")
     bench.step(f"each of {workers} workers quantizes {len(vectors[0])} values with the exponent {e}")
     quantized = [program.call("quantize", [*vector], e, workers) for vector in vectors]
     for rank, numbers in enumerate(quantized):
