@@ -8,7 +8,7 @@ from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span, graded
 
 if TYPE_CHECKING:
-    from fanin.p4compiler.compile import compile_file, dump_after
+    from fanin.p4compiler.compile import compile_file, dump_after, lint_file
     from fanin.p4compiler.phases import PHASE_NAMES
 
 __all__ = [
@@ -22,10 +22,16 @@ __all__ = [
     "compile_once",
     "dump_after",
     "graded",
+    "lint_file",
 ]
 
 # Load the compiler itself only when a part of it is used: most programs come from the cache.
-_LOADED_LATER = {"compile_file": "compile", "dump_after": "compile", "PHASE_NAMES": "phases"}
+_LOADED_LATER = {
+    "compile_file": "compile",
+    "dump_after": "compile",
+    "lint_file": "compile",
+    "PHASE_NAMES": "phases",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from fanin.p4compiler.emit.p4info import emit_p4info
 from fanin.p4compiler.parse.lex import Token
 from fanin.p4compiler.parse.preprocess import Lookups, preprocess
 from fanin.p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
+from fanin.p4compiler.warn.pipeline import Misfit, misfits
 
 INCLUDE = Path(__file__).parent / "include"
 # For programs with deep nesting: Python's recursion limit, and a stack on which it cannot overflow (about 1 KB a call).
@@ -93,6 +94,38 @@ def dump_after(
         for phase in phases.PHASES[: phases.PHASE_NAMES.index(name) + 1]:
             tree = phases.run_verified(phase, tree, reporter)
         return phase.dump(tree), _in_order(reporter.warnings)
+
+    return _at_any_depth(path, run)
+
+
+def lint_file(
+    path: str | Path,
+    *,
+    include_dirs: Iterable[str | Path] = (),
+    defines: Mapping[str, str] | None = None,
+) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
+    """Check a program without compiling it to the end.
+
+    Args:
+        path: The program's file.
+        include_dirs: Folders to search before the compiler's own.
+        defines: Macros by name.
+
+    Returns:
+        What does not fit the pipeline of a switch chip, and the warnings.
+
+    Raises:
+        CompileError: As for `compile_file`.
+        OSError: As for `compile_file`.
+    """
+    include_dirs = tuple(include_dirs)
+
+    def run() -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
+        reporter = Reporter()
+        tree: Any = _tokens(path, include_dirs, defines, reporter)
+        for phase in phases.PHASES[: phases.PHASE_NAMES.index("inline") + 1]:
+            tree = phase.run(tree, reporter)
+        return misfits(tree), _in_order(reporter.warnings)
 
     return _at_any_depth(path, run)
 

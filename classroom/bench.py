@@ -1,0 +1,187 @@
+"""What the tests of a lab are written with.
+
+A test is a function that takes a `Bench`, decorated with `lab_test`. It tells its story with `step`, and fails by raising
+`ExpectationError`, which the methods of the bench and of its switches do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker
+from fanin.classroom.story import Outcome, Problem, Story, ExpectationError
+from fanin.classroom.student import StudentProgram, StudentPrograms
+from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
+from fanin.p4compiler import CompileError, lint_file
+from fanin.p4switch.engine.engine import Engine
+from fanin.topologies.model import Topology
+
+__all__ = ["Bench", "ExpectationError", "collect", "lab_test", "run_test"]
+
+
+class Bench:
+    """A workbench for one test: the student's programs, and random numbers that are the same for the same seed."""
+
+    def __init__(
+        self, folder: Path, students: StudentPrograms, engines: dict[str, Engine], seed: str
+    ) -> None:
+        self._folder = folder
+        self._students = students
+        self._engines = engines
+        self._running: list[StudentProgram] = []
+        self.story = Story()
+        self.random = random.Random(seed)
+
+    def step(self, text: str) -> None:
+        """Begin a step of the story."""
+        self.story.step(text)
+
+    def switch(self, file: str) -> SwitchUnderTest:
+        """Return a new switch with the student's P4 program.
+
+        Raises:
+            ExpectationError: The program does not compile.
+        """
+        if file not in self._engines:
+            self.step(f"fanin compiles {file}")
+            self._engines[file] = load_program(self._folder / file)
+            self.story.steps.pop()
+        return SwitchUnderTest(self._engines[file].new_instance(), self.story)
+
+    def python(self, file: str) -> StudentProgram:
+        """Start one of the student's Python files.
+
+        Raises:
+            ExpectationError: It is missing.
+        """
+        self._running.append(self._students.start(file))
+        return self._running[-1]
+
+    def worker(self, file: str, *arguments: Any) -> StudentWorker:
+        """Start the class Worker of one of the student's Python files, in a process of its own.
+
+        Raises:
+            ExpectationError: The file or the class is missing, or raises an error.
+        """
+        program = self.python(file)
+        program.new("Worker", *arguments)
+        return StudentWorker(program)
+
+    def network(
+        self,
+        topology: Topology,
+        switches: Mapping[str, SwitchUnderTest],
+        hosts: Mapping[str, Any],
+        *,
+        lose: Mapping[str, Callable[[int, bytes], bool]] | None = None,
+    ) -> NetworkUnderTest:
+        """Return a network in virtual time (see NetworkUnderTest)."""
+        return NetworkUnderTest(topology, switches, hosts, seed=self.random.getrandbits(31), lose=lose)
+
+    def fits_pipeline(self, file: str) -> None:
+        """Fail if the student's P4 program needs what a hardware pipeline does not have (docs/reference/lint.md).
+
+        Raises:
+            ExpectationError: It does, or does not compile.
+        """
+        self.step(f"fanin lint {file}")
+        try:
+            found, _ = lint_file(self._folder / file)
+        except CompileError as error:
+            raise ExpectationError(Problem(f"{file} does not compile:\n{error}")) from None
+        except OSError as error:
+            raise ExpectationError(Problem(f"{file}: cannot be read: {error.strerror}")) from None
+        self.check(not found, "\n".join(f"{each.code}: {each.diagnostic}" for each in found))
+
+    def check(self, holds: bool, text: str) -> None:
+        """Fail with a text unless something holds.
+
+        Raises:
+            ExpectationError: It does not hold.
+        """
+        if not holds:
+            raise ExpectationError(Problem(text))
+
+    def close(self) -> None:
+        """End the student's processes of this test."""
+        for program in self._running:
+            program.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LabTest:
+    """A test of a lab.
+
+    Attributes:
+        function: The function that runs it.
+        title: What it tests, as students read it.
+        points: What it is worth.
+        hidden: Only a grader runs it.
+    """
+
+    function: Callable[[Bench], None]
+    title: str
+    points: int
+    hidden: bool
+
+    @property
+    def name(self) -> str:
+        """Return the name of its function."""
+        return self.function.__name__
+
+
+def lab_test(
+    title: str, *, points: int = 1, hidden: bool = False
+) -> Callable[[Callable[[Bench], None]], LabTest]:
+    """Make a function a test of its lab.
+
+    Args:
+        title: What it tests, as students read it.
+        points: What it is worth.
+        hidden: Only a grader runs it.
+    """
+    return lambda function: LabTest(function, title, points, hidden)
+
+
+def collect(source: str, name: str) -> list[LabTest]:
+    """Return the tests of a tests.py, in their order.
+
+    Args:
+        source: The text of the file.
+        name: Its name in tracebacks.
+    """
+    scope: dict[str, Any] = {"__name__": "fanin_lab_tests"}
+    exec(compile(source, name, "exec"), scope)
+    return [value for value in scope.values() if isinstance(value, LabTest)]
+
+
+def run_test(
+    test: LabTest, folder: Path, students: StudentPrograms, engines: dict[str, Engine], seed: int
+) -> Outcome:
+    """Run one test on a student's folder.
+
+    Args:
+        test: The test.
+        folder: The student's files.
+        students: Starts the student's Python.
+        engines: Programs that were loaded before, by file.
+        seed: The seed of what the test draws.
+    """
+    bench = Bench(folder, students, engines, f"{seed}/{test.name}")
+    problem = None
+    try:
+        test.function(bench)
+    except ExpectationError as error:
+        problem = error.problem
+    except (TypeError, ValueError, LookupError, AttributeError) as error:  # of a value that no test expects
+        problem = Problem(
+            f"the test cannot use what your program returned: {type(error).__name__}: {error}\n"
+            "compare it with what README.md asks for"
+        )
+    finally:
+        bench.close()
+    return Outcome(test.name, test.title, test.points, test.hidden, tuple(bench.story.steps), problem)

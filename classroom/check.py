@@ -1,0 +1,48 @@
+"""Runs the tests of a lab on a student's folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fanin.classroom.bench import LabTest, collect, run_test
+from fanin.classroom.manifest import Lab
+from fanin.classroom.story import Outcome
+from fanin.classroom.student import StudentPrograms, student_programs
+from fanin.p4switch.engine.engine import Engine
+
+# A lab sends a few packets. They are not worth the time that an optimizing compiler takes.
+FAST_COMPILE = {"P4SWITCH_CFLAGS": "-O0"}
+
+
+def check(
+    lab: Lab, folder: Path, *, seed: int = 0, hidden: bool = False, only: str | None = None
+) -> Iterator[Outcome]:
+    """Yield the outcome of each test, as soon as there is one.
+
+    Args:
+        lab: The lab.
+        folder: The student's files.
+        seed: The seed of what tests draw.
+        hidden: Also run the tests that are for the grader.
+        only: The name of the one test to run. None runs all.
+    """
+    with student_programs(folder) as students:
+        yield from run_tests(collect_tests(lab, hidden=hidden, only=only), folder, students, seed)
+
+
+def collect_tests(lab: Lab, *, hidden: bool, only: str | None = None) -> list[LabTest]:
+    """Return the tests of a lab to run; see `check`."""
+    tests = collect(lab.tests, f"{lab.name}/tests.py")
+    return [test for test in tests if (hidden or not test.hidden) and only in (None, test.name)]
+
+
+def run_tests(
+    tests: Iterable[LabTest], folder: Path, students: StudentPrograms, seed: int
+) -> Iterator[Outcome]:
+    """Yield the outcome of each of these tests, with the student's Python in the processes of `students`."""
+    os.environ.update({name: value for name, value in FAST_COMPILE.items() if name not in os.environ})
+    engines: dict[str, Engine] = {}
+    for test in tests:
+        yield run_test(test, folder, students, engines, seed)

@@ -1,0 +1,310 @@
+"""Marks a folder of submissions. Each runs in sandboxes of its own, and whatever it does costs only its own points."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from stat import S_ISREG
+from typing import Any, TextIO
+
+import fanin
+from fanin.classroom.bench import LabTest, collect
+from fanin.classroom.check import FAST_COMPILE, check
+from fanin.classroom.confine import COMPLAINT, Confinement
+from fanin.classroom.manifest import Lab, LabError
+from fanin.classroom.story import Outcome, Problem, outcome_from, told
+from fanin.native.text import printable
+from fanin.testbed.patience import setting
+from fanin.testbed.sandbox import SandboxError
+
+MOST_BYTES = 4 << 20  # of a submission
+MOST_FILES = 100
+SECONDS = 90.0  # for all tests of one submission
+_SERVER = "/submission"  # where its sandboxes see a submission
+_CACHE = "/compiled"
+_KINDS = (".p4", ".py", ".json", ".toml", ".h")
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """The marks of one submission.
+
+    Attributes:
+        student: The name of the submission's folder.
+        outcomes: The outcome of every test, hidden ones included.
+        note: What the teacher should know, or an empty text.
+    """
+
+    student: str
+    outcomes: Sequence[Outcome]
+    note: str = ""
+
+    @property
+    def points(self) -> int:
+        """Return the points of the tests that passed."""
+        return sum(outcome.points for outcome in self.outcomes if outcome.passed)
+
+    @property
+    def most(self) -> int:
+        """Return the points of all tests."""
+        return sum(outcome.points for outcome in self.outcomes)
+
+
+@dataclass(slots=True)
+class Grader:
+    """Marks submissions of one lab.
+
+    Attributes:
+        lab: The lab.
+        tests: The text of all tests: those of the lab, and the teacher's own.
+        seed: The seed of what tests draw.
+        compiled: A folder with what the C compiler has made of fanin itself.
+        seconds: Seconds after which the tests of a submission end.
+    """
+
+    lab: Lab
+    tests: str
+    seed: int
+    compiled: Path
+    seconds: float = SECONDS
+    _numbers: SimpleQueue[int] = field(default_factory=SimpleQueue)
+
+    def marks(self, submissions: Path, at_once: int) -> Iterator[Marks]:
+        """Yield the marks of each submission, in the order of their names.
+
+        Args:
+            submissions: A folder with a folder for each submission.
+            at_once: How many run at the same time.
+        """
+        folders = sorted(each for each in submissions.iterdir() if each.is_dir() and not each.is_symlink())
+        for number in range(at_once):
+            self._numbers.put(number)
+        with ThreadPoolExecutor(at_once) as pool:
+            yield from pool.map(self.mark, folders)
+
+    def mark(self, folder: Path) -> Marks:
+        """Run all tests on one submission."""
+        number = self._numbers.get()
+        try:
+            with tempfile.TemporaryDirectory(prefix="fanin-grade-") as made:
+                staged = Path(made) / "submission"
+                note = _stage(folder, staged, self.lab.manifest.files)
+                outcomes, ended = self._run(staged, Path(made), number)
+        finally:
+            self._numbers.put(number)
+        return Marks(printable(folder.name), outcomes, note or ended)
+
+    def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
+        """Return the outcomes, and why the tests ended early, or an empty text."""
+        ours, theirs = socket.socketpair()
+        with ExitStack() as held:
+            for each in (ours, theirs):
+                held.enter_context(each)
+            server = self._box(place / "student", staged, 2 * number, judge=False)
+            python = (sys.executable, "-m")
+            held.enter_context(
+                _running(
+                    server.command(*python, "fanin.classroom.student_server", _SERVER, str(theirs.fileno())),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                )
+            )
+            theirs.close()
+            judge = self._box(place / "judge", staged, 2 * number + 1, judge=True)
+            command = judge.command(
+                *python, "fanin.classroom.judge", _SERVER, str(ours.fileno()), str(self.seed)
+            )
+            complaint = held.enter_context((place / "complaint").open("w"))
+            running = held.enter_context(
+                _running(
+                    command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=complaint,
+                    pass_fds=[ours.fileno()],
+                )
+            )
+            ours.close()
+            try:
+                said, _ = running.communicate(self.tests, timeout=self.seconds * setting())
+                ended = "" if running.returncode == 0 else "the tests ended early: they took too much"
+            except subprocess.TimeoutExpired as error:
+                said = (error.stdout or b"").decode()
+                ended = f"the tests did not end within {self.seconds:g} s"
+        refusal = (place / "complaint").read_text(errors="replace")
+        if refusal.startswith(COMPLAINT):
+            raise SandboxError(refusal.strip())
+        return _all_outcomes(collect(self.tests, "tests.py"), said, ended), ended
+
+    def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
+        root.mkdir()
+        packages = Path(fanin.__file__).parent
+        parts = [each.resolve() for each in packages.iterdir() if each.is_symlink() and each.name != "labs"]
+        shown = ["/usr", sys.prefix, sys.base_prefix, packages, *parts]
+        mounted = {_SERVER: str(staged)}
+        if judge:
+            shown += ["/etc/alternatives"]
+            mounted[_CACHE] = str(self.compiled)
+        return Confinement(
+            root=str(root),
+            shown=[str(each) for each in dict.fromkeys(shown)],
+            mounted=mounted,
+            masked=[str(packages / "labs")],
+            user=user,
+            disk_bytes=(96 << 20) if judge else 0,
+            memory_bytes=(4 << 30) if judge else (1 << 30),
+            processes=64 if judge else 24,
+            cpu_seconds=round(self.seconds),
+        )
+
+
+@contextmanager
+def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grader]:
+    """Prepare to mark submissions: check that the solution passes here, and compile what all of them need.
+
+    Args:
+        lab: The lab.
+        seed: The seed of what tests draw.
+        further: A file with the teacher's own tests.
+
+    Raises:
+        LabError: The solution fails, or the teacher's tests cannot be read.
+    """
+    try:
+        tests = lab.tests + ("\n" + further.read_text() if further else "")
+        collect(tests, str(further or lab.name))
+    except Exception as error:  # whatever the teacher's tests raise
+        raise LabError(f"{further}: {type(error).__name__}: {error}") from None
+    with tempfile.TemporaryDirectory(prefix="fanin-grade-") as made:
+        before = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = made
+        try:
+            whole = Lab(lab.folder, lab.manifest, tests)
+            failed = [
+                each.test for each in check(whole, lab.solution, seed=seed, hidden=True) if not each.passed
+            ]
+            # A failure is traced, for which there is a second program and further parts of fanin.
+            _warm_up_of_failures(whole, seed)
+        finally:
+            if before is None:
+                del os.environ["XDG_CACHE_HOME"]
+            else:
+                os.environ["XDG_CACHE_HOME"] = before
+        if failed:
+            raise LabError(
+                f"{lab.name}: its solution fails {', '.join(failed)}; type: fanin lab verify {lab.name}"
+            )
+        compiled = Path(made) / "fanin"
+        for each in (compiled, *compiled.iterdir()):
+            each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
+        yield Grader(lab, tests, seed, compiled)
+
+
+def _warm_up_of_failures(lab: Lab, seed: int) -> None:
+    for outcome in check(lab, lab.skeleton, seed=seed):
+        if outcome.problem is not None and outcome.problem.trace:
+            return
+
+
+def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
+    """Copy the regular files of a submission, without following links, and return what is wrong with it, or nothing."""
+    staged.mkdir()
+    source = folder
+    if not (folder / files[0]).is_file():
+        below = [each for each in folder.iterdir() if each.is_dir() and (each / files[0]).is_file()]
+        source = below[0] if len(below) == 1 else folder
+    left, note = MOST_BYTES, ""
+    names = [
+        *files,
+        *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
+    ]
+    for name in names[:MOST_FILES]:
+        try:
+            descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError as error:
+            note = note or (f"{name}: {error.strerror}" if name in files else "")
+            continue
+        with os.fdopen(descriptor, "rb") as opened:
+            if not S_ISREG(os.fstat(descriptor).st_mode):
+                continue
+            data = opened.read(left + 1)
+        left -= len(data)
+        if left < 0:
+            return f"it has more than {MOST_BYTES >> 20} MiB; {name} and what follows is left out"
+        (staged / name).write_bytes(data)
+        (staged / name).chmod(0o644)
+    staged.chmod(0o755)
+    return note
+
+
+@contextmanager
+def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, **FAST_COMPILE}
+    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **options) as process:
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # the sandbox ends with it
+
+
+def _all_outcomes(tests: Sequence[LabTest], said: str, ended: str) -> list[Outcome]:
+    """Return the outcome of every test. One without an outcome has failed."""
+    found: dict[str, Outcome] = {}
+    for line in said.splitlines():
+        with suppress(ValueError, KeyError, TypeError):  # half a line
+            outcome = outcome_from(json.loads(line))
+            found[outcome.test] = outcome
+    missing = Problem(ended or "the test did not run")
+    return [
+        found.get(each.name, Outcome(each.name, each.title, each.points, each.hidden, (), missing))
+        for each in tests
+    ]
+
+
+def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
+    """Write a line for each submission: its points, those of each test, and a note."""
+    writer = csv.writer(file)
+    tests = [outcome.test for outcome in marks[0].outcomes] if marks else []
+    writer.writerow(["student", "points", "of", *tests, "note"])
+    for each in marks:
+        points = [outcome.points if outcome.passed else 0 for outcome in each.outcomes]
+        writer.writerow([_cell(each.student), each.points, each.most, *points, _cell(each.note)])
+
+
+def _cell(text: str) -> str:
+    """Return text that a spreadsheet does not take for a formula."""
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+
+
+def gradescope(marks: Marks) -> dict[str, Any]:
+    """Return the results of a submission as Gradescope's autograder reads them (results.json)."""
+    return {
+        "score": marks.points,
+        "output": marks.note,
+        "tests": [
+            {
+                "name": outcome.title,
+                "score": outcome.points if outcome.passed else 0,
+                "max_score": outcome.points,
+                "status": "passed" if outcome.passed else "failed",
+                "output": "" if outcome.passed else printable(told(outcome)),
+                "visibility": "hidden" if outcome.hidden else "visible",
+            }
+            for outcome in marks.outcomes
+        ],
+    }

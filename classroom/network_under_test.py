@@ -1,0 +1,176 @@
+"""A network in virtual time whose switches run the student's program and whose hosts run workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.classroom.story import Problem, ExpectationError
+from fanin.classroom.student import StudentProgram
+from fanin.classroom.switch_under_test import SwitchUnderTest
+from fanin.simulator.network import VirtualNetwork
+from fanin.topologies.model import Topology
+
+MOST_FRAMES = 20_000  # of one worker in one test
+TIMEOUT = (
+    1e-3  # seconds without an arrival, after which a worker that is not done is asked for retransmissions
+)
+
+
+class HostProgram(Protocol):
+    """A program on a host. Its functions return the frames to send."""
+
+    def start(self) -> Sequence[bytes]: ...  # noqa: D102
+    def receive(self, frame: bytes) -> Sequence[bytes]: ...  # noqa: D102
+    def timeout(self) -> Sequence[bytes]: ...  # noqa: D102
+    def done(self) -> bool: ...  # noqa: D102
+
+
+class StudentWorker:
+    """The student's worker, as a program on a host: a class with start(), receive(), timeout() and result."""
+
+    def __init__(self, program: StudentProgram) -> None:
+        self._program = program
+        self.result: Any = None
+
+    def start(self) -> Sequence[bytes]:
+        """Return the first frames."""
+        return self._frames("start")
+
+    def receive(self, frame: bytes) -> Sequence[bytes]:
+        """Hand over a frame, and return the frames that answer it."""
+        found = self._frames("receive", frame)
+        self.result = self._program.call("result")
+        return found
+
+    def timeout(self) -> Sequence[bytes]:
+        """Return what to send after nothing has arrived for a while."""
+        return self._frames("timeout")
+
+    def done(self) -> bool:
+        """Return whether the worker has its result."""
+        return self.result is not None
+
+    def _frames(self, name: str, *arguments: bytes) -> Sequence[bytes]:
+        found = self._program.call(name, *arguments)
+        if not isinstance(found, list) or not all(isinstance(each, bytes) for each in found):
+            raise ExpectationError(
+                Problem(
+                    f"{self._program.name}: {name}() must return a list of frames in bytes, not {found!r:.80}"
+                )
+            )
+        if (longest := max((len(each) for each in found), default=0)) > 1514:
+            raise ExpectationError(
+                Problem(f"{self._program.name}: {name}() returned a frame of {longest} bytes")
+            )
+        return found
+
+
+class _Station:
+    """A host program as the simulator runs it; `lose` decides which of the host's frames are lost on the way."""
+
+    def __init__(self, program: HostProgram, lose: Callable[[int, bytes], bool]) -> None:
+        self.program = program
+        self.sent: list[bytes] = []
+        self._lose = lose
+        self._outgoing: list[bytes] = []
+        self._deadline: float | None = None
+        self._started = False
+
+    def receive(self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], now: float) -> None:
+        for frame, length in zip(frames, lengths, strict=True):
+            self._send(self.program.receive(frame[:length].tobytes()))
+        self._set_deadline(now)
+
+    def frames_to_send(self, now: float) -> Sequence[NDArray[np.uint8]]:
+        if not self._started:
+            self._started = True
+            self._send(self.program.start())
+            self._set_deadline(now)
+        elif self._deadline is not None and now >= self._deadline:
+            self._send(self.program.timeout())
+            self._set_deadline(now)
+        outgoing, self._outgoing = self._outgoing, []
+        return [np.frombuffer(frame, np.uint8)[np.newaxis] for frame in outgoing]
+
+    def deadline(self) -> float | None:
+        return self._deadline
+
+    def _set_deadline(self, now: float) -> None:
+        self._deadline = None if self.program.done() else now + TIMEOUT
+
+    def _send(self, frames: Sequence[bytes]) -> None:
+        for frame in frames:
+            if not self._lose(len(self.sent), frame):
+                self._outgoing.append(frame)
+            self.sent.append(frame)
+        if len(self.sent) > MOST_FRAMES:
+            raise ExpectationError(Problem(f"a worker has sent {MOST_FRAMES} frames and is not done"))
+
+
+def never_lost(_number: int, _frame: bytes) -> bool:
+    """Lose no frame."""
+    return False
+
+
+class NetworkUnderTest:
+    """Switches and hosts, joined by the links of a topology.
+
+    Args:
+        topology: The network. Its links may lose, duplicate and reorder frames.
+        switches: The switches, by name.
+        hosts: The programs of the hosts, by name.
+        seed: The seed of the links' faults.
+        lose: For a host, a function that is given the number and the bytes of each of its frames, and says which are
+            lost.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        switches: Mapping[str, SwitchUnderTest],
+        hosts: Mapping[str, HostProgram],
+        *,
+        seed: int = 0,
+        lose: Mapping[str, Callable[[int, bytes], bool]] | None = None,
+    ) -> None:
+        self._switches = switches
+        self.stations = {
+            name: _Station(program, (lose or {}).get(name, never_lost)) for name, program in hosts.items()
+        }
+        self._network = VirtualNetwork(topology, switches, self.stations, seed=seed)
+        for name in hosts:
+            self._network.wake(name, 0.0)
+
+    def run(self, seconds: float = 0.2) -> None:
+        """Run until all hosts are done.
+
+        Raises:
+            ExpectationError: They are not done after so many seconds of virtual time.
+        """
+        programs = {name: station.program for name, station in self.stations.items()}
+        if self._network.run(lambda: all(each.done() for each in programs.values()), limit=seconds):
+            return
+        waiting = [name for name, program in programs.items() if not program.done()]
+        sent = ", ".join(f"{name}: {len(station.sent)}" for name, station in self.stations.items())
+        raise self.failed(
+            f"after {seconds * 1e3:g} ms of virtual time {', '.join(waiting)} still waits for a result; "
+            f"frames sent by {sent}"
+        )
+
+    def failed(self, text: str) -> ExpectationError:
+        """Return a failure with this text and the trace of the last packet that reached a switch."""
+        traces = (f"{name}: {trace}" for name, switch in self._switches.items() if (trace := switch.trace()))
+        return ExpectationError(Problem(text, trace=next(traces, "")))
+
+    def check(self, holds: bool, text: str) -> None:
+        """Fail with a text, and the trace of the last packet that reached a switch, unless something holds.
+
+        Raises:
+            ExpectationError: It does not hold.
+        """
+        if not holds:
+            raise self.failed(text)

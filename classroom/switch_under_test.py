@@ -1,0 +1,221 @@
+"""The student's P4 program in a switch, as tests use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
+from scapy.packet import Packet
+
+from fanin.classroom.story import Problem, Story, ExpectationError, differing
+from fanin.controller.entry_files import Entries
+from fanin.experiments.tracing import fill
+from fanin.native.toolchain import ToolchainError
+from fanin.p4compiler import CompileError, compile_once
+from fanin.p4switch.bmv2json.program import ProgramError
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import TableError
+from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.tracer import traced
+from fanin.simulator.network import Departures
+
+Sent = tuple[int, Packet]
+BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A packet that arrived: its port, its bytes, and the time in microseconds."""
+
+    port: int
+    data: bytes
+    time: int
+
+
+def load_program(file: Path) -> Engine:
+    """Compile a student's program and load it into a switch.
+
+    Raises:
+        ExpectationError: The file is missing, or the compiler refuses it.
+    """
+    try:
+        return Engine.load(compile_once(file).device_config())
+    except OSError as error:
+        raise ExpectationError(Problem(f"{file.name}: cannot be read: {error.strerror}")) from None
+    except (CompileError, ProgramError, ToolchainError) as error:
+        raise ExpectationError(Problem(f"{file.name} does not compile:\n{error}")) from None
+
+
+class SwitchUnderTest:
+    """A switch with the student's program.
+
+    Everything that happens to it is remembered, so that a packet that went wrong can be traced in a second switch.
+    """
+
+    def __init__(self, engine: Engine, story: Story) -> None:
+        self._engine = engine
+        self._story = story
+        self._history: list[Entries | Arrival] = []
+        self._blamed: int | None = None  # the place in the history of the packet to trace
+        self._now = 0
+        self._sent: list[tuple[int, bytes]] = []
+
+    # -- state ---------------------------------------------------------------------------------------------------
+
+    def install(self, entries: Any, where: str = "the controller") -> None:
+        """Write what a controller returned: entries, groups and sessions (docs/reference/entries.md).
+
+        Raises:
+            ExpectationError: They do not fit the program.
+        """
+        try:
+            found = TypeAdapter(Entries).validate_python(entries)
+            fill(self._engine, found)
+        except ValidationError as error:
+            one = error.errors()[0]
+            place = ".".join(map(str, one["loc"][:3]))
+            raise self._failed(
+                f"{where}: {place}: {one['msg']}; see docs/reference/entries.md for the form"
+            ) from None
+        except (ValueError, TableError) as error:
+            raise self._failed(f"{where}: {error}") from None
+        self._history.append(found)
+
+    def register(self, name: str) -> list[int]:
+        """Return the cells of a register.
+
+        Raises:
+            ExpectationError: The program has no such register.
+        """
+        return self._state("register", name, lambda found: self._engine.register(found).read())
+
+    def counter(self, name: str, index: int) -> tuple[int, int]:
+        """Return the packets and the bytes that a counter has counted.
+
+        Raises:
+            ExpectationError: The program has no such counter.
+        """
+        value = self._state("counter", name, lambda found: self._engine.counter(found).read(index))
+        return value.packets, value.bytes
+
+    def _state(self, kind: str, name: str, read: Callable[[str], Any]) -> Any:
+        known = getattr(self._engine.program, f"{kind}s")
+        found = [each for each in known if each == name or each.endswith(f".{name}")]
+        if len(found) != 1:
+            raise self._failed(f"the program has no {kind} {name}; it has {', '.join(known) or 'none'}")
+        try:
+            return read(found[0])
+        except TableError as error:
+            raise self._failed(f"{kind} {name}: {error.message}") from None
+
+    # -- packets -------------------------------------------------------------------------------------------------
+
+    def send(self, port: int, packet: Packet, text: str) -> list[tuple[int, bytes]]:
+        """Send a packet to a port, as a step of the story.
+
+        Args:
+            port: The port at which it arrives.
+            packet: The packet.
+            text: Who sends what, such as "h1 sends a UDP packet to h2".
+
+        Returns:
+            The packets that leave, each with its port.
+        """
+        data = bytes(packet)
+        self._story.step(f"{text}: {type(packet)(data).summary()} arrives at port {port}")
+        self._now += BETWEEN_PACKETS
+        self._arrived(Arrival(port, data, self._now))
+        self._sent = self._engine.process(port, data, self._now)
+        return self._sent
+
+    def expect(self, *expected: Sent) -> None:
+        """Expect that exactly these packets left after the last one was sent, in any order.
+
+        Raises:
+            ExpectationError: Others left.
+        """
+        left = list(self._sent)
+        missing = []
+        for port, packet in expected:
+            if (port, bytes(packet)) in left:
+                left.remove((port, bytes(packet)))
+            else:
+                missing.append((port, packet))
+        if not missing and not left:
+            return
+        if not expected:
+            raise self._failed(f"expected that the switch drops it; the switch sent {_ports(left)}")
+        if not missing:
+            raise self._failed(
+                f"expected nothing else; the switch also sent {_ports(left)}:\n{left[0][1].hex(' ')}"
+            )
+        port, packet = missing[0]
+        there = [data for out, data in left if out == port]
+        if there:
+            raise self._failed(
+                f"the packet that left by port {port} is not the one expected", differing(packet, there[0])
+            )
+        instead = f"the switch sent {_ports(left)}" if left else "nothing else left the switch"
+        raise self._failed(
+            f"expected a packet at port {port}: {type(packet)(bytes(packet)).summary()}; {instead}",
+            differing(packet, left[0][1]) if left else (),
+        )
+
+    def check(self, holds: bool, text: str) -> None:
+        """Fail with a text, and the trace of the last packet, unless something holds.
+
+        Raises:
+            ExpectationError: It does not hold.
+        """
+        if not holds:
+            raise self._failed(text)
+
+    def process_batch(
+        self,
+        ports: NDArray[np.uint32],
+        packets: NDArray[np.uint8],
+        lengths: NDArray[np.uint32],
+        times: NDArray[np.uint64],
+    ) -> Departures:
+        """Process packets of a network in virtual time (simulator/network.py)."""
+        for port, packet, length, time in zip(ports, packets, lengths, times, strict=True):
+            self._arrived(Arrival(int(port), packet[:length].tobytes(), int(time)))
+        return self._engine.process_batch(ports, packets, lengths, times)
+
+    # -- what went wrong -----------------------------------------------------------------------------------------
+
+    def blame(self, data: bytes) -> None:
+        """Trace the last packet that arrived with these bytes, if a test fails."""
+        for number, happened in enumerate(self._history):
+            if isinstance(happened, Arrival) and happened.data == data:
+                self._blamed = number
+
+    def trace(self) -> str:
+        """Return the path of the packet that is blamed for a failure, or an empty text if there was none."""
+        if self._blamed is None:
+            return ""
+        again = self._engine.new_instance()
+        with traced(again) as tracer:
+            for happened in self._history[: self._blamed + 1]:
+                tracer.packets()  # only those of the last count
+                if isinstance(happened, Arrival):
+                    again.process(happened.port, happened.data, happened.time)
+                else:
+                    fill(again, happened)
+            return "\n".join(as_text(found) for found in tracer.packets())
+
+    def _arrived(self, arrival: Arrival) -> None:
+        self._blamed = len(self._history)
+        self._history.append(arrival)
+
+    def _failed(self, text: str, rows: Sequence[Any] = ()) -> ExpectationError:
+        return ExpectationError(Problem(text, tuple(rows), self.trace()))
+
+
+def _ports(sent: Sequence[tuple[int, bytes]]) -> str:
+    return ", ".join(f"{len(data)} bytes to port {port}" for port, data in sent)

@@ -1,0 +1,64 @@
+// A switch that forwards frames by their destination.
+
+#include <core.p4>
+#include <v1model.p4>
+
+header ethernet_t {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> type;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+}
+
+struct metadata_t {
+}
+
+parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition accept;
+    }
+}
+
+control MyVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    action drop() {
+        mark_to_drop(standard);
+    }
+
+    action forward(bit<9> port) {
+        // TODO 1: choose the port.
+    }
+
+    table ethernet_host {
+        key = { hdr.ethernet.destination: exact; }
+        actions = { forward; drop; }
+        default_action = drop();
+    }
+
+    apply {
+        ethernet_host.apply();
+    }
+}
+
+control MyEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control MyComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control MyDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+    }
+}
+
+V1Switch(MyParser(), MyVerifyChecksum(), MyIngress(), MyEgress(), MyComputeChecksum(), MyDeparser()) main;

@@ -1,0 +1,18 @@
+"""The controller: the entries of the switch."""
+
+from typing import Any
+
+
+def entries(hosts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return an entry for each host, which has a `mac` and a `port`."""
+    return {
+        "entries": [
+            {
+                "table": "MyIngress.ethernet_host",
+                "match": {"hdr.ethernet.destination": host["mac"]},
+                "action": "MyIngress.forward",
+                "params": {"port": host["port"]},
+            }
+            for host in hosts
+        ]
+    }

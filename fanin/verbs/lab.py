@@ -1,0 +1,318 @@
+"""`fanin lab`: exercises with tests, hints and solutions, and how a teacher marks them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.cli_errors import ending, failing, failure
+from fanin.output import say
+
+if TYPE_CHECKING:
+    from fanin.classroom.work_folder import WorkFolder
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="""Learn P4 and in-network aggregation by programming, with tests and hints.
+
+    A lab is a small task. Its tests run without root, in about two seconds. docs/tutorials/labs.md lists the labs,
+    docs/how-to/class.md is for teachers.
+
+    Examples:
+        fanin lab list
+        fanin lab start forwarding
+    """,
+)
+
+Folder = Annotated[Path, typer.Argument(metavar="[DIR]", file_okay=False, help="Folder of the lab")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that the tests draw")]
+
+
+@app.command("list")
+def list_labs(
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lab")] = False,
+) -> None:
+    """List all labs: name, subject, and rough duration in minutes.
+
+    Examples:
+        fanin lab list
+        fanin lab list --json
+    """
+    from fanin.classroom.manifest import labs
+    from fanin.table import new_table, print_records, print_table
+
+    records = [
+        {"lab": lab.name, "title": lab.manifest.title, "minutes": lab.manifest.minutes} for lab in labs()
+    ]
+    if as_json:
+        print_records(records)
+        return
+    table = new_table(["lab", "subject"], "minutes")
+    for record in records:
+        table.add_row(*map(str, record.values()))
+    print_table(table)
+
+
+@app.command("start")
+def start_lab(
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name or number of the lab, or a folder with a lab.toml")
+    ],
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder to create (default: the name of the lab)")
+    ] = None,
+) -> None:
+    """Create a folder with the files of a lab to edit.
+
+    Examples:
+        fanin lab start forwarding
+        fanin lab start 1 my-router
+    """
+    from fanin.classroom.manifest import LabError, find_lab
+    from fanin.classroom.work_folder import start
+
+    with failing("lab", LabError, status=2):
+        lab = find_lab(name)
+        target = folder or Path(lab.name)
+        start(lab, target, name)
+    say(
+        f"{target}: README.md explains the task; edit {', '.join(lab.manifest.files)}. Then type:\n"
+        f"  cd {target} && fanin lab check"
+    )
+
+
+@app.command("check")
+def check_lab(
+    folder: Folder = Path(),
+    seed: Seed = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each test")] = False,
+) -> None:
+    """Run the tests of a lab on your files.
+
+    The first failure is told as a story: the steps that ran, what was expected and what happened, and the path of the
+    packet through your program. The exit status is 0 if all tests passed, 1 if not.
+
+    Examples:
+        fanin lab check
+        fanin lab check my-router
+    """
+    if not _check(_work(folder), seed, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command("watch")
+def watch_lab(folder: Folder = Path(), seed: Seed = 0) -> None:
+    """Run the tests again whenever you save a file, until Ctrl-C.
+
+    Examples:
+        fanin lab watch
+        fanin lab watch my-router
+    """
+    from fanin.classroom.watch import saves
+
+    work = _work(folder)
+    with ending():
+        for changed in saves(work.folder, work.lab.manifest.files):
+            say("\n" + ("" if changed is None else f"{changed} was saved"))
+            _check(work, seed, as_json=False)
+            say("\nwaiting for you to save a file; press Ctrl-C to stop")
+
+
+@app.command("hint")
+def show_hint(folder: Folder = Path()) -> None:
+    """Give a hint for the test that failed first in the last check; each time a clearer one.
+
+    Examples:
+        fanin lab hint
+        fanin lab hint my-router
+    """
+    from fanin.classroom.manifest import LabError
+
+    with failing("lab", LabError):
+        work = _work(folder)
+        found = work.hint(further=True)
+    if found is None:
+        raise failure("lab", "there are no hints for this test; read README.md again")
+    hint, given = found
+    for number, stage in enumerate(hint.stages[:given], 1):
+        say(f"{number} of {len(hint.stages)}: {stage}")
+    say(f"see {hint.see}")
+
+
+@app.command("solution")
+def show_solution(folder: Folder = Path()) -> None:
+    """Copy the solution into the folder solution/ next to your files, which stay as they are.
+
+    Examples:
+        fanin lab solution
+        fanin lab solution my-router
+    """
+    work = _work(folder)
+    say(f"{work.add_solution()}: one solution of several; compare it with yours")
+
+
+@app.command("verify")
+def verify_labs(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]...", help="Labs to verify, or folders with a lab.toml (default: all)"),
+    ] = None,
+    seed: Seed = 0,
+) -> None:
+    """Prove labs: the solution passes, the skeleton and every planted mistake fail, each hint points somewhere.
+
+    Examples:
+        fanin lab verify forwarding
+        fanin lab verify labs/01-forwarding
+    """
+    from fanin.classroom.manifest import LabError, find_lab, labs
+    from fanin.classroom.verify import verify
+
+    with failing("lab", LabError, status=2):
+        chosen = [find_lab(name) for name in names] if names else [*labs()]
+    wrong = 0
+    for lab in chosen:
+        say(lab.name)
+        for what, problem in verify(lab, seed=seed):
+            wrong += bool(problem)
+            say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
+    if wrong:
+        raise failure("lab", f"{wrong} problems in {', '.join(lab.name for lab in chosen)}")
+
+
+@app.command("new")
+def new_lab(
+    folder: Annotated[Path, typer.Argument(metavar="NAME", help="Folder to create")],
+) -> None:
+    """Create a folder with a small lab of your own to edit.
+
+    It has a manifest, a README, a skeleton, a solution, tests, hints and planted mistakes, and passes fanin lab verify.
+
+    Examples:
+        fanin lab new my-lab
+        fanin lab verify my-lab
+    """
+    from fanin.verbs.new import TEMPLATES
+
+    try:
+        shutil.copytree(TEMPLATES / "lab", folder)
+        for name in ("lab.toml", "README.md", "tests.py"):
+            file = folder / name
+            file.write_text(file.read_text().replace("NAME", folder.resolve().name))
+    except FileExistsError:
+        raise failure("lab", f"{folder} exists already; choose another name", 2) from None
+    except OSError as error:
+        raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
+    say(f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}")
+
+
+@app.command("grade")
+def grade_submissions(
+    submissions: Annotated[
+        Path, typer.Argument(exists=True, file_okay=False, help="Folder with a folder for each submission")
+    ],
+    name: Annotated[
+        str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")
+    ],
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of everything that the tests draw (default: a new one)")
+    ] = None,
+    further: Annotated[
+        Path | None,
+        typer.Option("--tests", exists=True, dir_okay=False, help="Further tests of your own, in Python"),
+    ] = None,
+    table: Annotated[Path, typer.Option("--csv", help="Where to write the points")] = Path("grades.csv"),
+    gradescope_folder: Annotated[
+        Path | None,
+        typer.Option(
+            "--gradescope", file_okay=False, help="Folder for Gradescope's results, a JSON file each"
+        ),
+    ] = None,
+    at_once: Annotated[
+        int | None, typer.Option("--processes", min=1, help="Submissions at a time (default: the cores)")
+    ] = None,
+) -> None:
+    """Mark a folder of submissions: points per test, hidden tests included.
+
+    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and is limited
+    in memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
+
+    Examples:
+        fanin lab grade submissions --lab forwarding
+        fanin lab grade submissions --lab 1 --seed 7 --gradescope results
+    """
+    import os
+    import secrets
+
+    from fanin.classroom.confine import require_sandboxes
+    from fanin.classroom.grade import gradescope, grader, write_csv
+    from fanin.classroom.manifest import LabError, find_lab
+    from fanin.table import new_table, print_table
+    from fanin.testbed.sandbox import SandboxError
+
+    with failing("lab", LabError, status=2):
+        lab = find_lab(name)
+    drawn = secrets.randbelow(1 << 31) if seed is None else seed
+    marks = []
+    with failing("lab", LabError, SandboxError, KeyboardInterrupt):
+        require_sandboxes()
+        with grader(lab, seed=drawn, further=further) as found:
+            for each in found.marks(submissions, at_once or os.cpu_count() or 1):
+                marks.append(each)
+                say(
+                    f"{each.student}: {each.points} of {each.most}" + (f" ({each.note})" if each.note else "")
+                )
+    if not marks:
+        raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
+    with table.open("w", newline="") as file:
+        write_csv(marks, file)
+    if gradescope_folder is not None:
+        gradescope_folder.mkdir(parents=True, exist_ok=True)
+        for each in marks:
+            (gradescope_folder / f"{each.student}.json").write_text(json.dumps(gradescope(each), indent=2))
+    shown = new_table(["test"], "points", "passed")
+    for number, outcome in enumerate(marks[0].outcomes):
+        passed = sum(each.outcomes[number].passed for each in marks)
+        shown.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
+    print_table(shown)
+    say(f"{table}: the points of {len(marks)} submissions; the same tests again: --seed {drawn}")
+
+
+def _work(folder: Path) -> WorkFolder:
+    from fanin.classroom.manifest import LabError
+    from fanin.classroom.work_folder import WorkFolder
+
+    with failing("lab", LabError, status=2):
+        return WorkFolder(folder)
+
+
+def _check(work: WorkFolder, seed: int, *, as_json: bool) -> bool:
+    """Check a folder, print the outcome, and return whether all tests passed."""
+    from fanin.classroom.check import check
+    from fanin.classroom.story import Outcome, told
+
+    outcomes: list[Outcome] = []
+    first: Outcome | None = None
+    for outcome in check(work.lab, work.folder, seed=seed):
+        outcomes.append(outcome)
+        if as_json:
+            say(json.dumps(outcome.document()))
+            continue
+        say(f"{'✓' if outcome.passed else '✗'} {outcome.title}")
+        if first is None and not outcome.passed:
+            first = outcome
+            say(told(outcome))
+    failed = [outcome.test for outcome in outcomes if not outcome.passed]
+    work.remember(failed[0] if failed else None)
+    if as_json:
+        return not failed
+    say(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} tests pass")
+    if failed and (found := work.hint(further=False)):
+        hint, given = found
+        say(f"hint: {hint.stages[given - 1]}\n      see {hint.see}; for a clearer one: fanin lab hint")
+    return not failed

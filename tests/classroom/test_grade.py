@@ -1,0 +1,185 @@
+"""Marks: each submission gets its own points, and whatever it does costs nobody else any."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fanin.classroom.confine import require_sandboxes
+from fanin.classroom.grade import Marks, grader, gradescope, write_csv
+from fanin.classroom.manifest import Lab, LabError
+from fanin.testbed.sandbox import SandboxError
+from tests.classroom.small_lab import small_lab
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("grade")]
+
+MOST = 4
+SECONDS = 25.0
+
+# Python that the controllers of attackers begin with, inside entries(); GOOD and SOLUTION are folders.
+ATTACKS = {
+    "loops": "while True: pass",
+    "sleeps": "import time; time.sleep(1e6)",
+    "forks": "import os\n    while True: os.fork()",
+    "eats-memory": "x = [bytearray(1 << 28) for _ in range(100)]",
+    "fills-the-disk": """
+    written = []
+    for place in ("/", "/tmp", "/dev", "/dev/shm", "/submission", "/var/tmp", "/usr", "/proc", "/compiled"):
+        try:
+            with open(f"{place}/full", "wb") as file:
+                for _ in range(1000): file.write(bytes(1 << 20))
+        except OSError:
+            continue
+        written.append(place)
+    if not written: raise ValueError("nowhere to write")""",
+    "reads-another-submission": "exec(open('GOOD/controller.py').read(), globals()); return entries(hosts)",
+    "reads-the-solution": "exec(open('SOLUTION/controller.py').read(), globals()); return entries(hosts)",
+    "prints-results": """
+    import json, os
+    for test in ("reaches", "unknown", "at_random"):
+        line = json.dumps({"test": test, "title": test, "points": 100, "hidden": False, "steps": [], "problem": None})
+        for number in range(64):
+            try: os.write(number, line.encode() + b"\\n")
+            except OSError: pass
+    return {"entries": []}""",
+    "kills": """
+    import os, signal
+    for process in (-1, 1, os.getppid(), *(int(each) for each in os.listdir("/proc") if each.isdigit())):
+        try:
+            if process != os.getpid(): os.kill(process, signal.SIGKILL)
+        except OSError: pass
+    raise ValueError("still here")""",
+    "answers-too-much": """
+    import os
+    for number in range(64):
+        try:
+            while True: os.write(number, bytes(1 << 20))
+        except OSError: pass""",
+    "leaves-processes": """
+    import os, time
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0: time.sleep(1e6)
+        os._exit(0)
+    raise ValueError("left")""",
+    "connects": "import socket; socket.create_connection(('127.0.0.1', 22), 2)",
+}
+LOOPING_P4 = ("        ethernet_host.apply();", "        ethernet_host.apply(); recirculate_preserving_field_list(0);")
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    try:
+        require_sandboxes()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    return small_lab(tmp_path_factory.mktemp("labs") / "small")
+
+
+@pytest.fixture(scope="module")
+def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
+    """Of good submissions, at the beginning and the end, and of all attackers between them."""
+    folder = tmp_path_factory.mktemp("submissions")
+    add: Callable[[str], Path] = lambda name: Path(shutil.copytree(lab.solution, folder / name))  # noqa: E731
+    good = add("a-good")
+    add("zz-good")
+    shutil.copytree(lab.solution, folder / "in-a-folder" / "handed-in")
+    for name, code in ATTACKS.items():
+        file = add(name) / "controller.py"
+        code = code.replace("GOOD", str(good)).replace("SOLUTION", str(lab.solution))
+        file.write_text(file.read_text().replace("    return {\n", f"    {code}\n    return {{\n", 1))
+    program = add("loops-in-p4") / "program.p4"
+    program.write_text(program.read_text().replace(*LOOPING_P4))
+    (add("includes-another") / "program.p4").write_text(f'#include "{good}/program.p4"\n')
+    (add("includes-the-solution") / "program.p4").write_text(f'#include "{lab.solution}/program.p4"\n')
+    linked = add("links-to-another") / "controller.py"
+    linked.unlink()
+    linked.symlink_to(good / "controller.py")
+    pipe = add("pipe") / "program.p4"
+    pipe.unlink()
+    os.mkfifo(pipe)
+    (add("huge") / "controller.py").write_bytes(b"#" * (5 << 20))
+    (folder / "empty").mkdir()
+    shutil.copytree(lab.skeleton, folder / "skeleton")
+    with grader(lab, seed=3) as found:
+        found.seconds = SECONDS
+        return {each.student: each for each in found.marks(folder, 2)}
+
+
+@pytest.mark.parametrize("name", ["a-good", "zz-good", "in-a-folder"])
+def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Marks], name: str) -> None:
+    assert (marks[name].points, marks[name].most, marks[name].note) == (MOST, MOST, "")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [*ATTACKS, "loops-in-p4", "includes-another", "includes-the-solution", "links-to-another", "pipe", "huge", "empty"],
+)
+def test_an_attack_gets_no_points_for_what_does_not_work(marks: dict[str, Marks], name: str) -> None:
+    found = marks[name]
+    # What it returns has no entries, at best: an unknown destination is dropped, as it should be.
+    most = 1 if name == "prints-results" else 0
+    assert found.points <= most, [each for each in found.outcomes if each.passed]
+    assert found.most == MOST
+
+
+def test_what_attackers_were_refused_is_in_their_reports(marks: dict[str, Marks]) -> None:
+    def text(name: str) -> str:
+        problem = marks[name].outcomes[0].problem
+        assert problem is not None
+        return problem.text
+
+    assert "nowhere to write" in text("fills-the-disk")
+    assert "No such file" in text("reads-another-submission")
+    assert "No such file" in text("reads-the-solution")
+    assert "unreachable" in text("connects")
+    assert "MemoryError" in text("eats-memory")
+    assert "left" in text("leaves-processes")
+    assert "Too many levels of symbolic links" in marks["links-to-another"].note
+    assert "MiB" in marks["huge"].note
+
+
+def test_no_process_is_left(marks: dict[str, Marks]) -> None:
+    assert marks
+    lines = (each / "cmdline" for each in Path("/proc").iterdir() if each.name.isdigit())
+    ours = [line.parent.name for line in lines if line.exists() and b"/submission\0" in line.read_bytes()]
+    assert ours == []
+
+
+def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:
+    file = io.StringIO()
+    write_csv([marks["a-good"], marks["skeleton"], Marks("=1+1", marks["a-good"].outcomes)], file)
+    rows = list(csv.DictReader(io.StringIO(file.getvalue())))
+    assert rows[0] == {
+        "student": "a-good", "points": "4", "of": "4", "reaches": "2", "unknown": "1", "at_random": "1", "note": "",
+    }  # fmt: skip
+    assert rows[1]["points"] == "1"  # an unknown destination is dropped
+    assert rows[2]["student"] == "'=1+1"
+
+
+def test_gradescope_gets_points_texts_and_what_students_may_see(marks: dict[str, Marks]) -> None:
+    found = json.loads(json.dumps(gradescope(marks["skeleton"])))
+    assert found["score"] == 1
+    assert [(each["score"], each["max_score"], each["visibility"]) for each in found["tests"]] == [
+        (0, 2, "visible"),
+        (1, 1, "visible"),
+        (0, 1, "hidden"),
+    ]
+    assert "host 1 sends a frame to host 2" in found["tests"][0]["output"]
+
+
+def test_a_lab_whose_solution_fails_marks_nobody(lab: Lab, tmp_path: Path) -> None:
+    further = tmp_path / "further.py"
+    further.write_text("@lab_test('Impossible')\ndef impossible(bench: Bench) -> None:\n    bench.check(False, 'never')\n")
+    with pytest.raises(LabError, match="its solution fails impossible"), grader(lab, seed=0, further=further):
+        pass
+    further.write_text("1 +")
+    with pytest.raises(LabError, match="SyntaxError"), grader(lab, seed=0, further=further):
+        pass
