@@ -55,5 +55,5 @@ def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
     fabric.queue.lose_slots(job)
     go_on(max([network.now / SECOND, *(time for time, _ in told)]))
     if not any(host.error for host in hosts):
-        standing = ProgressSnapshot([finished[rank] for rank in range(len(hosts))])
-        fabric.caught_up += carry_on(job, standing, network.now / SECOND)
+        progress = ProgressSnapshot([finished[rank] for rank in range(len(hosts))])
+        fabric.caught_up += carry_on(job, progress, network.now / SECOND)

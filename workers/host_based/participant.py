@@ -19,7 +19,7 @@ from fanin.workers.collective import (
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
 from fanin.workers.host_based.pieces import CHUNK, Piece
-from fanin.workers.host_based.schedules import Progress, schedule
+from fanin.workers.host_based.schedules import ScheduleProgress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
     DATA,
@@ -157,7 +157,7 @@ class HostBasedWorker:
         # Flows with something to send, or unacknowledged, in the order in which they are served.
         self._busy: dict[_Key, Sender] = {}
         self._answering: set[_Key] = set()  # flows to which an acknowledgement is due
-        self._progress: Progress | None = None
+        self._progress: ScheduleProgress | None = None
         self._exchange: Exchange | None = None
         self._heard = 0.0  # when something new arrived last
 
@@ -170,7 +170,7 @@ class HostBasedWorker:
         group = self.group
         call = group.calls[self.statistics.all_reduces % len(group.calls)]
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
-        self._progress = Progress(
+        self._progress = ScheduleProgress(
             schedule(
                 group.algorithm,
                 group.rank,
