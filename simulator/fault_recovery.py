@@ -19,7 +19,7 @@ from fanin.workers.job.retained_results import ProgressSnapshot, RetainedResult
 GOES_ON, _BY_RING = "the job continues", "the hosts sum using the ring"
 
 
-def kept_of(job: Job, rank: int) -> RetainedResult:
+def retained_result_of(job: Job, rank: int) -> RetainedResult:
     """Return what a worker keeps of its sums, in a job that can fall back to the ring."""
     kept = job.stations[rank].kept
     assert kept is not None
@@ -34,7 +34,7 @@ def carry_on(job: Job, progress: ProgressSnapshot, now: float) -> int:
     """
     outputs = [list(station.outputs) for station in job.stations]
     for rank in progress.behind:
-        outputs[rank].append(kept_of(job, progress.giver).last.copy())
+        outputs[rank].append(retained_result_of(job, progress.giver).last.copy())
     job.carry_on(outputs, now)
     return len(progress.behind)
 
@@ -119,7 +119,9 @@ class JobUnderFaults:
         job = self.job
         job.revoke(lambda: None)
         sent = carry_on(
-            job, ProgressSnapshot([kept_of(job, rank).finished for rank in range(len(job.members))]), now
+            job,
+            ProgressSnapshot([retained_result_of(job, rank).finished for rank in range(len(job.members))]),
+            now,
         )
         return f"{_BY_RING}, {sent} of them sent a sum that others had" if sent else _BY_RING
 
