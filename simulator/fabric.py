@@ -43,7 +43,7 @@ from fanin.topologies.model import Host, Topology
 from fanin.workers.collective import Algorithm
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
-from fanin.workers.job.retained_results import Kept
+from fanin.workers.job.retained_results import RetainedResult
 from fanin.workers.protocol import MakeWorker, Worker
 from fanin.workers.tensor import Tensor
 from fanin.workers.wire import HEADERS
@@ -490,7 +490,7 @@ class Job:
                 in_place=self._in_place,
                 pauses=self.spec.pauses[self.ranks[rank]] if self.spec.pauses else (),
                 per_step=self.spec.per_step,
-                kept=Kept(len(outputs[rank])) if self._keeps else None,
+                kept=RetainedResult(len(outputs[rank])) if self._keeps else None,
                 called=0 if self.spec.on_call else None,
             )
             for rank in range(len(self.members))

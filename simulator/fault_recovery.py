@@ -14,40 +14,40 @@ from fanin.simulator.fabric import Job
 from fanin.simulator.hosts.stations import Vector
 from fanin.topologies.model import Link
 from fanin.workers.job.membership import LeftError
-from fanin.workers.job.retained_results import Kept, ProgressSnapshot
+from fanin.workers.job.retained_results import ProgressSnapshot, RetainedResult
 
 GOES_ON, _BY_RING = "the job continues", "the hosts sum using the ring"
 
 
-def kept_of(job: Job, rank: int) -> Kept:
+def retained_result_of(job: Job, rank: int) -> RetainedResult:
     """Return what a worker keeps of its sums, in a job that can fall back to the ring."""
     kept = job.stations[rank].kept
     assert kept is not None
     return kept
 
 
-def carry_on(job: Job, standing: ProgressSnapshot, now: float) -> int:
+def carry_on(job: Job, progress: ProgressSnapshot, now: float) -> int:
     """Continue a stopped job using the ring, with the same number of finished all-reduces on all workers.
 
     Returns:
         The number of workers that were sent a result for that.
     """
     outputs = [list(station.outputs) for station in job.stations]
-    for rank in standing.behind:
-        outputs[rank].append(kept_of(job, standing.giver).last.copy())
+    for rank in progress.behind:
+        outputs[rank].append(retained_result_of(job, progress.giver).last.copy())
     job.carry_on(outputs, now)
-    return len(standing.behind)
+    return len(progress.behind)
 
 
 def sums_of_all(job: Job, staying: Collection[int]) -> list[list[Vector]]:
     """Return the sums of each rank that stays, after all of them have finished the same all-reduces."""
     stations = job.stations
-    standing = ProgressSnapshot(
+    progress = ProgressSnapshot(
         [len(one.outputs) if rank in staying else None for rank, one in enumerate(stations)]
     )
     outputs = {rank: list(stations[rank].outputs) for rank in staying}
-    for rank in standing.behind:
-        outputs[rank].append(stations[standing.giver].outputs[-1].copy())
+    for rank in progress.behind:
+        outputs[rank].append(stations[progress.giver].outputs[-1].copy())
     return list(outputs.values())
 
 
@@ -119,7 +119,9 @@ class JobUnderFaults:
         job = self.job
         job.revoke(lambda: None)
         sent = carry_on(
-            job, ProgressSnapshot([kept_of(job, rank).finished for rank in range(len(job.members))]), now
+            job,
+            ProgressSnapshot([retained_result_of(job, rank).finished for rank in range(len(job.members))]),
+            now,
         )
         return f"{_BY_RING}, {sent} of them sent a sum that others had" if sent else _BY_RING
 

@@ -150,7 +150,7 @@ class Communicator(Closing):
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate")
-        self._recurring: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
+        self._prepared: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
         self._begun = False  # an operation in that thread may be unfinished
@@ -218,8 +218,8 @@ class Communicator(Closing):
                 in_network="required".
         """
         if compression is None:
-            if not async_op and (recurring := self._recurring.find(x, op, out)):
-                self._begin(recurring, async_op=False)
+            if not async_op and (prepared := self._prepared.find(x, op, out)):
+                self._begin(prepared, async_op=False)
                 return out
             return self._begin(self._allreduce(x, op, out), async_op=async_op)
         xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)

@@ -227,7 +227,7 @@ class Worker:
         self._result = self._output.reshape(x.shape) if out is None else out
 
     def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers:
-        """Check the arrays of a call, and return them flat, as begin() and sum() take them.
+        """Check the arrays of a call, and return them flat, as begin() and repeat() take them.
 
         Raises:
             TypeError: See flat() (collective.py). The call has used up its number: see begin().
@@ -275,11 +275,11 @@ class Worker:
             raise ValueError(not_finite(index, buffers.x[index]))
         self._to_send = [ready]
 
-    def sum(self, socket: Socket, buffers: Buffers, call: str) -> int:
+    def repeat(self, socket: Socket, buffers: Buffers, call: str) -> int:
         """Run begin(), exchange() and finish() in one step, which is faster, for a vector like an earlier one.
 
         Returns:
-            How far the all-reduce has come; see Engine.sum().
+            How far the all-reduce has come; see Engine.repeat().
 
         Raises:
             OSError: See exchange(). The all-reduce has begun.
@@ -290,7 +290,7 @@ class Worker:
         before = self._tensor, self._output, self._result
         # Set before the call, not after: Ctrl-C may interrupt it at any moment.
         self._tensor, self._output, self._result = tensor, buffers.out, buffers.out
-        stage = self._engine.sum(socket, tensor, buffers, self._propagate)
+        stage = self._engine.repeat(socket, tensor, buffers, self._propagate)
         if stage == SUMMED:
             self._result = None
             self._statistics.all_reduces += 1

@@ -45,7 +45,7 @@ class Membership(Protocol):
     def addresses(self) -> tuple[tuple[str, int], ...]:
         """Return where each rank may listen, by rank."""
 
-    def sum(self, buffers: Buffers, call: str) -> None:
+    def sum_in_network(self, buffers: Buffers, call: str) -> None:
         """Sum over all workers, except for elements that are `unsummed`.
 
         Args:
@@ -221,7 +221,7 @@ class Reducer:
         """Sum in the network, or round the ring once no worker has a lease."""
         if not self._by_ring:
             try:
-                self._place.sum(buffers, what)
+                self._place.sum_in_network(buffers, what)
                 if len(unsummed := self._place.unsummed):
                     self._sum_as_float(buffers.out, unsummed, what)
                 return

@@ -379,7 +379,7 @@ class InNetworkAllReduce(Closing):
         config: The settings.
         worker: The protocol's state.
         socket: The socket to the switch.
-        unsummed: Indices of the elements of the last sum() that have no sum, ascending; the same at all workers.
+        unsummed: Indices of the elements of the last sum that have no sum, ascending; the same at all workers.
 
     Raises:
         OSError: See UdpSocket.
@@ -423,26 +423,25 @@ class InNetworkAllReduce(Closing):
             LeaseExhaustedError: See protocol.py.
         """
         buffers = self.worker.checked(x, out)
-        self.sum(buffers, call)
+        self.sum_in_network(buffers, call)
         buffers.out[self.unsummed] = np.nan
         return buffers.out.reshape(x.shape) if out is None else out
 
-    def sum(self, buffers: Buffers, call: str) -> None:
+    def sum_in_network(self, buffers: Buffers, call: str) -> None:
         """Sum flat arrays that have been checked. Elements that are `unsummed` keep the values of `x`.
 
         Args:
             buffers: Input and output.
             call: The purpose of the all-reduce; see Worker.start().
         """
-        stage = self.worker.sum(self.socket, buffers, call)
+        stage = self.worker.repeat(self.socket, buffers, call)
         if stage != SUMMED:
-            self._sum(buffers, call, stage)
+            self._complete(buffers, call, stage)
         elif len(self.unsummed):
             self.unsummed = _NO_ELEMENTS
-        self._finished()
 
-    def _sum(self, buffers: Buffers, call: str, stage: int) -> None:
-        """Continue sum() from `stage`."""
+    def _complete(self, buffers: Buffers, call: str, stage: int) -> None:
+        """Complete sum_in_network() from `stage` on."""
         worker = self.worker
         if stage == NOT_BEGUN:
             self.socket.link.loss = 0
@@ -453,9 +452,6 @@ class InNetworkAllReduce(Closing):
             worker.exchange(self.socket, time.monotonic() + _LOOK)
         worker.finish(unsummed="own")
         self.unsummed = worker.unsummed
-
-    def _finished(self) -> None:
-        """Handle the end of a successful all-reduce; subclasses override it."""
 
     def _send(self) -> None:
         """Send what the timers ask for."""

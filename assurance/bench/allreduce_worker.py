@@ -190,7 +190,7 @@ def in_place(collective: Any, x: Vector) -> Callable[[], object]:
     if isinstance(collective, Gloo):
         return collective.in_place(x)
     if type(collective) is InNetworkAllReduce:  # a job's member has more to do in a call
-        return partial(collective.sum, Buffers(x, x), "")
+        return partial(collective.sum_in_network, Buffers(x, x), "")
     return partial(collective.all_reduce, x, x)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from fanin.assurance.soak.fabric import SoakFabric
 from fanin.simulator import SECOND
 from fanin.simulator.fabric import Job
-from fanin.simulator.fault_recovery import carry_on, kept_of
+from fanin.simulator.fault_recovery import carry_on, retained_result_of
 from fanin.workers.job.retained_results import ProgressSnapshot
 
 TELLING_A_SWITCH = 5e-5  # seconds
@@ -48,12 +48,12 @@ def revoke(fabric: SoakFabric, job: Job, hears: Sequence[float]) -> None:
             time, rank = told.pop(0)
             network.run(limit=time)
             hosts[rank].stop()
-            finished[rank] = kept_of(job, rank).finished
+            finished[rank] = retained_result_of(job, rank).finished
         network.run(limit=until)
 
     job.revoke(between=lambda: go_on(network.now / SECOND + TELLING_A_SWITCH))
     fabric.queue.lose_slots(job)
     go_on(max([network.now / SECOND, *(time for time, _ in told)]))
     if not any(host.error for host in hosts):
-        standing = ProgressSnapshot([finished[rank] for rank in range(len(hosts))])
-        fabric.caught_up += carry_on(job, standing, network.now / SECOND)
+        progress = ProgressSnapshot([finished[rank] for rank in range(len(hosts))])
+        fabric.caught_up += carry_on(job, progress, network.now / SECOND)

@@ -17,7 +17,7 @@ from fanin.controller.planner import planner_of
 from fanin.controller.telemetry import Reason, SwitchCounts
 from fanin.controller.tree import Job
 from fanin.experiments.live.usage import usage_of
-from fanin.experiments.live.worker_group import Observe, RunError, run_crew
+from fanin.experiments.live.worker_group import Observe, RunError, run_worker_group
 from fanin.experiments.live.worker_messages import (
     DIGITS_FILE,
     GIVE_UP,
@@ -203,7 +203,7 @@ class LiveNetwork:
         ]
         try:
             start = start_on(self._network, settings.members)
-            return await run_crew(
+            return await run_worker_group(
                 tasks, start, observe, patience, self._network.check, processors, self._logs
             )
         finally:

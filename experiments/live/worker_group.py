@@ -93,7 +93,7 @@ class _Member:
         self._process.kill()
 
 
-async def run_crew(
+async def run_worker_group(
     tasks: Sequence[Task],
     start: Start,
     observe: Observe,
@@ -120,18 +120,18 @@ async def run_crew(
     Raises:
         RunError: If a worker fails, dies or falls silent. By then every worker has been ended.
     """
-    crew: list[_Member] = []
+    group: list[_Member] = []
     try:
         for task in tasks:
-            crew.append(_Member(task, start, (logs or task.folder) / f"worker-{task.rank}.log"))
+            group.append(_Member(task, start, (logs or task.folder) / f"worker-{task.rank}.log"))
         silence = max(task.give_up for task in tasks) + SILENCE * patience
-        await _listen(crew, observe, silence, check, processors or Processors())
+        await _listen(group, observe, silence, check, processors or Processors())
     finally:
-        for member in crew:
+        for member in group:
             member.kill()
-    ends = [member.end for member in crew if isinstance(member.end, Done)]
-    if len(ends) < len(crew):
-        failed_first = sorted(crew, key=lambda member: not isinstance(member.end, Failed))
+    ends = [member.end for member in group if isinstance(member.end, Done)]
+    if len(ends) < len(group):
+        failed_first = sorted(group, key=lambda member: not isinstance(member.end, Failed))
         lines = [
             f"the run did not finish (set {VARIABLE} to extend time limits):",
             *(f"  {m}" for m in failed_first),
@@ -141,7 +141,7 @@ async def run_crew(
 
 
 async def _listen(
-    crew: Sequence[_Member],
+    group: Sequence[_Member],
     observe: Observe,
     silence: float,
     check: Callable[[], None],
@@ -150,16 +150,16 @@ async def _listen(
     """Wait until every worker has ended, or one has failed and the others have had time to report why they wait."""
 
     def heard() -> None:
-        if all(member.ready and not member.begun for member in crew):
-            for member in crew:
+        if all(member.ready and not member.begun for member in group):
+            for member in group:
                 member.begin()
-        if not processors.begun and all(member.prepared for member in crew):
+        if not processors.begun and all(member.prepared for member in group):
             processors.begin()
-        elif not processors.ended and any(isinstance(member.end, Done) for member in crew):
+        elif not processors.ended and any(isinstance(member.end, Done) for member in group):
             processors.end()
-        observe(min(member.step for member in crew), "")
+        observe(min(member.step for member in group), "")
 
-    listening = {asyncio.create_task(member.listen(heard)) for member in crew}
+    listening = {asyncio.create_task(member.listen(heard)) for member in group}
     failed_at: float | None = None
     try:
         while listening:
@@ -170,36 +170,36 @@ async def _listen(
                 task.result()
             check()
             now = time.monotonic()
-            if any(isinstance(member.end, Failed) for member in crew):
+            if any(isinstance(member.end, Failed) for member in group):
                 failed_at = failed_at or now
                 if now >= failed_at + GRACE:
                     return
-            elif _hopeless(crew, now, silence):
+            elif _hopeless(group, now, silence):
                 return
-            elif now >= max(member.last_word for member in crew) + LOOK:
-                observe(min(member.step for member in crew), _awaited(crew))
+            elif now >= max(member.last_word for member in group) + LOOK:
+                observe(min(member.step for member in group), _awaited(group))
     finally:
         for task in listening:
             task.cancel()
 
 
-def _hopeless(crew: Sequence[_Member], now: float, silence: float) -> bool:
+def _hopeless(group: Sequence[_Member], now: float, silence: float) -> bool:
     """Return whether a worker will not start or, once all have started, whether all have been silent for too long."""
-    starting = [member for member in crew if not member.ready]
+    starting = [member for member in group if not member.ready]
     if not starting:
-        return now >= max(member.last_word for member in crew) + silence
+        return now >= max(member.last_word for member in group) + silence
     computed = computed_seconds([member.pid for member in starting])
     for member, seconds in zip(starting, computed, strict=True):
         member.computed = seconds
     return any(member.stuck(now) for member in starting)
 
 
-def _awaited(crew: Sequence[_Member]) -> str:
+def _awaited(group: Sequence[_Member]) -> str:
     """Describe which workers delay the others."""
-    if starting := [member for member in crew if not member.ready]:
+    if starting := [member for member in group if not member.ready]:
         return f"{_names(starting)} to start"
-    last = min(member.step for member in crew)
-    return _names([member for member in crew if member.step == last])
+    last = min(member.step for member in group)
+    return _names([member for member in group if member.step == last])
 
 
 def _names(members: Sequence[_Member]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +10,6 @@ from rich.markup import escape
 
 from fanin.console import console
 from fanin.experiments.scenario.tools import BMV2, P4C, packages
-from fanin.output import say
 
 if TYPE_CHECKING:
     from fanin.checks import Finding, State
@@ -36,9 +34,10 @@ def doctor(
     from fanin.checks import examine  # imports everything that it checks
 
     if as_json:
+        from fanin.table import print_records
+
         findings = list(examine())
-        for finding in findings:
-            say(json.dumps(asdict(finding)))
+        print_records(map(asdict, findings))
         raise typer.Exit(any(finding.state == "missing" for finding in findings))
     missing = 0
     without: list[str] = []

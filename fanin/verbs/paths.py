@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,6 +36,7 @@ def paths(
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.shipped import scenario_file
     from fanin.run_points import point_name
+    from fanin.table import print_records
 
     with failing("paths", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes)
@@ -50,9 +50,9 @@ def paths(
             continue
         shown = True
         if as_json:
-            for flow, hops in found:
-                way = [_hop(hop) for hop in hops]
-                say(json.dumps({"point": point.key, **_flow(flow), "hops": way}))
+            print_records(
+                {"point": point.key, **_flow(flow), "hops": list(map(_hop, hops))} for flow, hops in found
+            )
         else:
             _show(name, point, found)
     if not shown:

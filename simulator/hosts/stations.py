@@ -21,7 +21,7 @@ from fanin.workers.collective import Participant, Statistics
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
-from fanin.workers.job.retained_results import Kept
+from fanin.workers.job.retained_results import RetainedResult
 from fanin.workers.protocol import Worker
 from fanin.workers.wire import HEADERS
 
@@ -100,7 +100,7 @@ class WorkerStation(Generic[_P_co]):
         in_place: bool = False,
         pauses: Sequence[float] = (),
         per_step: int = 1,
-        kept: Kept | None = None,
+        kept: RetainedResult | None = None,
         called: int | None = None,
     ) -> None:
         self.worker = port.participant

@@ -307,13 +307,13 @@ def test_what_is_begun_at_the_end_of_an_operation_is_carried_out_before_the_next
 def test_who_waits_for_an_operation_carries_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     by: list[threading.Thread] = []
     with job(1) as ([comm], _):
-        add_up = comm._place.sum
+        add_up = comm._place.sum_in_network
 
         def noting(*arguments: Any) -> Any:
             by.append(threading.current_thread())
             return add_up(*arguments)
 
-        monkeypatch.setattr(comm._place, "sum", noting)
+        monkeypatch.setattr(comm._place, "sum_in_network", noting)
         x = np.ones(3, np.float32)
         comm.allreduce(x, async_op=True).wait()
         comm.allreduce(x)

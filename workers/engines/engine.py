@@ -103,7 +103,7 @@ class SocketState(ctypes.Structure):
     - enough: Number of bytes that are worked on without waiting for more.
     - patience: How long to wait for more otherwise, as a fraction of the round-trip time, and at most
       `longest_patience` seconds. There is no wait if it would be shorter than `shortest_patience`.
-    - longest_exchange: Seconds after which sum() returns in any case.
+    - longest_exchange: Seconds after which repeat() returns in any case.
     - loss: The last error that counted as a lost datagram; 0 if there was none.
     - looked: When the socket was last read, in seconds. Timers may count as lost what had not arrived by then.
     - news: Another descriptor, which ends an exchange once it can be read; negative if there is none.
@@ -200,7 +200,7 @@ class Engine(Protocol):
             The chunks [m] that may be sent at once.
         """
 
-    def sum(self, socket: "Socket", tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
+    def repeat(self, socket: "Socket", tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
         """Run a whole all-reduce like an earlier one, with that one's `tensor`, which is faster.
 
         Args:

@@ -135,8 +135,8 @@ def library() -> ctypes.CDLL | None:
     tensor, buffers, link = (ctypes.POINTER(each) for each in (Tensor, Buffers, SocketState))
     loaded.begin.argtypes = (work, tensor, buffers, _int64, ctypes.c_bool)
     loaded.begin.restype = None
-    loaded.sum.argtypes = (work, link, tensor, buffers, ctypes.c_bool)
-    loaded.sum.restype = ctypes.c_int
+    loaded.repeat.argtypes = (work, link, tensor, buffers, ctypes.c_bool)
+    loaded.repeat.restype = ctypes.c_int
     loaded.pack.argtypes = (work, _pointer, _int64, _double)
     loaded.pack.restype = _int64
     loaded.receive.argtypes = (work, _pointer, _int64, _int64, _int64, _double)
@@ -173,7 +173,7 @@ class NativeEngine:
         if loaded is None:
             raise RuntimeError(f"{NAMES} have not been compiled here")
         self._library = loaded
-        self._sum = loaded.sum
+        self._repeat = loaded.repeat
         self._state = state
         lease, timers, settings = state.lease, state.timers, state.recovery
         self._ready = np.zeros(2 * lease.window, np.int64)  # also scratch memory of receive()
@@ -219,10 +219,10 @@ class NativeEngine:
         self._library.begin(self._at, tensor, buffers, first_chunk, propagate)
         return self._ready[: self._work.ready_count].copy()
 
-    def sum(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
+    def repeat(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:
         """See Engine."""
         self._begun = tensor, buffers
-        stage: int = self._sum(self._at, socket.link, tensor, buffers, propagate)
+        stage: int = self._repeat(self._at, socket.link, tensor, buffers, propagate)
         if stage == SUMMED:
             self._begun = None
         return stage

@@ -43,7 +43,7 @@ class NumpyEngine:
         progress.missing = progress.chunks = tensor.least_chunks
         return self._state.gate.begin(tensor.lead)
 
-    def sum(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:  # noqa: ARG002
+    def repeat(self, socket: Socket, tensor: Tensor, buffers: Buffers, propagate: bool) -> int:  # noqa: ARG002
         """See Engine."""
         return NOT_BEGUN
 

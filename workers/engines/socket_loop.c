@@ -315,7 +315,7 @@ int exchange(struct work *w, struct link *l, double until)
 
 /* Runs an all-reduce like an earlier one, with that one's `t`, as far as possible without Python. Returns its stage, or
  * after an error in exchange() the negated error number. */
-int sum(struct work *w, struct link *l, const struct tensor *t, const struct buffers *b, bool propagate)
+int repeat(struct work *w, struct link *l, const struct tensor *t, const struct buffers *b, bool propagate)
 {
     struct progress *p = w->progress;
     int64_t first_chunk = p->first_chunk + p->chunks, saturated = w->totals->saturated;

@@ -20,7 +20,7 @@ from fanin.workers.collective import (
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
 from fanin.workers.host_based.pieces import CHUNK, Piece
-from fanin.workers.host_based.schedules import Progress, schedule
+from fanin.workers.host_based.schedules import ScheduleProgress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
     CALL_BYTES,
@@ -161,7 +161,7 @@ class HostBasedWorker:
         # Flows with something to send, or unacknowledged, in the order in which they are served.
         self._busy: dict[_Key, Sender] = {}
         self._answering: set[_Key] = set()  # flows to which an acknowledgement is due
-        self._progress: Progress | None = None
+        self._progress: ScheduleProgress | None = None
         self._exchange: Exchange | None = None
         self._calls = 0  # begun so far, also those that were refused
         self._call = 0  # the current call's identity, which all its packets carry: see _identity()
@@ -179,7 +179,7 @@ class HostBasedWorker:
         self._calls += 1
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
         self._call = self._identity(call, x.size)
-        self._progress = Progress(
+        self._progress = ScheduleProgress(
             schedule(
                 group.algorithm,
                 group.rank,

@@ -63,7 +63,7 @@ def peers(
     return sorted(small.sends), sorted(small.receives)
 
 
-class Progress:
+class ScheduleProgress:
     """The progress of one rank in its schedule.
 
     For each peer, next_send() returns what may be sent, in order. receiving() returns the piece that arrives next, if

@@ -24,7 +24,7 @@ from fanin.workers.collective import (
 )
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
 from fanin.workers.host_based.pieces import Piece, Schedule
-from fanin.workers.host_based.schedules import Progress, peers, schedule
+from fanin.workers.host_based.schedules import ScheduleProgress, peers, schedule
 
 # Sent once on each connection by the higher rank: magic, rank, number of workers.
 _HELLO = struct.Struct("!4sII")
@@ -230,7 +230,7 @@ class TcpGroup(Closing):
     ) -> None:
         signature = f"{result.size} {result.dtype.str} {combine.__name__} {call}"
         header = _HEADER.pack(self._number(), blake2b(signature.encode(), digest_size=16).digest())
-        progress = Progress(steps)
+        progress = ScheduleProgress(steps)
         outgoing = {peer: _Outgoing(sockets[peer], header, result) for peer in self._destinations}
         incoming = [
             _Incoming(peer, sockets[peer], header, progress, result, combine, scratch.view(result.dtype))
@@ -414,7 +414,7 @@ class _Incoming:
         peer: int,
         connection: socket.socket,
         header: bytes,
-        progress: Progress,
+        progress: ScheduleProgress,
         result: NDArray[Any],
         combine: np.ufunc,
         scratch: NDArray[Any],

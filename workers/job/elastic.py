@@ -127,7 +127,7 @@ class Elastic:
         """Return the number of workers in the group."""
         return len(self.addresses)
 
-    def sum(self, buffers: Buffers, call: str) -> None:
+    def sum_in_network(self, buffers: Buffers, call: str) -> None:
         """Sum in the network; see InNetworkAllReduce.
 
         Raises:
@@ -136,7 +136,7 @@ class Elastic:
         """
         if self._aggregation is None:
             raise LeaseLostError(f"no lease: {self._refused}")
-        self._aggregation.sum(buffers, call)
+        self._aggregation.sum_in_network(buffers, call)
 
     @property
     def unsummed(self) -> NDArray[np.int64]:

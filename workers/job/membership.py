@@ -24,7 +24,7 @@ from fanin.workers.engines.buffers import Buffers
 from fanin.workers.job.calls import AbortedError, Calls, collective
 from fanin.workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from fanin.workers.job.reporting import Reporter
-from fanin.workers.job.ring_fallback import Handover, LeaseLostError, UnderWay
+from fanin.workers.job.ring_fallback import LeaseLostError, RingFallback, UnderWay
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
@@ -169,8 +169,8 @@ class Member(InNetworkAllReduce):
         config: The settings of the all-reduce.
         addresses: IPv4 address and TCP port where each rank may listen for the others, by rank.
         service: The connection to the job service.
-        ring: Whether the job continues without its lease. If so, sum() raises LeaseLostError once the lease is lost, at
-            all workers from the same call on.
+        ring: Whether the job continues without its lease. If so, sum_in_network() raises LeaseLostError once the lease
+            is lost, at all workers from the same call on.
 
     Attributes:
         addresses: See Args.
@@ -193,12 +193,12 @@ class Member(InNetworkAllReduce):
         self._membership.revoked = self._revoked
         self.calls = self._membership.calls
         self.socket.notice(service.fileno())
-        self._handover: Handover | None = None
+        self._fallback: RingFallback | None = None
         if ring:
             patience = config.recovery.give_up
             watch = partial(self._membership.listen, 0.0)
-            self._handover = Handover(self.rank, self.addresses, self._membership.send, watch, patience)
-            self._membership.carry_on = self._handover.agree
+            self._fallback = RingFallback(self.rank, self.addresses, self._membership.send, watch, patience)
+            self._membership.carry_on = self._fallback.agree
 
     @property
     def rank(self) -> int:
@@ -227,9 +227,9 @@ class Member(InNetworkAllReduce):
         """Return the sum of `x`; see InNetworkAllReduce. After an error no worker can make another call.
 
         Raises:
-            LeaseLostError: See sum().
-            LeftError: See sum().
-            AbortedError: See sum().
+            LeaseLostError: See sum_in_network().
+            LeftError: See sum_in_network().
+            AbortedError: See sum_in_network().
         """
         what = f"{call or 'all-reduce'} of {np.size(x):,} float32"
         number = self.calls.begin(what)
@@ -241,7 +241,7 @@ class Member(InNetworkAllReduce):
         self.calls.end()
         return result
 
-    def sum(self, buffers: Buffers, call: str) -> None:
+    def sum_in_network(self, buffers: Buffers, call: str) -> None:
         """Sum in the network; see InNetworkAllReduce.
 
         Raises:
@@ -249,43 +249,44 @@ class Member(InNetworkAllReduce):
             LeftError: If another worker has ended.
             AbortedError: If a call has failed at another worker.
         """
-        handover = self._handover
-        if handover is None or not buffers.elements:  # an empty sum finishes at once, whatever others do
-            super().sum(buffers, call)
+        fallback = self._fallback
+        if fallback is None or not buffers.elements:  # an empty sum finishes at once, whatever others do
+            super().sum_in_network(buffers, call)
         elif buffers.elements > self._window:
-            self._long_sum(handover, buffers, call)
-        elif handover.why:
-            self._take_over(handover, buffers)
+            self._long_sum(fallback, buffers, call)
+        elif fallback.why:
+            self._take_over(fallback, buffers)
         else:
             # The sum is made where it is kept, since `out` may be `x`: if results are missing, the ring begins with
             # `x`. There is no need to listen for messages first, since they end a wait for packets.
-            buffers.keep(handover.buffer(buffers.elements))
+            buffers.keep(fallback.buffer(buffers.elements))
             try:
-                super().sum(buffers, call)
+                super().sum_in_network(buffers, call)
             except LeaseLostError:
-                self._take_over(handover, buffers)
+                self._take_over(fallback, buffers)
             else:
-                self._finish(handover)
+                self._finish(fallback)
+        self._reporter.look(time.monotonic())
 
-    def _finish(self, handover: Handover, first: int = 0) -> None:
+    def _finish(self, fallback: RingFallback, first: int = 0) -> None:
         """Keep a result for other workers, from element `first` on. NaN marks elements without a sum."""
-        handover.finish()
+        fallback.finish()
         if len(unsummed := self.unsummed):
-            handover.last[unsummed[unsummed >= first] - first] = np.nan
+            fallback.last[unsummed[unsummed >= first] - first] = np.nan
 
-    def _take_over(self, handover: Handover, buffers: Buffers) -> None:
+    def _take_over(self, fallback: RingFallback, buffers: Buffers) -> None:
         """Take the sum from workers that have it, or let the ring begin."""
-        self._agree(handover)
-        if not handover.behind:
-            raise LeaseLostError(handover.why)
-        result = handover.take()
+        self._agree(fallback)
+        if not fallback.behind:
+            raise LeaseLostError(fallback.why)
+        result = fallback.take()
         summed = ~np.isnan(result)
         self.unsummed = np.flatnonzero(~summed)
         if buffers.out is not buffers.x:
             np.copyto(buffers.out, buffers.x)
         np.copyto(buffers.out, result, where=summed)
 
-    def _long_sum(self, handover: Handover, buffers: Buffers, call: str) -> None:
+    def _long_sum(self, fallback: RingFallback, buffers: Buffers, call: str) -> None:
         """Sum a vector of more blocks than the window into the caller's array, and keep only the end of the result.
 
         A worker that sends a packet has the result of the chunk that used the slot before. So once this worker has all
@@ -298,45 +299,42 @@ class Member(InNetworkAllReduce):
         lease = self.config.lease
         blocks = -(-len(x) // lease.values)
         end = out[(blocks - lease.window) * lease.values :]
-        if handover.why:
+        if fallback.why:
             summed = np.zeros(blocks, np.bool_)
         else:
-            handover.take_into(end)
+            fallback.take_into(end)
             try:
-                super().sum(buffers, call)
+                super().sum_in_network(buffers, call)
             except LeaseLostError:
                 summed = self.worker.summed
             else:
-                handover.buffer(len(end))[:] = end
-                self._finish(handover, len(out) - len(end))
+                fallback.buffer(len(end))[:] = end
+                self._finish(fallback, len(out) - len(end))
                 return
-        self._agree(handover)
-        if not handover.behind:
-            raise LeaseLostError(handover.why, UnderWay(x, out, summed, lease.values))
-        handover.take()
+        self._agree(fallback)
+        if not fallback.behind:
+            raise LeaseLostError(fallback.why, UnderWay(x, out, summed, lease.values))
+        fallback.take()
         # If `out` is `x`, this worker's own values there are lost: the sums will be NaN at all workers.
         first, before = len(out) - len(end), self.worker.unsummed
         self.unsummed = np.append(before[before < first], first + np.flatnonzero(np.isnan(end)))
         out[self.unsummed] = x[self.unsummed]
 
-    def _agree(self, handover: Handover) -> None:
+    def _agree(self, fallback: RingFallback) -> None:
         """Wait until it is known what all workers have finished."""
         deadline = time.monotonic() + self.config.recovery.give_up
-        while not handover.agreed:
+        while not fallback.agreed:
             if (left := deadline - time.monotonic()) <= 0:
                 raise StallError(
-                    f"rank {self.rank} of {self.workers}: {handover.why}, and others have not come to their next call "
+                    f"rank {self.rank} of {self.workers}: {fallback.why}, and others have not come to their next call "
                     f"for {self.config.recovery.give_up:g} s"
                 )
             self._membership.listen(min(left, _LOOK))
 
-    def _finished(self) -> None:
-        self._reporter.look(time.monotonic())
-
     def _revoked(self, why: str) -> None:
-        if self._handover is None:
+        if self._fallback is None:
             raise CollectiveError(f"the job has lost its lease: {why}")
-        self._handover.lose(why)
+        self._fallback.lose(why)
 
     def _send(self) -> None:
         """Send what the timers ask for, and give up if another worker has ended.
@@ -346,8 +344,8 @@ class Member(InNetworkAllReduce):
         self._reporter.look(time.monotonic())
         super()._send()
         left = self.left()
-        if self._handover is not None and self._handover.why:
-            raise LeaseLostError(self._handover.why)
+        if self._fallback is not None and self._fallback.why:
+            raise LeaseLostError(self._fallback.why)
         if not left:
             return
         now = time.monotonic()
@@ -358,8 +356,8 @@ class Member(InNetworkAllReduce):
     def close(self) -> None:
         """Release the port, and leave the job."""
         super().close()
-        if self._handover is not None:
-            self._handover.close()
+        if self._fallback is not None:
+            self._fallback.close()
         self._membership.close()
 
 
@@ -382,7 +380,7 @@ class Outsider:
         self._membership = _Membership(service, rank)
         self.calls = self._membership.calls
 
-    def sum(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
+    def sum_in_network(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
         """Raise LeaseLostError: the ring has to do the sum.
 
         Raises:

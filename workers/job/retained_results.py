@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 _MAX_BUFFERS = 1024  # remembered at most
 
 
-class Kept:
+class RetainedResult:
     """The last result of the sums in the network.
 
     Attributes:

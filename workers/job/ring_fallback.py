@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError
 from fanin.workers.host_based.tcp import TcpRing
-from fanin.workers.job.retained_results import Kept, ProgressSnapshot
+from fanin.workers.job.retained_results import ProgressSnapshot, RetainedResult
 
 _LOOK = 0.25  # longest time in seconds between checks for messages of the job service
 _COME_SECONDS = 10.0  # time for the workers behind, which wait for nothing else, to ask for a result
@@ -79,7 +79,7 @@ class LeaseLostError(CollectiveError):
         self.under_way = under_way
 
 
-class Handover(Kept):
+class RingFallback(RetainedResult):
     """One worker's part in the agreement.
 
     Args:
@@ -112,7 +112,7 @@ class Handover(Kept):
         self._patience = patience
         self._listener: socket.socket | None = None
         self._ports: list[int | None] = []  # where each rank can be asked for its last result
-        self._standing = ProgressSnapshot(())
+        self._progress = ProgressSnapshot(())
 
     def lose(self, why: str) -> None:
         """Report the finished all-reduces after the lease was revoked: from now on none is finished in the network."""
@@ -128,11 +128,11 @@ class Handover(Kept):
                 result; None for a worker that has ended.
         """
         assert self._listener is not None
-        self._standing = ProgressSnapshot([None if each is None else each[0] for each in numbers])
+        self._progress = ProgressSnapshot([None if each is None else each[0] for each in numbers])
         self._ports = [None if each is None else each[1] for each in numbers]
         self.agreed = True
         with self._listener:
-            if self._standing.giver == self._rank:
+            if self._progress.giver == self._rank:
                 self._give(self._listener)
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class Handover(Kept):
     @property
     def behind(self) -> bool:
         """Return whether this worker is in an all-reduce that others have finished."""
-        return self.finished < self._standing.most
+        return self.finished < self._progress.most
 
     def take(self) -> NDArray[np.float32]:
         """Receive the result of the all-reduce that others have finished.
@@ -151,7 +151,7 @@ class Handover(Kept):
         Raises:
             CollectiveError: If it does not arrive.
         """
-        giver = self._standing.giver
+        giver = self._progress.giver
         port = self._ports[giver]
         assert port is not None
         left = self._pending.data.cast("B")
@@ -180,7 +180,7 @@ class Handover(Kept):
 
     def _give(self, listener: socket.socket) -> None:
         """Send the last result to the workers behind. A worker that does not come reports that itself."""
-        behind = [self._addresses[rank][0] for rank in self._standing.behind]
+        behind = [self._addresses[rank][0] for rank in self._progress.behind]
         listener.settimeout(_COME_SECONDS)
         with suppress(OSError):
             while behind:
@@ -196,5 +196,5 @@ class Handover(Kept):
     def _missing(self, why: str) -> CollectiveError:
         return CollectiveError(
             f"rank {self._rank}: the lease was lost in the middle of an all-reduce that rank "
-            f"{self._standing.giver} had finished, and its result did not come: {why}"
+            f"{self._progress.giver} had finished, and its result did not come: {why}"
         )

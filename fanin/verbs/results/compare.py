@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -55,14 +54,16 @@ def compare(
     from fanin.experiments.results.drawing.series import PlotError
     from fanin.experiments.results.files import ResultsError, read_rows
     from fanin.run_points import point_name
+    from fanin.table import print_records
 
     with failing("compare", ResultsError, PlotError, status=2):
         found = compare(read_rows(before), read_rows(after))
     if as_json:
         for point in found.points:
             name = point_name(found.varied, point.row)
-            for one in point.differences:
-                say(json.dumps({"point": name, **asdict(one), "beyond_noise": one.beyond_noise}))
+            print_records(
+                {"point": name, **asdict(one), "beyond_noise": one.beyond_noise} for one in point.differences
+            )
     else:
         _show(found, before, after)
     if fail_if_slower is None:

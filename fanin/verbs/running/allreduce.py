@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -41,11 +40,15 @@ def allreduce(
     """
     from fanin.assurance.bench.allreduce_worker import Order
     from fanin.assurance.bench.joined import all_reduce
+    from fanin.table import print_records
 
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
 
     def show(outcome: JoinedOutcome) -> None:
-        say(json.dumps(asdict(outcome)) if as_json else _row(outcome))
+        if as_json:
+            print_records([asdict(outcome)])
+        else:
+            say(_row(outcome))
 
     with failing("allreduce", NetworkError):
         network = find_network(supervisor=supervisor)

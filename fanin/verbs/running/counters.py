@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -27,13 +26,14 @@ def counters(
         fanin counters leaf1
         fanin counters leaf1 --json
     """
+    from fanin.table import print_records
+
     with failing("counters", NetworkError):
         network = find_network(switch, supervisor)
         found = network.observe(switch, "counters")
     named = [cell | {"name": _cell_name(cell, network.switches[switch])} for cell in found]
     if as_json:
-        for cell in named:
-            say(json.dumps(cell))
+        print_records(named)
     elif named:
         _show(named)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +12,6 @@ import typer
 
 from fanin.cli_errors import failing, failure
 from fanin.options import Network, several
-from fanin.output import say
 from fanin.testbed.running import RunningNetwork, find_network
 from fanin.topologies.errors import NetworkError
 from fanin.topologies.units import BYTES, RATES, TIMES, percent_text, quantity_text
@@ -82,9 +80,11 @@ def link(
         [port] = [port for port in ports[way.switch]["ports"] if port["port"] == way.port]
         found.append((way, port.get(way.direction, {"properties": {}})))
     if as_json:
+        from fanin.table import print_records
+
         for way, state in found:
             place = {"from": way.sender, "to": way.receiver, "switch": way.switch, "port": way.port}
-            say(json.dumps(place | {"direction": way.direction} | state))
+            print_records([place | {"direction": way.direction} | state])
     else:
         _show(found)
 

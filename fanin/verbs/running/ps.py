@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import asdict
 from datetime import timedelta
@@ -24,13 +23,15 @@ def ps(
         fanin ps
         fanin ps --json
     """
+    from fanin.table import print_records
+
     networks = running_networks()
+    if as_json:
+        print_records(map(_document, networks))
+        return
     for network in networks:
-        if as_json:
-            say(json.dumps(_document(network)))
-        else:
-            _show(network)
-    if not networks and not as_json:
+        _show(network)
+    if not networks:
         say("No network is running; start one in another terminal: fanin up")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -37,13 +36,14 @@ def tables(
         fanin tables leaf1
         fanin tables leaf1 ipv4_lpm
     """
+    from fanin.table import print_records
+
     with failing("tables", NetworkError):
         found = find_network(switch, supervisor).observe(switch, "tables")
         if table is not None:
             found = _of_table(found, switch, table)
     if as_json:
-        for each in found:
-            say(json.dumps(each))
+        print_records(found)
     else:
         _show(found)
 

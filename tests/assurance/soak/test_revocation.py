@@ -19,7 +19,7 @@ from fanin.simulator import History
 from fanin.simulator.fabric import Job
 from fanin.simulator.hosts.stations import WorkerStation
 from fanin.topologies.link import LinkProperties
-from fanin.workers.job.retained_results import Kept, ProgressSnapshot
+from fanin.workers.job.retained_results import ProgressSnapshot, RetainedResult
 
 pytestmark = pytest.mark.slow
 
@@ -84,12 +84,12 @@ def nobody_behind(_: ProgressSnapshot) -> list[int]:
     return []
 
 
-def last_rank(standing: ProgressSnapshot) -> int:
+def last_rank(progress: ProgressSnapshot) -> int:
     """Whoever has the highest rank is asked for its last result, whichever that is."""
-    return len(standing.finished) - 1
+    return len(progress.finished) - 1
 
 
-def cleared(kept: Kept, size: int) -> NDArray[np.float32]:
+def cleared(kept: RetainedResult, size: int) -> NDArray[np.float32]:
     """The last result is thrown away as soon as the next all-reduce begins."""
     kept._memory = np.empty(size, np.float32)
     kept._pending = kept.last = kept._memory
@@ -122,7 +122,7 @@ def into_the_array(station: WorkerStation[Any], *args: Any, **options: Any) -> N
     [
         (ProgressSnapshot, "behind", property(nobody_behind), 60),
         (ProgressSnapshot, "giver", property(last_rank), 89),
-        (Kept, "buffer", cleared, 60),
+        (RetainedResult, "buffer", cleared, 60),
         (SoakHost, "stop", unheeded, 102),
         (Job, "_withdraw", partly, 9),
         (WorkerStation, "__init__", into_the_array, 9),

@@ -9,7 +9,7 @@ from fanin.testbed.preloaded import Process
 from tests.preloading import start
 
 
-class Crew:
+class LocalWorkerGroup:
     """Starts workers on this host and remembers them."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fanin.experiments.live.worker import join
-from fanin.experiments.live.worker_group import LOOK, RunError, run_crew
+from fanin.experiments.live.worker_group import LOOK, RunError, run_worker_group
 from fanin.experiments.live.worker_messages import (
     DIGITS_FILE,
     HostBased,
@@ -32,7 +32,7 @@ from fanin.topologies.errors import NetworkError
 from fanin.workers import InNetworkAllReduce, Lease, Recovery
 from fanin.workers.collective import HostBasedAlgorithm
 from fanin.workers.recovery import Pace
-from tests.experiments.live.local_worker_group import Crew
+from tests.experiments.live.local_worker_group import LocalWorkerGroup
 from tests.free_ports import free_port
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def ring() -> HostBased:
 def test_all_workers_sum_what_all_put_in(tmp_path: Path, ring: HostBased) -> None:
     steps: list[int] = []
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
-    ends = asyncio.run(run_crew(tasks, Crew().start, lambda step, _: steps.append(step)))
+    ends = asyncio.run(run_worker_group(tasks, LocalWorkerGroup().start, lambda step, _: steps.append(step)))
     assert len(ends) == WORKERS
     assert steps == sorted(steps)
     assert steps[-1] == SMALL.repetitions
@@ -76,7 +76,7 @@ def test_host_based_algorithms_sum_over_each_transport(
     addresses = tuple((host, free_port(host, socket.SOCK_DGRAM, WORKERS)) for host in hosts)
     between = HostBased(algorithm, addresses, transport, pace=Pace(window=64, segments=16))
     tasks = [Task(rank, WORKERS, tmp_path, between, SMALL) for rank in range(WORKERS)]
-    asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
+    asyncio.run(run_worker_group(tasks, LocalWorkerGroup().start, lambda *_: None))
     recordings = [Recording.open(tmp_path, rank) for rank in range(WORKERS)]
     assert compare_with_exact_sum(recordings, float32_sum_bound).violations == 0
 
@@ -85,7 +85,7 @@ def test_training_brings_its_curve_home(tmp_path: Path, ring: HostBased) -> None
     config = TrainingConfig(epochs=1, hidden=8)
     load_digits().save(tmp_path / DIGITS_FILE)
     tasks = [Task(rank, WORKERS, tmp_path, ring, config) for rank in range(WORKERS)]
-    ends = asyncio.run(run_crew(tasks, Crew().start, lambda *_: None))
+    ends = asyncio.run(run_worker_group(tasks, LocalWorkerGroup().start, lambda *_: None))
     curve = ends[0].curve
     assert curve is not None
     assert len(curve.loss) == len(curve.accuracy) == len(curve.seconds) == config.steps(1438)
@@ -105,14 +105,14 @@ def test_a_silent_switch_is_reported_by_each_worker_with_what_it_waits_for(tmp_p
             Task(lease.rank, 2, tmp_path, InNetwork(lease, *ends, pace), SMALL, give_up=0.3)
             for lease in leases
         ]
-        crew = Crew()
+        group = LocalWorkerGroup()
         with pytest.raises(RunError) as caught:
-            asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
+            asyncio.run(run_worker_group(tasks, group.start, lambda *_: None))
     message = str(caught.value)
     for rank in range(2):
         assert f"worker {rank}: StallError: rank {rank} of 2, lease 7, all-reduce 1" in message
     assert "awaiting exponents of chunks 0" in message
-    assert all(process.poll() is not None for process in crew.processes)
+    assert all(process.poll() is not None for process in group.processes)
 
 
 def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
@@ -129,21 +129,21 @@ def test_a_worker_joins_with_what_its_task_says(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_is_named_and_no_other_is_left(tmp_path: Path, ring: HostBased) -> None:
-    crew = Crew()
+    group = LocalWorkerGroup()
 
     def kill_one(step: int, _awaited: str) -> None:
         if step == 2:
-            crew.processes[1].kill()
+            group.processes[1].kill()
 
     endless = Vectors(elements=10, repetitions=100_000)
     tasks = [Task(rank, WORKERS, tmp_path, ring, endless) for rank in range(WORKERS)]
     with pytest.raises(RunError, match="worker 1: killed by SIGKILL"):
-        asyncio.run(run_crew(tasks, crew.start, kill_one))
-    assert all(process.poll() is not None for process in crew.processes)
+        asyncio.run(run_worker_group(tasks, group.start, kill_one))
+    assert all(process.poll() is not None for process in group.processes)
 
 
 def test_what_else_a_run_needs_is_looked_at_while_all_goes_well(tmp_path: Path, ring: HostBased) -> None:
-    crew = Crew()
+    group = LocalWorkerGroup()
     steps: list[int] = []
 
     def check() -> None:
@@ -153,8 +153,8 @@ def test_what_else_a_run_needs_is_looked_at_while_all_goes_well(tmp_path: Path, 
     endless = Vectors(elements=10, repetitions=100_000)
     tasks = [Task(rank, WORKERS, tmp_path, ring, endless) for rank in range(WORKERS)]
     with pytest.raises(NetworkError, match="spine1 has ended"):
-        asyncio.run(run_crew(tasks, crew.start, lambda step, _: steps.append(step), check=check))
-    assert all(process.poll() is not None for process in crew.processes)
+        asyncio.run(run_worker_group(tasks, group.start, lambda step, _: steps.append(step), check=check))
+    assert all(process.poll() is not None for process in group.processes)
 
 
 def test_modules_in_the_current_folder_are_none_of_ours(tmp_path: Path, ring: HostBased) -> None:
@@ -164,14 +164,14 @@ def test_modules_in_the_current_folder_are_none_of_ours(tmp_path: Path, ring: Ho
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("raise SystemExit('not this one')")
 
-    class Here(Crew):
+    class Here(LocalWorkerGroup):
         def start(self, _rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             environment = options["env"] | {"PYTHONPATH": str(ROOT)}
             self.processes.append(subprocess.Popen(argv, **options | {"cwd": here, "env": environment}))
             return self.processes[-1]
 
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
-    assert len(asyncio.run(run_crew(tasks, Here().start, lambda *_: None))) == WORKERS
+    assert len(asyncio.run(run_worker_group(tasks, Here().start, lambda *_: None))) == WORKERS
 
 
 def test_what_a_worker_prints_goes_to_its_log() -> None:
@@ -186,7 +186,7 @@ def test_who_takes_long_to_start_is_shown_and_costs_the_others_no_patience(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    class Late(Crew):
+    class Late(LocalWorkerGroup):
         def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             late = ["sh", "-c", f'read go < "{gate}"; exec "$@"', "sh", *argv]
             return super().start(rank, late if rank == 1 else argv, options)
@@ -200,7 +200,7 @@ def test_who_takes_long_to_start_is_shown_and_costs_the_others_no_patience(
 
     # By then the others have waited for longer than they do for packets.
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL, give_up=LOOK / 2) for rank in range(WORKERS)]
-    assert len(asyncio.run(run_crew(tasks, Late().start, observe))) == WORKERS
+    assert len(asyncio.run(run_worker_group(tasks, Late().start, observe))) == WORKERS
     assert "worker 1 to start" in shown
 
 
@@ -209,26 +209,30 @@ def test_a_worker_that_does_not_start_is_named(
 ) -> None:
     monkeypatch.setenv("FANIN_PATIENCE", "0.1")
 
-    class Stuck(Crew):
+    class Stuck(LocalWorkerGroup):
         def start(self, rank: int, argv: Sequence[str], options: dict[str, Any]) -> Process:
             return super().start(rank, ["sleep", "1000"] if rank == 1 else argv, options)
 
-    crew = Stuck()
+    group = Stuck()
     tasks = [Task(rank, WORKERS, tmp_path, ring, SMALL) for rank in range(WORKERS)]
     with pytest.raises(RunError, match="worker 1: has not started after 0 s of processor time"):
-        asyncio.run(run_crew(tasks, crew.start, lambda *_: None))
-    assert all(process.poll() is not None for process in crew.processes)
+        asyncio.run(run_worker_group(tasks, group.start, lambda *_: None))
+    assert all(process.poll() is not None for process in group.processes)
 
 
 def test_a_task_that_cannot_be_done_says_why(tmp_path: Path) -> None:
     # TEST-NET-3 (RFC 5737): not ours to bind.
     unreachable = HostBased("ring", (("203.0.113.1", 1), ("127.0.0.1", 1)))
     with pytest.raises(RunError, match="worker 0: OSError"):
-        asyncio.run(run_crew([Task(0, 2, tmp_path, unreachable, SMALL)], Crew().start, lambda *_: None))
+        asyncio.run(
+            run_worker_group(
+                [Task(0, 2, tmp_path, unreachable, SMALL)], LocalWorkerGroup().start, lambda *_: None
+            )
+        )
 
 
 def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: HostBased) -> None:
-    crew = Crew()
+    group = LocalWorkerGroup()
 
     async def interrupted() -> None:
         tasks = [
@@ -236,12 +240,12 @@ def test_interrupting_the_run_ends_every_worker(tmp_path: Path, ring: HostBased)
             for rank in range(WORKERS)
         ]
         begun = asyncio.Event()
-        run = asyncio.create_task(run_crew(tasks, crew.start, lambda *_: begun.set()))
+        run = asyncio.create_task(run_worker_group(tasks, group.start, lambda *_: begun.set()))
         await begun.wait()
         run.cancel()
         with pytest.raises(asyncio.CancelledError):
             await run
 
     asyncio.run(interrupted())
-    assert len(crew.processes) == WORKERS
-    assert all(process.poll() is not None for process in crew.processes)
+    assert len(group.processes) == WORKERS
+    assert all(process.poll() is not None for process in group.processes)

@@ -13,7 +13,7 @@ import pytest
 
 from fanin.controller.python_file import PythonFileError, telling
 from fanin.experiments.live.worker import join
-from fanin.experiments.live.worker_group import RunError, run_crew
+from fanin.experiments.live.worker_group import RunError, run_worker_group
 from fanin.experiments.live.worker_messages import InNetwork, Task, Vectors
 from fanin.experiments.results.checking import compare_with_exact_sum, error_bound
 from fanin.experiments.results.measured import Measured
@@ -27,7 +27,7 @@ from fanin.workers.collective import StallError
 from fanin.workers.lease import Lease
 from fanin.workers.participant_udp import ParticipantAllReduce
 from fanin.workers.recovery import Pace
-from tests.experiments.live.local_worker_group import Crew
+from tests.experiments.live.local_worker_group import LocalWorkerGroup
 from tests.workers.loopback import HOST, SWITCH, WINDOW, free_address, switch
 
 # No Worker, but something with one inside: nothing is used of it but what a Participant has.
@@ -172,7 +172,7 @@ def run_processes(folder: Path, text: str) -> str:
     tasks = [Task(rank, 2, folder, one, Vectors(3000, 2)) for rank, one in enumerate(collectives)]
     with switch(workers):
         try:
-            asyncio.run(run_crew(tasks, Crew().start, lambda *_: None, logs=folder))
+            asyncio.run(run_worker_group(tasks, LocalWorkerGroup().start, lambda *_: None, logs=folder))
         except RunError as error:  # not through switch(), which would wait for its end
             return str(error)
     return ""

@@ -14,8 +14,7 @@ from fanin.experiments.results.measured import Measured, row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import SECOND, History, VirtualNetwork, compiled
-from fanin.simulator import fault_recovery as handover
+from fanin.simulator import SECOND, History, VirtualNetwork, compiled, fault_recovery
 from fanin.simulator.fabric import Cluster, Job
 from fanin.workers.collective import StallError
 from fanin.workers.job.membership import LeftError
@@ -151,7 +150,7 @@ def test_a_leaf_with_several_may_have_forgotten_what_one_of_them_lacks(
         "over before it was detected; the job continues",
         "the hosts sum using the ring",
     ]
-    monkeypatch.setattr(handover, "rests_on", lambda parts, switch: parts[-1].switch == switch)
+    monkeypatch.setattr(fault_recovery, "rests_on", lambda parts, switch: parts[-1].switch == switch)
     with pytest.raises(StallError, match="nothing new for 30 s"):
         run(switch, missed, lost)
 
@@ -193,20 +192,20 @@ def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pyt
         job.carry_on([station.outputs[:least] for station in job.stations], now)
         return 0
 
-    monkeypatch.setattr(handover, "carry_on", never)
+    monkeypatch.setattr(fault_recovery, "carry_on", never)
     with pytest.raises(AssertionError):
         outcomes()
 
 
 def test_a_wrong_sum_after_a_fault_is_counted(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    carry_on = handover.carry_on
+    carry_on = fault_recovery.carry_on
 
     def wrong(job: Job, standing: ProgressSnapshot, now: float) -> int:
         sent = carry_on(job, standing, now)
         job.stations[0]._inputs[-1][0] += 1
         return sent
 
-    monkeypatch.setattr(handover, "carry_on", wrong)
+    monkeypatch.setattr(fault_recovery, "carry_on", wrong)
     assert run_virtual(point(UPLINK), switch).violations == 4
 
 
@@ -519,7 +518,7 @@ def test_what_concerns_another_job_alone_leaves_the_first_one_its_lease(
 def test_a_wrong_sum_of_another_job_after_a_fault_is_counted(
     switch: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    carry_on = handover.carry_on
+    carry_on = fault_recovery.carry_on
 
     def wrong(job: Job, standing: ProgressSnapshot, now: float) -> int:
         sent = carry_on(job, standing, now)
@@ -527,7 +526,7 @@ def test_a_wrong_sum_of_another_job_after_a_fault_is_counted(
             job.stations[0]._inputs[-1][0] += 1
         return sent
 
-    monkeypatch.setattr(handover, "carry_on", wrong)
+    monkeypatch.setattr(fault_recovery, "carry_on", wrong)
     fault = UPLINK | {"link": ["spine2", "leaf1"]}
     assert run_virtual(point(fault, **BESIDE), switch).violations == 2
 

@@ -17,7 +17,7 @@ from fanin.workers.host_based.algorithms.double_binary_tree import neighbours
 from fanin.workers.host_based.algorithms.parameter_server import servers
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.host_based.pieces import bounds
-from fanin.workers.host_based.schedules import Progress, schedule
+from fanin.workers.host_based.schedules import ScheduleProgress, schedule
 from tests.sizes import sized
 
 ALGORITHMS: list[HostBasedAlgorithm] = ["ring", "halving-doubling", "double-binary-tree", "parameter-server"]
@@ -40,7 +40,9 @@ class Network:
         self.arrays = [x.copy() for x in inputs]
         self.sources = [x.copy() for x in inputs] if operation == "all-to-all" else self.arrays
         self.progress = [
-            Progress(schedule(algorithm, rank, count, size, chunk=chunk, shards=shards, operation=operation))
+            ScheduleProgress(
+                schedule(algorithm, rank, count, size, chunk=chunk, shards=shards, operation=operation)
+            )
             for rank in range(count)
         ]
         self.streams: dict[tuple[int, int], deque[Vector]] = {}
@@ -224,7 +226,7 @@ def test_more_shards_than_workers_are_refused() -> None:
 
 
 def test_a_long_array_passes_through_the_ring_in_pieces() -> None:
-    progress = Progress(schedule("ring", 0, 2, 40, chunk=4))
+    progress = ScheduleProgress(schedule("ring", 0, 2, 40, chunk=4))
     assert [progress.next_send(1) for _ in range(6)][4:] == [(16, 20, -1, 0, False), None]
     progress.received(1)
     following = progress.next_send(1)
@@ -234,7 +236,7 @@ def test_a_long_array_passes_through_the_ring_in_pieces() -> None:
 
 
 def test_what_has_come_of_a_piece_may_go_on_before_the_rest() -> None:
-    progress = Progress(schedule("ring", 0, 2, 40, chunk=20))
+    progress = ScheduleProgress(schedule("ring", 0, 2, 40, chunk=20))
     assert progress.next_send(1) == (0, 20, -1, 0, False)
     assert progress.next_send(1) is None
     sent = []

@@ -339,7 +339,7 @@ def test_a_refused_job_goes_by_ring_from_the_start(capsys: pytest.CaptureFixture
             [2, 2]
         ] * 2
         with pytest.raises(LeaseLostError):
-            place.sum(Buffers(np.ones(2, np.float32), np.empty(2, np.float32)), "")
+            place.sum_in_network(Buffers(np.ones(2, np.float32), np.empty(2, np.float32)), "")
     assert capsys.readouterr().err == (
         "fanin: no lease: leaf1 has 64 of 1,024 slots free; the hosts sum using the ring\n"
     )

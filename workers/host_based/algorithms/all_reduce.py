@@ -1,4 +1,4 @@
-"""What the file of an all-reduce algorithm between hosts declares, and the terms of its analytical model.
+"""The base of all-reduce algorithms between hosts, which states what their files declare, and terms of their models.
 
 Sources of the models:
 
