@@ -8,10 +8,13 @@ import json
 import re
 import shlex
 import sys
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from ipaddress import ip_address
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,34 +74,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--pre", choices=("None", "SimplePre", "SimplePreLAG"), default="SimplePreLAG", help="accepted"
     )
     arguments = parser.parse_args(argv)
-    transport = TBufferedTransport(TSocket(arguments.thrift_ip, arguments.thrift_port))
     try:
-        transport.open()
-    except TTransportException:
-        print(
-            f"Could not connect to a switch at {arguments.thrift_ip}:{arguments.thrift_port}: start it with "
-            f"--thrift-port {arguments.thrift_port}, or give its port here with --thrift-port",
-            file=sys.stderr,
-        )
+        with connected(arguments.thrift_ip, arguments.thrift_port) as cli:
+            cli.load(arguments.json.read_text() if arguments.json else cli.standard.bm_get_config())
+            cli.run()
+    except CliError as error:
+        print(error, file=sys.stderr)
         return 1
-    protocol = TBinaryProtocol(transport)
-    cli = RuntimeCli(*(_client(s, protocol) for s in (bm.STANDARD, bm.SIMPLE_PRE_LAG, bm.SIMPLE_SWITCH)))
-    try:
-        cli.load(arguments.json.read_text() if arguments.json else cli.standard.bm_get_config())
-        cli.run()
     except (TTransportException, TApplicationException, OSError) as error:
         print(f"simple_switch_CLI: {printable(str(error))}", file=sys.stderr)
         return 1
-    finally:
-        transport.close()
     return 0
 
 
-def _client(service: Service, protocol: TBinaryProtocol) -> Client:
-    client: Client = type("Client", (Client,), {"service": service})(
-        TMultiplexedProtocol(protocol, service.name)
-    )
-    return client
+@contextmanager
+def connected(host: str, port: int) -> Iterator[RuntimeCli]:
+    """Connect to a switch.
+
+    Raises:
+        CliError: If there is none.
+    """
+    transport = TBufferedTransport(TSocket(host, port))
+    try:
+        transport.open()
+    except TTransportException:
+        raise CliError(
+            f"Could not connect to a switch at {host}:{port}: start it with "
+            f"--thrift-port {port}, or give its port here with --thrift-port"
+        ) from None
+    protocol = TBinaryProtocol(transport)
+
+    def client(service: Service) -> Client:
+        kind: type[Client] = type("Client", (Client,), {"service": service})
+        return kind(TMultiplexedProtocol(protocol, service.name))
+
+    try:
+        yield RuntimeCli(client(bm.STANDARD), client(bm.SIMPLE_PRE_LAG), client(bm.SIMPLE_SWITCH))
+    finally:
+        transport.close()
 
 
 def value_bytes(text: str, width: int) -> bytes:
@@ -123,6 +136,103 @@ def value_bytes(text: str, width: int) -> bytes:
     return number.to_bytes((width + 7) // 8, "big")
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Command of the prompt.
+
+    Attributes:
+        usage: Its name and its words. Those in brackets may be missing, those with … may be several.
+        help: What it does.
+        run: Carries it out: takes the prompt, and the words after the command's name.
+    """
+
+    usage: str
+    help: str
+    run: Callable[[RuntimeCli, list[str]], None]
+
+    @property
+    def placeholders(self) -> list[str]:
+        """The words after its name."""
+        return self.usage.split()[1:]
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of objects that its first words name."""
+        return [_KINDS[word] for word in takewhile(_KINDS.__contains__, self.placeholders)]
+
+    def words(self, text: str) -> list[str]:
+        """Return the words of a line.
+
+        Raises:
+            CliError: If there are too few, or too many.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise CliError(str(error)) from None
+        needed = list(takewhile(lambda word: not re.search(r"[\[…]", word), self.placeholders))
+        more = len(needed) < len(self.placeholders)
+        if len(words) < len(needed) or (len(words) > len(needed) and not more):
+            least = "at least " if more else ""
+            raise CliError(
+                f"the command needs {least}{len(needed)} words after its name, not {len(words)}: {self.usage}"
+            )
+        return words
+
+
+_COMMANDS: dict[str, Command] = {}
+_PROMPT = ("exit", "quit", "EOF", "help", "shell")  # what the prompt itself does
+# The words of a usage that name an object, and its kind.
+_KINDS = {
+    "TABLE": "table",
+    "ACTION": "action",
+    "PROFILE": "profile",
+    "COUNTER": "counter",
+    "METER": "meter",
+    "REGISTER": "register",
+    "SET": "value set",
+    "CALCULATION": "calculation",
+}
+_TEXTS = ("INTERFACE", "FILE")
+_Run = Callable[["RuntimeCli", list[str]], None]
+
+
+def _command(usage: str, help_text: str) -> Callable[[_Run], _Run]:
+    """Register a method as the one that carries out a command."""
+
+    def register(method: _Run) -> _Run:
+        _COMMANDS[usage.split()[0]] = Command(usage, help_text, method)
+        return method
+
+    return register
+
+
+def _simple(
+    usage: str, help_text: str, method: str, *more: object, says: str = "", answers: str = ""
+) -> None:
+    """Register a command that makes one call.
+
+    Args:
+        usage: Its usage. Words that name objects become their full names, and all others except texts become numbers.
+        help_text: What it does.
+        method: The method that it calls, with these values.
+        more: Further arguments of the method.
+        says: A text to print before the call, with the words as typed.
+        answers: A text to print after it, with its result.
+    """
+
+    def run(cli: RuntimeCli, words: list[str]) -> None:
+        if says:
+            print(says.format(*words))
+        placeholders = usage.split()[1:]
+        values = (cli.value(kind, word) for kind, word in zip(placeholders, words, strict=True))
+        result = cli.call(method, *values, *more)
+        if answers:
+            print(answers.format(result))
+
+    _COMMANDS[usage.split()[0]] = Command(usage, help_text, run)
+
+
 class RuntimeCli(cmd.Cmd):
     """Prompt with BMv2's commands. Objects are named by any unique ending of their name: `ipv4_lpm`."""
 
@@ -132,8 +242,8 @@ class RuntimeCli(cmd.Cmd):
     def __init__(self, standard: Client, replication: Client, target: Client) -> None:
         super().__init__()
         self.standard: Any = standard
-        self._mc: Any = replication
-        self._target: Any = target
+        self.mc: Any = replication
+        self.target: Any = target
         self._program: Program
         self._names: dict[str, dict[str, Any]] = {}
 
@@ -173,8 +283,27 @@ class RuntimeCli(cmd.Cmd):
 
     def onecmd(self, line: str) -> bool:
         """Carry out a command. Errors are printed, and the next command is read."""
+        name, rest, _ = self.parseline(line)
+        match name:
+            case "exit" | "quit" | "EOF":
+                if name == "EOF":
+                    print()  # what follows the prompt
+                return True
+            case "help":
+                self.do_help(rest or "")
+            case "shell":
+                import subprocess  # not above: few use it
+
+                subprocess.run(rest or "", shell=True, check=False)
+            case str() if name in _COMMANDS:
+                self._carry_out(_COMMANDS[name], rest or "")
+            case _ if line.strip() and not line.startswith("#"):
+                print(f"Error: unknown command {printable(line.split()[0])}; help lists the commands")
+        return False
+
+    def _carry_out(self, command: Command, rest: str) -> None:
         try:
-            return bool(super().onecmd(line))
+            command.run(self, command.words(rest))
         except CliError as error:
             print(f"Error: {printable(str(error))}")
         except ThriftError as error:
@@ -183,33 +312,30 @@ class RuntimeCli(cmd.Cmd):
             print(f"Invalid {what} operation ({name})")
         except TApplicationException as error:
             print(f"Error: {printable(str(error.message or error))}")
-        return False
 
-    def emptyline(self) -> bool:
-        """Do nothing."""
-        return False
+    def do_help(self, arg: str) -> None:
+        """List the commands, or show how one is used."""
+        if not arg:
+            print("Commands; help NAME shows how one is used:\n")
+            print(textwrap.fill(" ".join(self.completenames("")), 80))
+        elif arg in _COMMANDS:
+            print(f"{_COMMANDS[arg].help}: {_COMMANDS[arg].usage}")
+        else:
+            print(f"Error: unknown command {printable(arg)}; help lists the commands")
 
-    def default(self, line: str) -> None:
-        """Refuse an unknown command; lines that begin with # are comments."""
-        if not line.startswith("#"):
-            print(f"Error: unknown command {printable(line.split()[0])}; help lists the commands")
+    def completenames(self, text: str, *_: Any) -> list[str]:
+        """Return the commands that begin with a text."""
+        return sorted(name for name in (*_COMMANDS, *_PROMPT) if name.startswith(text))
 
-    def do_EOF(self, _line: str) -> bool:  # noqa: N802 - the name is cmd.Cmd's
-        """End."""
-        print()
-        return True
-
-    def do_exit(self, _line: str) -> bool:
-        """End: exit"""
-        return True
-
-    do_quit = do_exit
+    def complete_help(self, text: str, *_: Any) -> list[str]:
+        """Return the commands whose help a word may ask for."""
+        return self.completenames(text)
 
     def completedefault(self, text: str, line: str, _begin: int, _end: int) -> list[str]:
         """Return the objects that a word may name."""
         words = line.split()
         place = len(words) - (0 if line.endswith(" ") else 1)
-        kinds = _COMPLETED.get(words[0], ())
+        kinds = _COMMANDS[words[0]].kinds if words[0] in _COMMANDS else []
         if not 1 <= place <= len(kinds):
             return []
         known = self._names[kinds[place - 1]]
@@ -230,6 +356,18 @@ class RuntimeCli(cmd.Cmd):
         if found:
             raise CliError(f"{name} may be any of {', '.join(found)}: write more of its name")
         raise CliError(f"Invalid {kind} name ({name}); there are {', '.join(known) or 'none'}")
+
+    def call(self, method: str, *values: object) -> Any:
+        """Call a method of any of the three services, in the switch's only context."""
+        client = next(c for c in (self.standard, self.mc, self.target) if method in c.service.methods)
+        context = (0,) if "cxt_id" in client.service.methods[method].arguments.fields else ()
+        return getattr(client, method)(*context, *values)
+
+    def value(self, placeholder: str, word: str) -> str | int:
+        """Return what a word stands for: the full name of an object, a text, or a number."""
+        if placeholder in _KINDS:
+            return str(self._find(_KINDS[placeholder], word).name)
+        return word if placeholder in _TEXTS else _number(word)
 
     def _table_action(self, table: Table, name: str) -> Action:
         found = [a for a in table.actions if a.name == name or a.name.endswith(f".{name}")]
@@ -275,37 +413,35 @@ class RuntimeCli(cmd.Cmd):
 
     # Tables
 
-    def do_show_tables(self, line: str) -> None:
-        """List the tables: show_tables"""
-        _words(line, 0)
+    @_command("show_tables", "List the tables")
+    def _show_tables(self, _words: list[str]) -> None:
         for table in self._program.tables.values():
             key = ",\t".join(f"{key.name}({key.kind}, {key.width})" for key in table.keys)
             print(f"{table.name:30} [implementation={table.profile}, mk={key}]")
 
-    def do_show_actions(self, line: str) -> None:
-        """List the actions: show_actions"""
-        _words(line, 0)
+    @_command("show_actions", "List the actions")
+    def _show_actions(self, _words: list[str]) -> None:
         for action in self._program.actions.values():
             print(_action_line(action))
 
-    def do_table_show_actions(self, line: str) -> None:
-        """List the actions of a table: table_show_actions TABLE"""
-        (name,) = _words(line, 1)
+    @_command("table_show_actions TABLE", "List the actions of a table")
+    def _table_show_actions(self, words: list[str]) -> None:
+        (name,) = words
         for action in self._find("table", name).actions:
             print(_action_line(action))
 
-    def do_table_info(self, line: str) -> None:
-        """Show a table's key and actions: table_info TABLE"""
-        (name,) = _words(line, 1)
+    @_command("table_info TABLE", "Show a table's key and actions")
+    def _table_info(self, words: list[str]) -> None:
+        (name,) = words
         table = self._find("table", name)
         key = ",\t".join(f"{key.name}({key.kind}, {key.width})" for key in table.keys)
         print(f"{table.name:30} [implementation={table.profile}, mk={key}]")
         print("*" * 80)
-        self.do_table_show_actions(name)
+        self._table_show_actions([name])
 
-    def do_table_set_default(self, line: str) -> None:
-        """Set the default action of a table: table_set_default TABLE ACTION [PARAMETER…]"""
-        table_name, action_name, *words = _words(line, 2, more=True)
+    @_command("table_set_default TABLE ACTION [PARAMETER…]", "Set the default action of a table")
+    def _table_set_default(self, words: list[str]) -> None:
+        table_name, action_name, *words = words
         table = self._find("table", table_name)
         action = self._table_action(table, action_name)
         data = self._action_data(action, words)
@@ -313,21 +449,9 @@ class RuntimeCli(cmd.Cmd):
         _print_call(action_name, data)
         self.standard.bm_mt_set_default_action(0, table.name, action.name, data)
 
-    def do_table_reset_default(self, line: str) -> None:
-        """Restore the program's default action: table_reset_default TABLE"""
-        self.standard.bm_mt_reset_default_entry(0, self._find("table", *_words(line, 1)).name)
-
-    def do_table_num_entries(self, line: str) -> None:
-        """Show the number of entries: table_num_entries TABLE"""
-        print(self.standard.bm_mt_get_num_entries(0, self._find("table", *_words(line, 1)).name))
-
-    def do_table_clear(self, line: str) -> None:
-        """Remove all entries of a table: table_clear TABLE"""
-        self.standard.bm_mt_clear_entries(0, self._find("table", *_words(line, 1)).name, False)
-
-    def do_table_add(self, line: str) -> None:
-        """Add an entry: table_add TABLE ACTION KEY… => [PARAMETER…] [PRIORITY]"""
-        table_name, action_name, *words = _words(line, 2, more=True)
+    @_command("table_add TABLE ACTION KEY… => [PARAMETER…] [PRIORITY]", "Add an entry")
+    def _table_add(self, words: list[str]) -> None:
+        table_name, action_name, *words = words
         table = self._find("table", table_name)
         action = self._table_action(table, action_name)
         key, rest, options = self._key_and_rest(table, words, len(action.parameters))
@@ -338,32 +462,18 @@ class RuntimeCli(cmd.Cmd):
         handle = self.standard.bm_mt_add_entry(0, table.name, key, action.name, data, options)
         print(f"Entry has been added with handle {handle}")
 
-    def do_table_set_timeout(self, line: str) -> None:
-        """Set after how many milliseconds an entry is idle: table_set_timeout TABLE HANDLE MILLISECONDS"""
-        name, handle, timeout = _words(line, 3)
-        print(f"Setting a {timeout} ms timeout for entry {handle}")
-        self.standard.bm_mt_set_entry_ttl(
-            0, self._find("table", name).name, _number(handle), _number(timeout)
-        )
-
-    def do_table_modify(self, line: str) -> None:
-        """Replace an entry's action: table_modify TABLE ACTION HANDLE [=>] [PARAMETER…]"""
-        table_name, action_name, handle, *words = _words(line, 3, more=True)
+    @_command("table_modify TABLE ACTION HANDLE [=>] [PARAMETER…]", "Replace an entry's action")
+    def _table_modify(self, words: list[str]) -> None:
+        table_name, action_name, handle, *words = words
         table = self._find("table", table_name)
         action = self._table_action(table, action_name)
         data = self._action_data(action, words[1:] if words[:1] == ["=>"] else words)
         print(f"Modifying entry {handle} for {table.match_type} match table {table_name}")
         self.standard.bm_mt_modify_entry(0, table.name, _number(handle), action.name, data)
 
-    def do_table_delete(self, line: str) -> None:
-        """Remove an entry: table_delete TABLE HANDLE"""
-        name, handle = _words(line, 2)
-        print(f"Deleting entry {handle} from {name}")
-        self.standard.bm_mt_delete_entry(0, self._find("table", name).name, _number(handle))
-
-    def do_table_dump(self, line: str) -> None:
-        """Show all entries of a table: table_dump TABLE"""
-        table = self._find("table", *_words(line, 1))
+    @_command("table_dump TABLE", "Show all entries of a table")
+    def _table_dump(self, words: list[str]) -> None:
+        table = self._find("table", *words)
         print("==========\nTABLE ENTRIES")
         for entry in self.standard.bm_mt_get_entries(0, table.name):
             print("**********")
@@ -374,15 +484,15 @@ class RuntimeCli(cmd.Cmd):
         print(_action_entry(self.standard.bm_mt_get_default_entry(0, table.name)))
         print("==========")
 
-    def do_table_dump_entry(self, line: str) -> None:
-        """Show an entry by its handle: table_dump_entry TABLE HANDLE"""
-        name, handle = _words(line, 2)
+    @_command("table_dump_entry TABLE HANDLE", "Show an entry by its handle")
+    def _table_dump_entry(self, words: list[str]) -> None:
+        name, handle = words
         table = self._find("table", name)
         self._print_entry(table, self.standard.bm_mt_get_entry(0, table.name, _number(handle)))
 
-    def do_table_dump_entry_from_key(self, line: str) -> None:
-        """Show an entry by its key: table_dump_entry_from_key TABLE KEY… [PRIORITY]"""
-        name, *words = _words(line, 1, more=True)
+    @_command("table_dump_entry_from_key TABLE KEY… [PRIORITY]", "Show an entry by its key")
+    def _table_dump_entry_from_key(self, words: list[str]) -> None:
+        name, *words = words
         table = self._find("table", name)
         options = bm.BmAddEntryOptions(_number(words.pop()) if _has_priority(table) and words else None)
         key = self._match_key(table, words)
@@ -401,66 +511,37 @@ class RuntimeCli(cmd.Cmd):
 
     # Action profiles
 
-    def do_act_prof_create_member(self, line: str) -> None:
-        """Add a member: act_prof_create_member PROFILE ACTION [PARAMETER…]"""
-        name, action_name, *words = _words(line, 2, more=True)
+    @_command("act_prof_create_member PROFILE ACTION [PARAMETER…]", "Add a member")
+    def _act_prof_create_member(self, words: list[str]) -> None:
+        name, action_name, *words = words
         profile = self._find("profile", name)
         action = self._find("action", action_name)
         data = self._action_data(action, words)
         handle = self.standard.bm_mt_act_prof_add_member(0, profile.name, action.name, data)
         print(f"Member has been created with handle {handle}")
 
-    def do_act_prof_modify_member(self, line: str) -> None:
-        """Replace a member's action: act_prof_modify_member PROFILE ACTION MEMBER [PARAMETER…]"""
-        name, action_name, member, *words = _words(line, 3, more=True)
+    @_command("act_prof_modify_member PROFILE ACTION MEMBER [PARAMETER…]", "Replace a member's action")
+    def _act_prof_modify_member(self, words: list[str]) -> None:
+        name, action_name, member, *words = words
         action = self._find("action", action_name)
         data = self._action_data(action, words)
         profile = self._find("profile", name).name
         self.standard.bm_mt_act_prof_modify_member(0, profile, _number(member), action.name, data)
 
-    def do_act_prof_delete_member(self, line: str) -> None:
-        """Remove a member: act_prof_delete_member PROFILE MEMBER"""
-        name, member = _words(line, 2)
-        self.standard.bm_mt_act_prof_delete_member(0, self._find("profile", name).name, _number(member))
+    @_command("act_prof_dump PROFILE", "Show members and groups")
+    def _act_prof_dump(self, words: list[str]) -> None:
+        self._print_profile(self._find("profile", *words).name)
 
-    def do_act_prof_create_group(self, line: str) -> None:
-        """Add a group: act_prof_create_group PROFILE"""
-        handle = self.standard.bm_mt_act_prof_create_group(0, self._find("profile", *_words(line, 1)).name)
-        print(f"Group has been created with handle {handle}")
-
-    def do_act_prof_delete_group(self, line: str) -> None:
-        """Remove a group: act_prof_delete_group PROFILE GROUP"""
-        name, group = _words(line, 2)
-        self.standard.bm_mt_act_prof_delete_group(0, self._find("profile", name).name, _number(group))
-
-    def do_act_prof_add_member_to_group(self, line: str) -> None:
-        """Add a member to a group: act_prof_add_member_to_group PROFILE MEMBER GROUP"""
-        name, member, group = _words(line, 3)
-        self.standard.bm_mt_act_prof_add_member_to_group(
-            0, self._find("profile", name).name, _number(member), _number(group)
-        )
-
-    def do_act_prof_remove_member_from_group(self, line: str) -> None:
-        """Remove a member from a group: act_prof_remove_member_from_group PROFILE MEMBER GROUP"""
-        name, member, group = _words(line, 3)
-        self.standard.bm_mt_act_prof_remove_member_from_group(
-            0, self._find("profile", name).name, _number(member), _number(group)
-        )
-
-    def do_act_prof_dump(self, line: str) -> None:
-        """Show members and groups: act_prof_dump PROFILE"""
-        self._print_profile(self._find("profile", *_words(line, 1)).name)
-
-    def do_act_prof_dump_member(self, line: str) -> None:
-        """Show a member: act_prof_dump_member PROFILE MEMBER"""
-        name, member = _words(line, 2)
+    @_command("act_prof_dump_member PROFILE MEMBER", "Show a member")
+    def _act_prof_dump_member(self, words: list[str]) -> None:
+        name, member = words
         _print_member(
             self.standard.bm_mt_act_prof_get_member(0, self._find("profile", name).name, _number(member))
         )
 
-    def do_act_prof_dump_group(self, line: str) -> None:
-        """Show a group: act_prof_dump_group PROFILE GROUP"""
-        name, group = _words(line, 2)
+    @_command("act_prof_dump_group PROFILE GROUP", "Show a group")
+    def _act_prof_dump_group(self, words: list[str]) -> None:
+        name, group = words
         _print_group(
             self.standard.bm_mt_act_prof_get_group(0, self._find("profile", name).name, _number(group))
         )
@@ -476,16 +557,16 @@ class RuntimeCli(cmd.Cmd):
                 print("**********")
                 _print_group(group)
 
-    def do_table_indirect_add(self, line: str) -> None:
-        """Add an entry with a member: table_indirect_add TABLE KEY… => MEMBER [PRIORITY]"""
-        self._add_indirect(line, self.standard.bm_mt_indirect_add_entry)
+    @_command("table_indirect_add TABLE KEY… => MEMBER [PRIORITY]", "Add an entry with a member")
+    def _table_indirect_add(self, words: list[str]) -> None:
+        self._add_indirect(words, self.standard.bm_mt_indirect_add_entry)
 
-    def do_table_indirect_add_with_group(self, line: str) -> None:
-        """Add an entry with a group: table_indirect_add_with_group TABLE KEY… => GROUP [PRIORITY]"""
-        self._add_indirect(line, self.standard.bm_mt_indirect_ws_add_entry)
+    @_command("table_indirect_add_with_group TABLE KEY… => GROUP [PRIORITY]", "Add an entry with a group")
+    def _table_indirect_add_with_group(self, words: list[str]) -> None:
+        self._add_indirect(words, self.standard.bm_mt_indirect_ws_add_entry)
 
-    def _add_indirect(self, line: str, add: Callable[..., int]) -> None:
-        name, *words = _words(line, 1, more=True)
+    def _add_indirect(self, words: list[str], add: Callable[..., int]) -> None:
+        name, *words = words
         table = self._find("table", name)
         key, rest, options = self._key_and_rest(table, words, 1)
         if len(rest) != 1:
@@ -494,79 +575,29 @@ class RuntimeCli(cmd.Cmd):
         print(f"Adding entry to indirect match table {table.name}")
         print(f"Entry has been added with handle {handle}")
 
-    def do_table_indirect_delete(self, line: str) -> None:
-        """Remove an entry: table_indirect_delete TABLE HANDLE"""
-        name, handle = _words(line, 2)
-        self.standard.bm_mt_indirect_delete_entry(0, self._find("table", name).name, _number(handle))
-
-    def do_table_indirect_set_default(self, line: str) -> None:
-        """Let the default entry refer to a member: table_indirect_set_default TABLE MEMBER"""
-        name, member = _words(line, 2)
-        self.standard.bm_mt_indirect_set_default_member(0, self._find("table", name).name, _number(member))
-
-    def do_table_indirect_set_default_with_group(self, line: str) -> None:
-        """Let the default entry refer to a group: table_indirect_set_default_with_group TABLE GROUP"""
-        name, group = _words(line, 2)
-        self.standard.bm_mt_indirect_ws_set_default_group(0, self._find("table", name).name, _number(group))
-
-    def do_table_indirect_reset_default(self, line: str) -> None:
-        """Restore the program's default entry: table_indirect_reset_default TABLE"""
-        self.standard.bm_mt_indirect_reset_default_entry(0, self._find("table", *_words(line, 1)).name)
-
     # Multicast
 
-    def do_mc_mgrp_create(self, line: str) -> None:
-        """Create a multicast group: mc_mgrp_create GROUP"""
-        (group,) = _words(line, 1)
-        print(f"Creating multicast group {group}")
-        self._mc.bm_mc_mgrp_create(0, _number(group))
-
-    def do_mc_mgrp_destroy(self, line: str) -> None:
-        """Remove a multicast group: mc_mgrp_destroy GROUP"""
-        (group,) = _words(line, 1)
-        print(f"Destroying multicast group {group}")
-        self._mc.bm_mc_mgrp_destroy(0, _number(group))
-
-    def do_mc_node_create(self, line: str) -> None:
-        """Create a node: mc_node_create INSTANCE PORT… [| LAG…]"""
-        rid, *words = _words(line, 1, more=True)
+    @_command("mc_node_create INSTANCE PORT… [| LAG…]", "Create a node")
+    def _mc_node_create(self, words: list[str]) -> None:
+        rid, *words = words
         ports, lags = _ports_and_lags(words)
         print(f"Creating node with rid {rid} , port map {ports} and lag map {lags}")
-        handle = self._mc.bm_mc_node_create(0, _number(rid), ports, lags)
+        handle = self.mc.bm_mc_node_create(0, _number(rid), ports, lags)
         print(f"node was created with handle {handle}")
 
-    def do_mc_node_update(self, line: str) -> None:
-        """Replace the ports of a node: mc_node_update NODE PORT… [| LAG…]"""
-        node, *words = _words(line, 1, more=True)
-        self._mc.bm_mc_node_update(0, _number(node), *_ports_and_lags(words))
+    @_command("mc_node_update NODE PORT… [| LAG…]", "Replace the ports of a node")
+    def _mc_node_update(self, words: list[str]) -> None:
+        node, *words = words
+        self.mc.bm_mc_node_update(0, _number(node), *_ports_and_lags(words))
 
-    def do_mc_node_associate(self, line: str) -> None:
-        """Add a node to a group: mc_node_associate GROUP NODE"""
-        group, node = _words(line, 2)
-        print(f"Associating node {node} to multicast group {group}")
-        self._mc.bm_mc_node_associate(0, _number(group), _number(node))
+    @_command("mc_set_lag_membership LAG PORT…", "Set the ports of a group of links")
+    def _mc_set_lag_membership(self, words: list[str]) -> None:
+        lag, *words = words
+        self.mc.bm_mc_set_lag_membership(0, _number(lag), _port_map(words))
 
-    def do_mc_node_dissociate(self, line: str) -> None:
-        """Remove a node from a group: mc_node_dissociate GROUP NODE"""
-        group, node = _words(line, 2)
-        print(f"Dissociating node {node} from multicast group {group}")
-        self._mc.bm_mc_node_dissociate(0, _number(group), _number(node))
-
-    def do_mc_node_destroy(self, line: str) -> None:
-        """Remove a node: mc_node_destroy NODE"""
-        (node,) = _words(line, 1)
-        print(f"Destroying node {node}")
-        self._mc.bm_mc_node_destroy(0, _number(node))
-
-    def do_mc_set_lag_membership(self, line: str) -> None:
-        """Set the ports of a group of links: mc_set_lag_membership LAG PORT…"""
-        lag, *words = _words(line, 1, more=True)
-        self._mc.bm_mc_set_lag_membership(0, _number(lag), _port_map(words))
-
-    def do_mc_dump(self, line: str) -> None:
-        """Show groups and nodes: mc_dump"""
-        _words(line, 0)
-        entries = json.loads(self._mc.bm_mc_get_entries(0))
+    @_command("mc_dump", "Show groups and nodes")
+    def _mc_dump(self, _words: list[str]) -> None:
+        entries = json.loads(self.mc.bm_mc_get_entries(0))
         places = {each["handle"]: each for each in entries["l2_handles"]}
         nodes = {each["handle"]: each for each in entries["l1_handles"]}
 
@@ -590,9 +621,11 @@ class RuntimeCli(cmd.Cmd):
 
     # Counters, meters, registers
 
-    def do_counter_read(self, line: str) -> None:
-        """Show a counter: counter_read COUNTER INDEX, where the index of a direct counter is an entry's handle"""
-        name, index = _words(line, 2)
+    @_command(
+        "counter_read COUNTER INDEX", "Show a counter; the index of a direct counter is an entry's handle"
+    )
+    def _counter_read(self, words: list[str]) -> None:
+        name, index = words
         counter = self._find("counter", name)
         if counter.table:
             value = self.standard.bm_mt_read_counter(0, counter.table, _number(index))
@@ -600,9 +633,9 @@ class RuntimeCli(cmd.Cmd):
             value = self.standard.bm_counter_read(0, counter.name, _number(index))
         print(f"{name}[{index}]=  BmCounterValue(packets={value.packets}, bytes={value.bytes})")
 
-    def do_counter_write(self, line: str) -> None:
-        """Set a counter: counter_write COUNTER INDEX PACKETS BYTES"""
-        name, index, packets, size = _words(line, 4)
+    @_command("counter_write COUNTER INDEX PACKETS BYTES", "Set a counter")
+    def _counter_write(self, words: list[str]) -> None:
+        name, index, packets, size = words
         counter = self._find("counter", name)
         value = bm.BmCounterValue(_number(size), _number(packets))
         if counter.table:
@@ -610,23 +643,27 @@ class RuntimeCli(cmd.Cmd):
         else:
             self.standard.bm_counter_write(0, counter.name, _number(index), value)
 
-    def do_counter_reset(self, line: str) -> None:
-        """Set all cells of a counter to 0: counter_reset COUNTER"""
-        counter = self._find("counter", *_words(line, 1))
+    @_command("counter_reset COUNTER", "Set all cells of a counter to 0")
+    def _counter_reset(self, words: list[str]) -> None:
+        counter = self._find("counter", *words)
         if counter.table:
             self.standard.bm_mt_reset_counters(0, counter.table)
         else:
             self.standard.bm_counter_reset_all(0, counter.name)
 
-    def do_meter_array_set_rates(self, line: str) -> None:
-        """Set the rates of all cells, per microsecond: meter_array_set_rates METER RATE:BURST [RATE:BURST]"""
-        name, *words = _words(line, 1, more=True)
+    @_command(
+        "meter_array_set_rates METER RATE:BURST [RATE:BURST]", "Set the rates of all cells, per microsecond"
+    )
+    def _meter_array_set_rates(self, words: list[str]) -> None:
+        name, *words = words
         meter = self._find("meter", name)
         self.standard.bm_meter_array_set_rates(0, meter.name, _rates(words, meter.rates))
 
-    def do_meter_set_rates(self, line: str) -> None:
-        """Set the rates of a cell, per microsecond: meter_set_rates METER INDEX RATE:BURST [RATE:BURST]"""
-        name, index, *words = _words(line, 2, more=True)
+    @_command(
+        "meter_set_rates METER INDEX RATE:BURST [RATE:BURST]", "Set the rates of a cell, per microsecond"
+    )
+    def _meter_set_rates(self, words: list[str]) -> None:
+        name, index, *words = words
         meter = self._find("meter", name)
         rates = _rates(words, meter.rates)
         if meter.table:
@@ -634,9 +671,9 @@ class RuntimeCli(cmd.Cmd):
         else:
             self.standard.bm_meter_set_rates(0, meter.name, _number(index), rates)
 
-    def do_meter_get_rates(self, line: str) -> None:
-        """Show the rates of a cell: meter_get_rates METER INDEX"""
-        name, index = _words(line, 2)
+    @_command("meter_get_rates METER INDEX", "Show the rates of a cell")
+    def _meter_get_rates(self, words: list[str]) -> None:
+        name, index = words
         meter = self._find("meter", name)
         if meter.table:
             rates = self.standard.bm_mt_get_meter_rates(0, meter.table, _number(index))
@@ -647,9 +684,9 @@ class RuntimeCli(cmd.Cmd):
                 f"{number}: info rate = {rate.units_per_micros} units/µs, burst size = {rate.burst_size} units"
             )
 
-    def do_register_read(self, line: str) -> None:
-        """Show a cell of a register, or all: register_read REGISTER [INDEX]"""
-        name, *words = _words(line, 1, more=True)
+    @_command("register_read REGISTER [INDEX]", "Show a cell of a register, or all")
+    def _register_read(self, words: list[str]) -> None:
+        name, *words = words
         register = self._find("register", name)
         if words:
             print(
@@ -659,65 +696,59 @@ class RuntimeCli(cmd.Cmd):
             values = self.standard.bm_register_read_all(0, register.name)
             print(f"{name}= {', '.join(map(str, values))}")
 
-    def do_register_write(self, line: str) -> None:
-        """Set a cell of a register: register_write REGISTER INDEX VALUE"""
-        name, index, value = _words(line, 3)
-        self.standard.bm_register_write(0, self._find("register", name).name, _number(index), _number(value))
-
-    def do_register_reset(self, line: str) -> None:
-        """Set all cells of a register to 0: register_reset REGISTER"""
-        self.standard.bm_register_reset(0, self._find("register", *_words(line, 1)).name)
-
     # Parser value sets
 
-    def do_show_pvs(self, line: str) -> None:
-        """List the parser value sets: show_pvs"""
-        _words(line, 0)
+    @_command("show_pvs", "List the parser value sets")
+    def _show_pvs(self, _words: list[str]) -> None:
         for value_set in self._program.value_sets.values():
             print(f"{value_set.name:30} [{_set_width(value_set)}]")
 
-    def do_pvs_add(self, line: str) -> None:
-        """Add a value: pvs_add SET VALUE"""
-        name, value = _words(line, 2)
+    @_command("pvs_add SET VALUE", "Add a value")
+    def _pvs_add(self, words: list[str]) -> None:
+        name, value = words
         value_set = self._find("value set", name)
         self.standard.bm_parse_vset_add(0, value_set.name, value_bytes(value, _set_width(value_set)))
 
-    def do_pvs_remove(self, line: str) -> None:
-        """Remove a value: pvs_remove SET VALUE"""
-        name, value = _words(line, 2)
+    @_command("pvs_remove SET VALUE", "Remove a value")
+    def _pvs_remove(self, words: list[str]) -> None:
+        name, value = words
         value_set = self._find("value set", name)
         self.standard.bm_parse_vset_remove(0, value_set.name, value_bytes(value, _set_width(value_set)))
 
-    def do_pvs_get(self, line: str) -> None:
-        """Show all values: pvs_get SET"""
-        for value in self.standard.bm_parse_vset_get(0, self._find("value set", *_words(line, 1)).name):
+    @_command("pvs_get SET", "Show all values")
+    def _pvs_get(self, words: list[str]) -> None:
+        for value in self.standard.bm_parse_vset_get(0, self._find("value set", *words).name):
             print(f"0x{value.hex()}")
-
-    def do_pvs_clear(self, line: str) -> None:
-        """Remove all values: pvs_clear SET"""
-        self.standard.bm_parse_vset_clear(0, self._find("value set", *_words(line, 1)).name)
 
     # Hashes
 
-    def do_set_crc16_parameters(self, line: str) -> None:
-        """Set a crc16_custom: set_crc16_parameters CALCULATION POLYNOMIAL INITIAL FINAL REFLECT_IN REFLECT_OUT"""
-        name, config = self._crc(line, bm.BmCrc16Config, 16)
+    @_command(
+        "set_crc16_parameters CALCULATION POLYNOMIAL INITIAL FINAL REFLECT_IN REFLECT_OUT",
+        "Set a crc16_custom",
+    )
+    def _set_crc16_parameters(self, words: list[str]) -> None:
+        name, config = self._crc(words, bm.BmCrc16Config, 16)
         self.standard.bm_set_crc16_custom_parameters(0, name, config)
 
-    def do_set_crc32_parameters(self, line: str) -> None:
-        """Set a crc32_custom: set_crc32_parameters CALCULATION POLYNOMIAL INITIAL FINAL REFLECT_IN REFLECT_OUT"""
-        name, config = self._crc(line, bm.BmCrc32Config, 32)
+    @_command(
+        "set_crc32_parameters CALCULATION POLYNOMIAL INITIAL FINAL REFLECT_IN REFLECT_OUT",
+        "Set a crc32_custom",
+    )
+    def _set_crc32_parameters(self, words: list[str]) -> None:
+        name, config = self._crc(words, bm.BmCrc32Config, 32)
         self.standard.bm_set_crc32_custom_parameters(0, name, config)
 
-    def _crc(self, line: str, kind: Callable[..., _Object], width: int) -> tuple[str, _Object]:
-        name, *numbers, reflect_in, reflect_out = _words(line, 6)
+    def _crc(self, words: list[str], kind: Callable[..., _Object], width: int) -> tuple[str, _Object]:
+        name, *numbers, reflect_in, reflect_out = words
         signed = [int.from_bytes(value_bytes(word, width), "big", signed=True) for word in numbers]
         flags = [word.lower() in ("1", "true", "yes") for word in (reflect_in, reflect_out)]
         return self._find("calculation", name).name, kind(*signed, *flags)
 
-    def do_set_toeplitz_hash_key(self, line: str) -> None:
-        """Set the key of a toeplitz hash: set_toeplitz_hash_key CALCULATION KEY, where the key is hexadecimal"""
-        name, key = _words(line, 2)
+    @_command(
+        "set_toeplitz_hash_key CALCULATION KEY", "Set the key of a toeplitz hash; the key is hexadecimal"
+    )
+    def _set_toeplitz_hash_key(self, words: list[str]) -> None:
+        name, key = words
         try:
             octets = bytes.fromhex(key.removeprefix("0x"))
         except ValueError:
@@ -726,90 +757,56 @@ class RuntimeCli(cmd.Cmd):
 
     # Mirroring and queues
 
-    def do_mirroring_add(self, line: str) -> None:
-        """Let a mirroring session send to a port: mirroring_add SESSION PORT"""
-        session, port = map(_number, _words(line, 2))
-        self._target.mirroring_session_add(session, bm.MirroringSessionConfig(port=port))
+    @_command("mirroring_add SESSION PORT", "Let a mirroring session send to a port")
+    def _mirroring_add(self, words: list[str]) -> None:
+        session, port = map(_number, words)
+        self.target.mirroring_session_add(session, bm.MirroringSessionConfig(port=port))
 
-    def do_mirroring_add_mc(self, line: str) -> None:
-        """Let a mirroring session send to a multicast group: mirroring_add_mc SESSION GROUP"""
-        session, group = map(_number, _words(line, 2))
-        self._target.mirroring_session_add(session, bm.MirroringSessionConfig(mgid=group))
+    @_command("mirroring_add_mc SESSION GROUP", "Let a mirroring session send to a multicast group")
+    def _mirroring_add_mc(self, words: list[str]) -> None:
+        session, group = map(_number, words)
+        self.target.mirroring_session_add(session, bm.MirroringSessionConfig(mgid=group))
 
-    def do_mirroring_delete(self, line: str) -> None:
-        """Remove a mirroring session: mirroring_delete SESSION"""
-        self._target.mirroring_session_delete(*map(_number, _words(line, 1)))
+    @_command("set_queue_rate RATE [PORT [PRIORITY]]", "Set packets per second of a port, or of all")
+    def _set_queue_rate(self, words: list[str]) -> None:
+        self._set_queue(words, "rate")
 
-    def do_mirroring_get(self, line: str) -> None:
-        """Show a mirroring session: mirroring_get SESSION"""
-        print(self._target.mirroring_session_get(*map(_number, _words(line, 1))))
+    @_command("set_queue_depth PACKETS [PORT [PRIORITY]]", "Set the packets that wait for a port, or for all")
+    def _set_queue_depth(self, words: list[str]) -> None:
+        self._set_queue(words, "depth")
 
-    def do_set_queue_rate(self, line: str) -> None:
-        """Set packets per second of a port, or of all: set_queue_rate RATE [PORT [PRIORITY]]"""
-        self._set_queue(line, "rate")
-
-    def do_set_queue_depth(self, line: str) -> None:
-        """Set the packets that wait for a port, or for all: set_queue_depth PACKETS [PORT [PRIORITY]]"""
-        self._set_queue(line, "depth")
-
-    def _set_queue(self, line: str, what: str) -> None:
-        value, *place = map(_number, _words(line, 1, more=True))
+    def _set_queue(self, words: list[str], what: str) -> None:
+        value, *place = map(_number, words)
         names = {0: f"set_all_egress_queue_{what}s", 1: f"set_egress_queue_{what}"}
         if len(place) > 2:
             raise CliError("write a port and a priority at most")
-        method = getattr(self._target, names.get(len(place), f"set_egress_priority_queue_{what}"))
+        method = getattr(self.target, names.get(len(place), f"set_egress_priority_queue_{what}"))
         if method(*place, value):
             raise CliError("the switch has no such port, or the value is out of range")
 
-    def do_get_time_elapsed(self, line: str) -> None:
-        """Show the microseconds since the switch has opened its ports: get_time_elapsed"""
-        _words(line, 0)
-        print(self._target.get_time_elapsed_us())
-
-    def do_get_time_since_epoch(self, line: str) -> None:
-        """Show the microseconds since 1970: get_time_since_epoch"""
-        _words(line, 0)
-        print(self._target.get_time_since_epoch_us())
-
     # The switch
 
-    def do_show_ports(self, line: str) -> None:
-        """List the ports: show_ports"""
-        _words(line, 0)
+    @_command("show_ports", "List the ports")
+    def _show_ports(self, _words: list[str]) -> None:
         print(f"{'port #':^10}{'iface name':^20}{'status':^10}{'extra info':^20}")
         print("=" * 50)
         for port in self.standard.bm_dev_mgr_show_ports():
             extra = ", ".join(f"{name}={value}" for name, value in port.extra.items())
             print(f"{port.port_num:^10}{port.iface_name:^20}{'UP' if port.is_up else 'DOWN':^10}{extra:^20}")
 
-    def do_port_add(self, line: str) -> None:
-        """Attach an interface as a port: port_add INTERFACE PORT"""
-        interface, port = _words(line, 2)
-        self.standard.bm_dev_mgr_add_port(interface, _number(port), "")
-
-    def do_port_remove(self, line: str) -> None:
-        """Detach the interface of a port: port_remove PORT"""
-        self.standard.bm_dev_mgr_remove_port(*map(_number, _words(line, 1)))
-
-    def do_switch_info(self, line: str) -> None:
-        """Show what the switch was started with: switch_info"""
-        _words(line, 0)
+    @_command("switch_info", "Show what the switch was started with")
+    def _switch_info(self, _words: list[str]) -> None:
         for name, value in vars(self.standard.bm_mgmt_get_info()).items():
             print(f"{name:25}: {value}")
 
-    def do_reset_state(self, line: str) -> None:
-        """Remove all that was written: reset_state"""
-        _words(line, 0)
-        self.standard.bm_reset_state()
-
-    def do_write_config_to_file(self, line: str) -> None:
-        """Write the program as JSON: write_config_to_file FILE"""
-        (name,) = _words(line, 1)
+    @_command("write_config_to_file FILE", "Write the program as JSON")
+    def _write_config_to_file(self, words: list[str]) -> None:
+        (name,) = words
         self._to_file(name, self.standard.bm_get_config())
 
-    def do_serialize_state(self, line: str) -> None:
-        """Write the state: serialize_state FILE"""
-        (name,) = _words(line, 1)
+    @_command("serialize_state FILE", "Write the state")
+    def _serialize_state(self, words: list[str]) -> None:
+        (name,) = words
         self._to_file(name, self.standard.bm_serialize_state())
 
     @staticmethod
@@ -819,9 +816,9 @@ class RuntimeCli(cmd.Cmd):
         except OSError as error:
             raise CliError(f"{name}: {error.strerror}") from None
 
-    def do_load_new_config_file(self, line: str) -> None:
-        """Load a program, which swap_configs then runs: load_new_config_file FILE"""
-        (name,) = _words(line, 1)
+    @_command("load_new_config_file FILE", "Load a program, which swap_configs then runs")
+    def _load_new_config_file(self, words: list[str]) -> None:
+        (name,) = words
         try:
             config = Path(name).read_text()
         except OSError as error:
@@ -829,61 +826,60 @@ class RuntimeCli(cmd.Cmd):
         self.standard.bm_load_new_config(config)
         self.load(config)
 
-    def do_swap_configs(self, line: str) -> None:
-        """Run the program that was loaded: swap_configs"""
-        _words(line, 0)
-        self.standard.bm_swap_configs()
 
-    def do_shell(self, line: str) -> None:
-        """Run a command of the system: shell COMMAND, or !COMMAND"""
-        import subprocess  # not above: few use it
-
-        subprocess.run(line, shell=True, check=False)
-
+# Commands that convert their words and make one call.
+# fmt: off
+_simple("table_reset_default TABLE", "Restore the program's default action", "bm_mt_reset_default_entry")
+_simple("table_num_entries TABLE", "Show the number of entries", "bm_mt_get_num_entries", answers="{}")
+_simple("table_clear TABLE", "Remove all entries of a table", "bm_mt_clear_entries", False)
+_simple("table_set_timeout TABLE HANDLE MILLISECONDS", "Set after how many milliseconds an entry is idle",
+        "bm_mt_set_entry_ttl", says="Setting a {2} ms timeout for entry {1}")
+_simple("table_delete TABLE HANDLE", "Remove an entry", "bm_mt_delete_entry", says="Deleting entry {1} from {0}")
+_simple("act_prof_delete_member PROFILE MEMBER", "Remove a member", "bm_mt_act_prof_delete_member")
+_simple("act_prof_create_group PROFILE",
+        "Add a group", "bm_mt_act_prof_create_group", answers="Group has been created with handle {}")
+_simple("act_prof_delete_group PROFILE GROUP", "Remove a group", "bm_mt_act_prof_delete_group")
+_simple("act_prof_add_member_to_group PROFILE MEMBER GROUP",
+        "Add a member to a group", "bm_mt_act_prof_add_member_to_group")
+_simple("act_prof_remove_member_from_group PROFILE MEMBER GROUP",
+        "Remove a member from a group", "bm_mt_act_prof_remove_member_from_group")
+_simple("table_indirect_delete TABLE HANDLE", "Remove an entry", "bm_mt_indirect_delete_entry")
+_simple("table_indirect_set_default TABLE MEMBER",
+        "Let the default entry refer to a member", "bm_mt_indirect_set_default_member")
+_simple("table_indirect_set_default_with_group TABLE GROUP",
+        "Let the default entry refer to a group", "bm_mt_indirect_ws_set_default_group")
+_simple("table_indirect_reset_default TABLE",
+        "Restore the program's default entry", "bm_mt_indirect_reset_default_entry")
+_simple("mc_mgrp_create GROUP", "Create a multicast group", "bm_mc_mgrp_create", says="Creating multicast group {0}")
+_simple("mc_mgrp_destroy GROUP",
+        "Remove a multicast group", "bm_mc_mgrp_destroy", says="Destroying multicast group {0}")
+_simple("mc_node_associate GROUP NODE",
+        "Add a node to a group", "bm_mc_node_associate", says="Associating node {1} to multicast group {0}")
+_simple("mc_node_dissociate GROUP NODE",
+        "Remove a node from a group", "bm_mc_node_dissociate", says="Dissociating node {1} from multicast group {0}")
+_simple("mc_node_destroy NODE", "Remove a node", "bm_mc_node_destroy", says="Destroying node {0}")
+_simple("register_write REGISTER INDEX VALUE", "Set a cell of a register", "bm_register_write")
+_simple("register_reset REGISTER", "Set all cells of a register to 0", "bm_register_reset")
+_simple("pvs_clear SET", "Remove all values", "bm_parse_vset_clear")
+_simple("mirroring_delete SESSION", "Remove a mirroring session", "mirroring_session_delete")
+_simple("mirroring_get SESSION", "Show a mirroring session", "mirroring_session_get", answers="{}")
+_simple("get_time_elapsed",
+        "Show the microseconds since the switch has opened its ports", "get_time_elapsed_us", answers="{}")
+_simple("get_time_since_epoch", "Show the microseconds since 1970", "get_time_since_epoch_us", answers="{}")
+_simple("port_add INTERFACE PORT", "Attach an interface as a port", "bm_dev_mgr_add_port", "")
+_simple("port_remove PORT", "Detach the interface of a port", "bm_dev_mgr_remove_port")
+_simple("reset_state", "Remove all that was written", "bm_reset_state")
+_simple("swap_configs", "Run the program that was loaded", "bm_swap_configs")
+# fmt: on
 
 # Earlier names of the same commands.
-for _name in ("create_member", "delete_member", "modify_member", "create_group", "delete_group"):
-    setattr(RuntimeCli, f"do_table_indirect_{_name}", getattr(RuntimeCli, f"do_act_prof_{_name}"))
-for _name in ("add_member_to_group", "remove_member_from_group"):
-    setattr(RuntimeCli, f"do_table_indirect_{_name}", getattr(RuntimeCli, f"do_act_prof_{_name}"))
+for _name in (
+    *("create_member", "modify_member", "delete_member", "create_group", "delete_group"),
+    *("add_member_to_group", "remove_member_from_group"),
+):
+    _COMMANDS[f"table_indirect_{_name}"] = _COMMANDS[f"act_prof_{_name}"]
 for _name in ("dump_member", "dump_group"):
-    setattr(RuntimeCli, f"do_table_{_name}", getattr(RuntimeCli, f"do_act_prof_{_name}"))
-
-_COMPLETED: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("table_add", "table_set_default", "table_modify"), ("table", "action")),
-    **dict.fromkeys(("act_prof_create_member", "act_prof_modify_member"), ("profile", "action")),
-    **{
-        name.removeprefix("do_"): (kind,)
-        for name in dir(RuntimeCli)
-        for prefix, kind in {
-            "do_act_prof_": "profile",
-            "do_table_": "table",
-            "do_counter_": "counter",
-            "do_meter_": "meter",
-            "do_register_": "register",
-            "do_pvs_": "value set",
-            "do_set_crc": "calculation",
-            "do_set_toeplitz": "calculation",
-        }.items()
-        if name.startswith(prefix)
-        and name.removeprefix("do_table_") not in ("add", "set_default", "modify")
-        and name.removeprefix("do_act_prof_") not in ("create_member", "modify_member")
-    },
-}
-
-
-def _words(line: str, count: int, *, more: bool = False) -> list[str]:
-    """Return the words of a line; `more` allows more than `count` of them."""
-    try:
-        words = shlex.split(line)
-    except ValueError as error:
-        raise CliError(str(error)) from None
-    if len(words) < count or (len(words) > count and not more):
-        least = "at least " if more else ""
-        raise CliError(
-            f"the command needs {least}{count} words after its name, not {len(words)}; help NAME lists them"
-        )
-    return words
+    _COMMANDS[f"table_{_name}"] = _COMMANDS[f"act_prof_{_name}"]
 
 
 def _number(word: str) -> int:

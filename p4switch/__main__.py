@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import socket
@@ -28,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 1 if the switch cannot start, or 2 for wrong usage.
     """
+    # Nothing that a start makes is garbage: collections were a third of the time to read a large program.
+    gc.disable()
     try:
         options = parse(sys.argv[1:] if argv is None else argv)
         _log_to(options)

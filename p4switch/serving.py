@@ -6,6 +6,8 @@ import gc
 import logging
 import os
 import signal
+from collections.abc import Callable
+from functools import cached_property
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
@@ -14,22 +16,15 @@ import grpc
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.live_ports import PortError
-from fanin.p4switch.gnmi.ports import SwitchPorts
-from fanin.p4switch.gnmi.service import GnmiService
-from fanin.p4switch.management import service as management
-from fanin.p4switch.management.hashes import hash_calls
-from fanin.p4switch.management.links import link_calls
 from fanin.p4switch.options import Options, StartError
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
 from fanin.p4switch.ports.capture import open_captures
 from fanin.p4switch.tls import TlsError
-from fanin.p4switch.trace.bmv2_log import PacketLog
-from fanin.p4switch.trace.injection import inject_call
-from fanin.p4switch.trace.stream import trace_stream
 
 if TYPE_CHECKING:
     from fanin.p4switch.bmv2_runtime.server import ThriftServer
+    from fanin.p4switch.trace.bmv2_log import PacketLog
 
 _COLLECT_AFTER = 50_000  # additional objects
 
@@ -73,10 +68,11 @@ def run(options: Options) -> None:
     except (OSError, PortError, TlsError, ToolchainError, OverflowError) as error:
         device.stop()
         raise StartError(str(error)) from None
-    packet_log = PacketLog(lambda: device.engine, options.dumped_bytes) if options.logs_packets else None
+    packet_log = _log_packets(device, options) if options.logs_packets else None
     # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER)
+    gc.enable()
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
     at = f" grpc={services[1]}" if services else ""
     at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
@@ -93,10 +89,10 @@ def run(options: Options) -> None:
 
 def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Server, str]:
     """Serve P4Runtime, gNMI and management calls. Return the server and its address."""
-    calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
-    streams = {"Trace": trace_stream(lambda: device.engine)}
-    gnmi = GnmiService(SwitchPorts(options.ports, device.counters, device.monitor))
-    handlers = management.handler(calls, streams), gnmi.handler()
+    handlers = (
+        _OnDemand("fanin.p4switch.Management", lambda: _management(device)),
+        _OnDemand("gnmi.gNMI", lambda: _gnmi(device, options)),
+    )
     credentials = options.tls.credentials() if options.tls else None
     service = P4RuntimeService(device, options.device_id, empty_config=options.empty_config)
     server, port = serve(service, address, *handlers, credentials=credentials)
@@ -108,6 +104,40 @@ def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Se
     return server, f"{address.rpartition(':')[0]}:{port}"
 
 
+class _OnDemand(grpc.GenericRpcHandler):  # type: ignore[misc]
+    """Handler of a service that is loaded when it is first called, since most switches never need it."""
+
+    def __init__(self, service: str, load: Callable[[], grpc.GenericRpcHandler]) -> None:
+        self._prefix = f"/{service}/"
+        self._load = load
+
+    @cached_property
+    def _loaded(self) -> grpc.GenericRpcHandler:
+        return self._load()
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        """Return the handler of a call; None if it is for another service."""
+        return self._loaded.service(details) if details.method.startswith(self._prefix) else None
+
+
+def _management(device: Device) -> grpc.GenericRpcHandler:
+    from fanin.p4switch.management import service
+    from fanin.p4switch.management.hashes import hash_calls
+    from fanin.p4switch.management.links import link_calls
+    from fanin.p4switch.trace.injection import inject_call
+    from fanin.p4switch.trace.stream import trace_stream
+
+    calls = link_calls(device) | hash_calls(lambda: device.engine) | inject_call(lambda: device.engine)
+    return service.handler(calls, {"Trace": trace_stream(lambda: device.engine)})
+
+
+def _gnmi(device: Device, options: Options) -> grpc.GenericRpcHandler:
+    from fanin.p4switch.gnmi.ports import SwitchPorts
+    from fanin.p4switch.gnmi.service import GnmiService
+
+    return GnmiService(SwitchPorts(options.ports, device.counters, device.monitor)).handler()
+
+
 def _serve_thrift(device: Device, options: Options) -> ThriftServer:
     """Serve BMv2's runtime interface."""
     # Imported here because most switches have no such clients.
@@ -115,6 +145,13 @@ def _serve_thrift(device: Device, options: Options) -> ThriftServer:
 
     assert options.thrift_port is not None
     return serve_thrift(device, options.device_id, options.thrift_port, options.notifications_address)
+
+
+def _log_packets(device: Device, options: Options) -> PacketLog:
+    """Log packets in the words of BMv2's log."""
+    from fanin.p4switch.trace.bmv2_log import PacketLog  # not above: most switches are never traced
+
+    return PacketLog(lambda: device.engine, options.dumped_bytes)
 
 
 def _is_loopback(address: str) -> bool:

@@ -22,7 +22,7 @@ from fanin.experiments.scenario.compilers import CompiledProgram
 from fanin.experiments.scenario.tools import BMV2, SwitchKind
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.server import P4RuntimeService, serve
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from fanin.testbed.runs import scratch
 

@@ -36,7 +36,7 @@ from fanin.p4switch.entries import (
     TableError,
     Ternary,
 )
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
 CPU = PORTS  # the number of the control plane's port

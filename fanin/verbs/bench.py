@@ -218,6 +218,53 @@ def inserts(
     print_table(table)
 
 
+@bench.command("start")
+def start(
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program")] = 9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each program")] = False,
+) -> None:
+    """Measure what a switch uses until it is ready, if its program is in the cache.
+
+    The baseline is a Python process that only loads gRPC and P4Runtime's messages. Figures are medians.
+
+    Examples:
+        fanin bench start
+        fanin bench start --repeats 3
+    """
+    from fanin.assurance.bench.switch.errors import SwitchBenchError
+    from fanin.assurance.bench.switch.start import start_outcome
+    from fanin.assurance.bench.switch.tables import Routes
+    from fanin.controller.requirements import PROGRAM
+    from fanin.p4compiler import compile_once
+    from fanin.table import new_table, print_records, print_table
+
+    programs = {"lpm": Routes("lpm", 1).program, "fanin": compile_once(PROGRAM)}
+    with failing("bench start", SwitchBenchError, KeyboardInterrupt):
+        found = {name: start_outcome(each.device_config(), repeats) for name, each in programs.items()}
+    if as_json:
+        print_records(
+            {
+                "program": name,
+                "seconds": one.seconds,
+                "baseline_seconds": one.baseline_seconds,
+                "ratio": one.ratio,
+                "bytes": one.bytes,
+                "baseline_bytes": one.baseline_bytes,
+            }
+            for name, one in found.items()
+        )
+        return
+    table = new_table(["program"], "processor s\nbaseline's", "ratio", "MB\nbaseline's")
+    for name, one in found.items():
+        table.add_row(
+            name,
+            f"{one.seconds:.2f}\n{one.baseline_seconds:.2f}",
+            f"{one.ratio:.2f}",
+            f"{one.bytes / 1e6:.0f}\n{one.baseline_bytes / 1e6:.0f}",
+        )
+    print_table(table)
+
+
 def _workers(texts: Sequence[str]) -> list[int]:
     """Return numbers of workers such as `4,8`, which are even because there are two leaves."""
     counts = []

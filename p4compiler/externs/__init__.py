@@ -1,4 +1,4 @@
-"""Externs that actions can call, in a module for each extern or for a few that belong together: names and primitives."""
+"""Externs that actions can call, in a module for each or for a few that belong together: names and primitives."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Properties of each extern function, and about each method of an extern object."""
+"""Properties of each extern function, and of each method of an extern object."""
 
 from __future__ import annotations
 

@@ -7,12 +7,11 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
-from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.analysis.limits import check_limits
 from fanin.p4switch.codegen.layout import cell_bytes
 from fanin.p4switch.engine.action_profile import ProfileState
@@ -200,7 +199,7 @@ class Engine:
         """
         return load_program(
             compile_program(
-                without_folders(self._config), lambda: translate(self.program, traced=True), traced=True
+                without_folders(self._config), partial(_translated, self.program, traced=True), traced=True
             )
         )
 
@@ -426,9 +425,17 @@ def _compiled(config: bytes) -> tuple[Program, ctypes.CDLL, Mapping[str, TableSh
         program = read_program(config)
         # also for cached programs: another machine with more memory may have filled the cache
         check_limits(program)
-        library = load_program(compile_program(without_folders(config), lambda: translate(program)))
+        library = load_program(compile_program(without_folders(config), partial(_translated, program)))
         making.result()
     return program, library, {t.name: TableShape.of(program, t) for t in program.tables.values()}
+
+
+def _translated(program: Program, *, traced: bool = False) -> str:
+    """Return the C of a program that is not in the cache."""
+    # Imported here because it takes as long to load as the rest of a switch whose program is in the cache.
+    from fanin.p4switch.codegen.translate import translate
+
+    return translate(program, traced=traced)
 
 
 def _named(parts: Mapping[str, _Named], name: str, kind: str) -> _Named:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.engine.live_ports import PortError
 from fanin.p4switch.management.service import ManagementError, Method
-from fanin.p4switch.trace import PacketTrace, as_text
-from fanin.p4switch.trace.tracer import TraceError, traced
+
+if TYPE_CHECKING:
+    from fanin.p4switch.trace.events import PacketTrace
 
 _PAUSE = 0.01  # seconds between two checks for the trace
 _SECONDS = 10.0  # seconds that the packet may take
@@ -26,6 +27,10 @@ def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
     """
 
     def inject(request: dict[str, Any]) -> dict[str, Any]:
+        # Imported here because most switches are never traced.
+        from fanin.p4switch.trace.text import as_text
+        from fanin.p4switch.trace.tracer import TraceError
+
         match request:
             case {"port": int(port), "packet": str(digits)}:
                 pass
@@ -54,6 +59,8 @@ def inject_call(running: Callable[[], Engine | None]) -> dict[str, Method]:
 
 
 def _through(engine: Engine, port: int, packet: bytes) -> PacketTrace:
+    from fanin.p4switch.trace.tracer import traced  # not above, as in inject
+
     with traced(engine, f"port={port}") as tracer:
         engine.packet_out(packet, port)
         end = time.monotonic() + _SECONDS

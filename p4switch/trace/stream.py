@@ -10,9 +10,6 @@ from typing import Any
 from fanin.native.toolchain import ToolchainError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.management.service import ManagementError, Stream
-from fanin.p4switch.trace import as_text
-from fanin.p4switch.trace.conditions import ConditionError
-from fanin.p4switch.trace.tracer import TraceError, traced
 
 _PAUSE = 0.1  # seconds between two reads from a switch
 
@@ -28,6 +25,11 @@ def trace_stream(running: Callable[[], Engine | None]) -> Stream:
     """
 
     def stream(request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        # Imported here because most switches are never traced.
+        from fanin.p4switch.trace.conditions import ConditionError
+        from fanin.p4switch.trace.text import as_text
+        from fanin.p4switch.trace.tracer import TraceError, traced
+
         engine = running()
         if engine is None:
             raise ManagementError("this switch has no program yet")

@@ -208,6 +208,10 @@ ELSEWHERE = {
         "tests/assurance/bench/test_inserts.py::test_an_insert_takes_longer_than_reading_its_message",
     ),
     **dict.fromkeys(
+        ["fanin bench start", "fanin bench start --repeats 3"],
+        "tests/assurance/bench/test_start.py::test_starts_are_compared_with_a_bare_process",
+    ),
+    **dict.fromkeys(
         ["fanin bench allreduce", 'fanin bench allreduce --workers 4 --sizes "64 KiB,10 MB"'],
         "tests/assurance/bench/test_allreduce.py::test_every_algorithm_sums_rightly_on_every_network",
     ),

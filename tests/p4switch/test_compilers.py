@@ -10,8 +10,8 @@ import pytest
 
 from fanin.native.toolchain import INCLUDE
 from fanin.p4compiler import compile_once
-from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.names import RUNTIME
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.reader import read_program
 from tests.sizes import sized
 

@@ -71,7 +71,7 @@ def compile_program(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.p4compiler import WARNINGS, CompileError, compile_file, dump_after, graded
     from fanin.p4switch.bmv2json.program import ProgramError
-    from fanin.p4switch.codegen import translate
+    from fanin.p4switch.codegen.translate import translate
     from fanin.p4switch.reader import read_program
 
     defines = macros(define)

@@ -145,7 +145,7 @@ def _of_packets(
     from fanin.native.toolchain import ToolchainError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.bmv2json.program import ProgramError
-    from fanin.p4switch.trace import as_text
+    from fanin.p4switch.trace.text import as_text
     from fanin.packets import packet_from_hex
 
     with (

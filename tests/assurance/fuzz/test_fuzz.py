@@ -18,7 +18,7 @@ from fanin.assurance.fuzz.case import FuzzCase
 from fanin.assurance.fuzz.shrink import shrink
 from fanin.native.cache import cache_directory
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, ProgramError
-from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.primitives.registry import KINDS
 from fanin.p4switch.reader import read_program
 from tests.sizes import sized

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fanin.p4switch.bmv2json.program import ProgramError
-from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.reader import read_program
 from tests.p4switch.codegen.oracle import Expressions, Values, cut, evaluate

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from fanin.p4compiler import compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
-from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.names import check, comment, quoted
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.reader import expressions, headers, pipelines, read, read_program, values
 from tests.sizes import sized

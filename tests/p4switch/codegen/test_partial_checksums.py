@@ -257,9 +257,9 @@ def test_the_c_of_a_program_is_always_the_same() -> None:
     """Whatever order sets have in a process: two fields may begin at one place, behind and in a varbit."""
     program = Path(__file__).parents[1] / "stf/varbit_shifted.p4"
     translating = """
-import sys, pathlib, p4compiler, fanin.p4switch.reader, fanin.p4switch.codegen
+import sys, pathlib, p4compiler, fanin.p4switch.reader, fanin.p4switch.codegen.translate
 config = p4compiler.compile_file(pathlib.Path(sys.argv[1])).device_config()
-print(fanin.p4switch.codegen.translate(fanin.p4switch.reader.read_program(config)))
+print(fanin.p4switch.codegen.translate.translate(fanin.p4switch.reader.read_program(config)))
 """
     command = [sys.executable, "-c", translating, str(program)]
     first, second = (

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from fanin.p4switch.codegen import translate
 from fanin.p4switch.codegen.analysis import rolling
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.reader import read_program
 from tests.p4switch.codegen.rolled import (

@@ -37,7 +37,7 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.stf.run import run_stf
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from tests.sizes import sized
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fanin.p4switch.bmv2json.program import ProgramError
-from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import LONGEST_PACKET, Engine
 from fanin.p4switch.engine.library import Drops
 from fanin.p4switch.entries import (

@@ -16,8 +16,8 @@ from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.primitives import registry
 from fanin.p4switch.reader import read_program
-from fanin.p4switch.trace import as_text
 from fanin.p4switch.trace.events import Access
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from tests.p4switch.primitives import rotate
 

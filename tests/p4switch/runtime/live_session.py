@@ -25,7 +25,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.engine.library import LinkStatistics, PortStatistics
 from fanin.p4switch.engine.links import Direction, LinkProperties
 from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Lpm
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from fanin.testbed.patience import setting
 from fanin.testbed.superframes import carried

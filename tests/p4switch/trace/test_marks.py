@@ -9,8 +9,16 @@ import pytest
 
 from fanin.p4compiler import compile_file
 from fanin.p4switch.engine.engine import Engine
-from fanin.p4switch.trace import PacketTrace, as_text
-from fanin.p4switch.trace.events import Condition, Invalid, NotEmitted, Output, PortNotSet, Select
+from fanin.p4switch.trace.events import (
+    Condition,
+    Invalid,
+    NotEmitted,
+    Output,
+    PacketTrace,
+    PortNotSet,
+    Select,
+)
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
 ROUTER = (Path(__file__).parents[2] / "p4compiler" / "mistakes" / "router.p4").read_text()

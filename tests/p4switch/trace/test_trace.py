@@ -14,7 +14,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 
 from fanin.p4compiler import compile_once
-from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import (
     ActionCall,
@@ -29,7 +29,6 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.reader import read_program
-from fanin.p4switch.trace import PacketTrace, as_text
 from fanin.p4switch.trace.conditions import ConditionError
 from fanin.p4switch.trace.events import (
     Access,
@@ -44,11 +43,13 @@ from fanin.p4switch.trace.events import (
     Ingress,
     Lookup,
     Output,
+    PacketTrace,
     Parsed,
     Request,
     Select,
     State,
 )
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import TraceError, traced
 from tests.p4switch.codegen.rolled import COUNT, STRAIGHT, aggregation
 from tests.p4switch.documents import assign, document, field, number, operation

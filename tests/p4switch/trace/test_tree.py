@@ -21,9 +21,9 @@ from fanin.p4switch.entries import (
     OneShot,
     Replica,
 )
-from fanin.p4switch.trace import PacketTrace, as_text
-from fanin.p4switch.trace.events import Alternative, Choice, Copy, Lookup, NamedValue, Output
+from fanin.p4switch.trace.events import Alternative, Choice, Copy, Lookup, NamedValue, Output, PacketTrace
 from fanin.p4switch.trace.schema import trace_schema
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
 STF = Path(__file__).parents[1] / "stf"

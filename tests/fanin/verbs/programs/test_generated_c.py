@@ -12,9 +12,9 @@ from scapy.layers.l2 import Ether
 from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.scenario.compilers import compile_program
 from fanin.experiments.tracing import trace
-from fanin.p4switch.codegen import translate
+from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.reader import read_program
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 
 pytestmark = pytest.mark.slow
 

@@ -27,10 +27,10 @@ from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
 from fanin.p4switch.reader import read_program
-from fanin.p4switch.trace import as_text
 from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import Access, Drop
 from fanin.p4switch.trace.schema import trace_schema
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from fanin.testbed.patience import setting
 from tests.fanin.hub import FANIN, HOST, HUB, TABLES, hub
