@@ -48,6 +48,9 @@ def declare(**fields: ThriftType) -> Mapping[str, ThriftType]:
 class Enumeration(IntEnum):
     """Enumeration that has the name of each number where clients of generated code look it up."""
 
+    _VALUES_TO_NAMES: ClassVar[dict[int, str]]
+    _NAMES_TO_VALUES: ClassVar[dict[str, int]]
+
     def __init_subclass__(cls) -> None:
         cls._VALUES_TO_NAMES = {member.value: member.name for member in cls}
         cls._NAMES_TO_VALUES = {member.name: member.value for member in cls}

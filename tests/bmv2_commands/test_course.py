@@ -1,0 +1,103 @@
+"""The environment for courses, without what pip installs into it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import thrift
+
+from fanin.bmv2_commands import course
+from fanin.bmv2_commands.course import CourseError, missing_programs, set_up
+from fanin.bmv2_commands.install import COMMANDS
+
+
+@pytest.fixture
+def without_index(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Make an environment without pip, and with a Mininet. Return what would have been run in it."""
+    ran: list[list[str]] = []
+    mininet = tmp_path / "dist-packages/mininet"
+    mininet.mkdir(parents=True)
+    (mininet / "net.py").touch()
+    monkeypatch.setattr(course, "_DIST_PACKAGES", str(mininet.parent))
+    plain = course._run
+
+    def run(command: list[str]) -> None:
+        ran.append(command)
+        if command[1:3] == ["-m", "venv"]:
+            plain([*command[:3], "--without-pip", *command[3:]])
+
+    monkeypatch.setattr(course, "_run", run)
+    return ran
+
+
+def test_the_folder_has_packages_modules_and_commands(without_index: list[list[str]], tmp_path: Path) -> None:
+    folder = tmp_path / "course"
+    for _ in range(2):  # the second call completes what is there
+        set_up(folder)
+    assert {"scapy", "ptf", "thrift", "networkx"} <= set(without_index[1])
+    script = "import bmpy_utils, mininet.net, sys; print(sys.prefix, mininet.__path__)"
+    packages = Path(thrift.__file__).parents[1]
+    done = subprocess.run(
+        [folder / "bin/python3", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(packages)},
+    )
+    assert done.stdout.startswith(str(folder))
+    assert str(folder) in done.stdout.partition(" ")[2]
+    for command in COMMANDS:
+        assert os.access(folder / "bin" / command, os.X_OK)
+
+
+@pytest.mark.usefixtures("without_index")
+def test_what_sudo_starts_finds_the_commands(tmp_path: Path) -> None:
+    folder = tmp_path / "course"
+    set_up(folder)
+    # As on a machine without sudo; its own is not asked for a password here.
+    script = (folder / "bin/sudo").read_text()
+    script = script.replace("/usr/bin/sudo /usr/local/bin/sudo /bin/sudo", "/nowhere/sudo")
+    (folder / "bin/sudo").write_text(script)
+    environment = {"PATH": f"{folder / 'bin'}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sudo", "sh", "-c", "command -v p4c; echo $X"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment | {"X": "kept"},
+        executable=folder / "bin/sudo",
+    )
+    if os.geteuid() == 0:
+        assert done.stdout.split() == [str(folder / "bin/p4c"), "kept"]
+    else:
+        assert (done.returncode, done.stderr) == (
+            1,
+            "sudo is not installed: run this as root, or install sudo\n",
+        )
+
+
+def test_without_mininet_the_cure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(course, "_DIST_PACKAGES", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(CourseError, match="sudo apt-get install mininet"):
+        set_up(tmp_path / "course")
+    assert not (tmp_path / "course").exists()
+
+
+def test_what_pip_says_is_passed_on() -> None:
+    with pytest.raises(CourseError, match="No module named not_there"):
+        course._run([sys.executable, "-m", "not_there"])
+
+
+def test_missing_programs_are_named_with_their_packages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ping").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    missing = missing_programs()
+    assert "ping" not in missing
+    assert (missing["brctl"], missing["mn"]) == ("bridge-utils", "mininet")
