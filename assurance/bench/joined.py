@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from fanin.testbed.running import JOB_SERVICE, RunningNetwork
 from fanin.testbed.worker_process import WorkerProcess
 from fanin.topologies.errors import NetworkError
 from fanin.workers.job.environment import HOST, SERVICE
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_Order = TypeVar("_Order", bound="DataclassInstance")
 
 _GRACE = 3.0  # seconds for the others to report why they ended, after the first
 
@@ -53,21 +58,51 @@ def all_reduce(
         NetworkError: The network is gone, or workers failed; with the message of each.
         KeyboardInterrupt: All workers have been ended.
     """
-    return run_until_interrupted(_all_reduce(network, orders, done))
+    outcomes = []
+
+    def show(order: Order, reports: Sequence[Report]) -> None:
+        outcomes.append(_outcome(order, reports))
+        done(outcomes[-1])
+
+    carry_out(network, "fanin.assurance.bench.joined_worker", orders, show)
+    return outcomes
 
 
-async def _all_reduce(
-    network: RunningNetwork, orders: Sequence[Order], done: Callable[[JoinedOutcome], None]
-) -> list[JoinedOutcome]:
+def carry_out(
+    network: RunningNetwork,
+    module: str,
+    orders: Sequence[_Order],
+    done: Callable[[_Order, Sequence[Report]], None],
+) -> None:
+    """Have a worker on each host carry out orders; `done` is called with the reports by rank, as soon as all are there.
+
+    Args:
+        network: The network.
+        module: The worker's module, which is given the orders as JSON and prints a Report for each.
+        orders: The orders, which are dataclasses.
+        done: Called after each order.
+
+    Raises:
+        NetworkError: The network is gone, or workers failed; with the message of each.
+        KeyboardInterrupt: All workers have been ended.
+    """
+    run_until_interrupted(_carry_out(network, module, orders, done))
+
+
+async def _carry_out(
+    network: RunningNetwork,
+    module: str,
+    orders: Sequence[_Order],
+    done: Callable[[_Order, Sequence[Report]], None],
+) -> None:
     hosts = list(network.hosts)
 
     def start(rank: int, argv: Sequence[str], options: dict[str, Any]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(network.inside(argv, hosts[rank]), **options)
 
     asked = json.dumps([asdict(order) for order in orders])
-    argv = [sys.executable, "-P", "-m", "fanin.assurance.bench.joined_worker", asked]
+    argv = [sys.executable, "-P", "-m", module, asked]
     service = str(network.run.folder / JOB_SERVICE)
-    outcomes = []
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fanin-"))
         workers: dict[str, WorkerProcess] = {}
@@ -81,9 +116,7 @@ async def _all_reduce(
             except EOFError:
                 reasons = await asyncio.gather(*map(_failure, workers, workers.values()))
                 raise NetworkError("\n  ".join(["the all-reduce failed:", *filter(None, reasons)])) from None
-            outcomes.append(_outcome(order, reports))
-            done(outcomes[-1])
-    return outcomes
+            done(order, reports)
 
 
 async def _report(worker: WorkerProcess) -> Report:
@@ -109,13 +142,19 @@ async def _failure(host: str, worker: WorkerProcess) -> str:
 
 
 def _outcome(order: Order, reports: Sequence[Report]) -> JoinedOutcome:
-    starts, ends = (
-        np.max([getattr(report, name) for report in reports], axis=0) for name in ("starts", "ends")
-    )
     return JoinedOutcome(
         workers=len(reports),
         bytes=4 * order.elements,
-        seconds=(ends - starts).tolist(),
+        seconds=times_of(reports),
         retransmissions=sum(report.retransmissions for report in reports),
         wrong=sum(report.wrong for report in reports),
     )
+
+
+def times_of(reports: Sequence[Report]) -> list[float]:
+    """Return the time of each repetition in seconds, from the last worker's call to the last result."""
+    starts, ends = (
+        np.max([getattr(report, name) for report in reports], axis=0) for name in ("starts", "ends")
+    )
+    found: list[float] = (ends - starts).tolist()
+    return found

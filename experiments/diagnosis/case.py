@@ -112,7 +112,7 @@ class Case:
 
     @property
     def slowness(self) -> float:
-        """Return by which factor the slowest worker computed longer than the table `step` says."""
+        """Return by which factor the slowest worker computed longer than the table `step` has it."""
         step = self.settings.step
         assert step is not None
         assert self.computing is not None

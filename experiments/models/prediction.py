@@ -71,7 +71,7 @@ def predicted_training_step(
         settings: The point, which has a table step.
         window: Packets in flight.
         bucket: Elements of a bucket; None: those of the point.
-        slowness: Factor by which the slowest worker computes longer than the table says.
+        slowness: Factor by which the slowest worker computes longer than in the table.
 
     Returns:
         Seconds; None if predicted_seconds() cannot predict the sums.

@@ -1,8 +1,8 @@
 """Explains what makes a job slow that makes progress: a late worker, a full link, losses, the machine, or its own work.
 
-The workers send when they entered and left each call (workers/job/calls.py). All workers of a call end it at about the
-same time, so the time from the end of one call to the end of the next has three parts: all compute, the others wait for
-the last worker, and data moves. A link that is full while data moves is a limit; one that is full on average, too.
+The workers send when they entered and left each call (workers/job/calls.py). All workers end a call at about the same
+time. So the time from the end of one call to the end of the next has three parts: all compute, the others wait for the
+last worker, and data moves. A link that is full while data moves is a limit; one that is full on average, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FEW = 3  # calls, fewer of which show nothing
 
 @dataclass(frozen=True, slots=True)
 class RankTimes:
-    """What one worker did. Shares are those of the observed time.
+    """Times of one worker. Shares are those of the observed time.
 
     Attributes:
         rank: Its number.
@@ -82,7 +82,7 @@ class CallGroup:
 
 @dataclass(frozen=True, slots=True)
 class LinkLoad:
-    """How full one direction of a link was.
+    """Load of one direction of a link.
 
     Attributes:
         name: Its ends.
@@ -113,7 +113,7 @@ class SlowCause:
 
 @dataclass(frozen=True, slots=True)
 class Slowness:
-    """What a job spent its time on.
+    """Shares of the time that a job spent on each activity.
 
     Attributes:
         seconds: Observed time, from the end of the first call to the end of the last one.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,8 +30,9 @@ def allreduce(
 ) -> None:
     """All-reduce vectors on a running network; check every sum.
 
-    Each host runs a worker, and the job gets a lease from the controller. The exit status is 1 if an element of a sum
-    is outside its bound.
+    Each host runs a worker, and the job gets a lease from the controller. The first columns are those of nccl-tests:
+    `time` is the mean of all repetitions, and `#wrong` counts elements outside their bound, in which case the exit
+    status is 1.
 
     Examples:
         fanin allreduce
@@ -53,24 +53,22 @@ def allreduce(
     with failing("allreduce", NetworkError):
         network = find_network(supervisor=supervisor)
         if not as_json:
-            say(_HEADING.format("size", "minimum", "median", "maximum", "rate", "resent", "sums"))
+            from fanin.assurance.bench.collectives import HEADINGS
+
+            say(_ROW.format(*HEADINGS, "least us", "most us", "resent"))
         outcomes = all_reduce(network, orders, show)
     if wrong := sum(outcome.wrong for outcome in outcomes):
         raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
-_HEADING = "{:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>6}  {}"
+_ROW = "{:>11} {:>11} {:>5} {:>5} {:>12} {:>10} {:>10} {:>6} {:>12} {:>12} {:>8}"
 
 
 def _row(outcome: JoinedOutcome) -> str:
-    from fanin.topologies.units import BYTES, RATES, TIMES, quantity_text
+    from fanin.assurance.bench.collectives import CollectiveTime
 
-    median = statistics.median(outcome.seconds)
-    times = (min(outcome.seconds), median, max(outcome.seconds))
-    return _HEADING.format(
-        quantity_text(outcome.bytes, BYTES),
-        *(quantity_text(seconds, TIMES) for seconds in times),
-        quantity_text(8 * outcome.bytes / median, RATES),
-        outcome.retransmissions,
-        f"{outcome.wrong} elements out of bounds" if outcome.wrong else "within bounds",
+    time = CollectiveTime(
+        "all-reduce", "in-network", outcome.workers, outcome.bytes, outcome.seconds, outcome.wrong
     )
+    extremes = (f"{1e6 * each(outcome.seconds):,.2f}" for each in (min, max))
+    return _ROW.format(*time.cells, *extremes, f"{outcome.retransmissions:,}")

@@ -120,9 +120,26 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
         assert all(seconds > 0 for seconds in outcome["seconds"])
     shown = fanin("allreduce", "--sizes", "64 kB", "--repetitions", "1", **up.environment)
     heading, row = shown.stdout.splitlines()
-    assert heading.split() == ["size", "minimum", "median", "maximum", "rate", "resent", "sums"]
-    assert row.strip().startswith("64 kB ")
-    assert row.endswith("within bounds")
+    titles = "size B count type redop time us algbw GB/s busbw GB/s #wrong least us most us resent"
+    assert " ".join(heading.split()) == titles
+    size, count, kind, redop, time, algbw, busbw, wrong, least, most, _ = row.split()
+    assert (size, count, kind, redop, wrong) == ("64,000", "16,000", "float", "sum", "0")
+    assert time == least == most  # of one repetition
+    assert float(algbw) == float(busbw)  # with two ranks: 2 (n - 1) / n is 1
+    assert float(algbw) == pytest.approx(64e-6 / float(time.replace(",", "")) * 1e3, abs=1e-4)
+
+
+def test_collectives_have_the_columns_of_nccl_tests(up: Up, fanin: Any) -> None:
+    operations = "all-reduce,reduce-scatter,all-gather,broadcast"
+    arguments = ["bench", "collectives", "--operations", operations, "--sizes", "64 KiB", "--repetitions", "2"]
+    done = fanin(*arguments, "--json", **up.environment)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["operation"] for row in rows] == operations.split(",")
+    for row in rows:
+        assert (row["bytes"], row["workers"], row["wrong"], len(row["seconds"])) == (65536, 2, 0, 2)
+        factor = {"reduce-scatter": 0.5, "all-gather": 0.5}.get(row["operation"], 1.0)
+        assert row["bus_bytes_per_second"] == pytest.approx(factor * row["algorithm_bytes_per_second"])
 
 
 @pytest.mark.parametrize(

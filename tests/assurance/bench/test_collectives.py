@@ -1,0 +1,96 @@
+"""Collectives in nccl-tests' columns: the factors of its PERFORMANCE.md, and measurements that check each element."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fanin.assurance.bench.collectives import HEADINGS, LIVE, CollectiveTime, bus_factor, measure_virtual
+from fanin.assurance.bench.collectives_worker import CollectiveOrder, carry_out
+from fanin.cli import app
+from fanin.experiments.scenario.settings import Settings
+from fanin.p4switch.engine.engine import Engine
+from fanin.workers.collective import Operation
+from fanin.workers.communicator import Communicator
+from tests.workers.loopback import everywhere, job
+
+SHAPE = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}}
+
+
+@pytest.mark.parametrize(
+    ("operation", "factor"),
+    [
+        ("all-reduce", 1.75),
+        ("reduce-scatter", 0.875),
+        ("all-gather", 0.875),
+        ("all-to-all", 0.875),
+        ("broadcast", 1.0),
+    ],
+)
+def test_bus_bandwidth_has_the_factors_of_nccl_tests(operation: Operation, factor: float) -> None:
+    time = CollectiveTime(operation, "ring", 8, 4_000_000, [0.001, 0.003], 0)
+    assert bus_factor(operation, 8) == factor
+    assert time.mean_seconds == pytest.approx(0.002)
+    assert time.algorithm_bandwidth == pytest.approx(2e9)
+    assert time.bus_bandwidth == pytest.approx(2e9 * factor)
+    cells = dict(zip(HEADINGS, time.cells, strict=True))
+    assert (cells["size B"], cells["count"], cells["type"]) == ("4,000,000", "1,000,000", "float")
+    assert (cells["time us"], cells["algbw GB/s"]) == ("2,000.00", "2.0000")
+
+
+@pytest.mark.parametrize("operation", get_args(Operation))
+def test_a_ring_in_virtual_time_comes_close_to_the_rate_of_the_links(
+    switch: Engine, operation: Operation
+) -> None:
+    """That is what a bus bandwidth is for: it can be compared with the rate, whatever the operation."""
+    settings = Settings.model_validate({"topology": SHAPE, "size": "4 MB"})
+    time = measure_virtual(settings, switch, operation, "ring", 4_000_000, 1)
+    assert time.wrong == 0
+    assert 0.85 * 10e9 / 8 < time.bus_bandwidth < 10e9 / 8
+
+
+@pytest.mark.parametrize("operation", LIVE)
+def test_a_worker_counts_wrong_elements(operation: Operation, monkeypatch: pytest.MonkeyPatch) -> None:
+    order = CollectiveOrder(operation, 1200, 2)
+    with job(3) as (comms, _):
+        reports = everywhere(comms, lambda comm: carry_out(order, comm))
+    assert [report.wrong for report in reports] == [0, 0, 0]
+    assert [len(report.ends) for report in reports] == [2, 2, 2]
+    name = operation.replace("-", "_") if operation == "reduce-scatter" else operation.replace("-", "")
+    right = getattr(Communicator, name)
+
+    def wrong(self: Communicator, x: np.ndarray) -> np.ndarray:
+        result = np.array(right(self, x))
+        result.reshape(-1)[0] += 1
+        return result
+
+    monkeypatch.setattr(Communicator, name, wrong)
+    with job(3) as (comms, _):
+        reports = everywhere(comms, lambda comm: carry_out(order, comm))
+    assert [report.wrong for report in reports] == [3, 3, 3]
+
+
+def test_virtual_collectives_are_printed_and_checked() -> None:
+    arguments = ["bench", "collectives", "--scenario", "scenario:small-virtual", "--repetitions", "1"]
+    arguments += ["--operations", "all-reduce,all-gather", "--sizes", "64 KiB"]
+    done = CliRunner().invoke(app, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    rows = [json.loads(line) for line in done.output.splitlines()]
+    assert [(row["operation"], row["algorithm"]) for row in rows] == [
+        ("all-reduce", "in-network"),
+        ("all-reduce", "ring"),
+        ("all-gather", "ring"),
+    ]
+    assert all(row["wrong"] == 0 and row["bytes"] == 65536 for row in rows)
+    shown = CliRunner().invoke(app, arguments).output
+    assert "busbw GB/s" in shown
+
+
+def test_unknown_operations_are_refused() -> None:
+    done = CliRunner().invoke(app, ["bench", "collectives", "--operations", "gather"])
+    assert done.exit_code == 2
+    assert "'gather' is not one of all-reduce" in " ".join(done.output.split())
