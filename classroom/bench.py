@@ -1,4 +1,4 @@
-"""What the tests of a lab are written with.
+"""The workbench with which the tests of a lab are written.
 
 A test is a function that takes a `Bench`, decorated with `lab_test`. It tells its story with `step`, and fails by raising
 `ExpectationError`, which the methods of the bench and of its switches do.

@@ -19,7 +19,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong.
+    """The reason why a test failed.
 
     Attributes:
         text: What was expected, and what happened instead.

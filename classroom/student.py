@@ -99,7 +99,9 @@ class StudentPrograms:
         except OSError:
             descriptors = []
         if not descriptors:
-            raise ExpectationError(Problem(f"{name}: no process can be started for it any more"))
+            raise ExpectationError(
+                Problem(f"{name}: its processes have ended, and no further one can be started")
+            )
         return StudentProgram(name, socket.socket(fileno=descriptors[0]))
 
 

@@ -121,7 +121,7 @@ class SwitchUnderTest:
         Args:
             port: The port at which it arrives.
             packet: The packet.
-            text: Who sends what, such as "h1 sends a UDP packet to h2".
+            text: The sender and what it sends, such as "h1 sends a UDP packet to h2".
 
         Returns:
             The packets that leave, each with its port.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="""Learn P4 and in-network aggregation by programming, with tests and hints.
+    help="""Learn P4 in exercises with tests and hints; mark a class.
 
     A lab is a small task. Its tests run without root, in about two seconds. docs/tutorials/labs.md lists the labs,
     docs/how-to/class.md is for teachers.
@@ -94,8 +94,8 @@ def check_lab(
 ) -> None:
     """Run the tests of a lab on your files.
 
-    The first failure is told as a story: the steps that ran, what was expected and what happened, and the path of the
-    packet through your program. The exit status is 0 if all tests passed, 1 if not.
+    The first failure is a story: the steps that ran, what was expected and what happened, and the path of the packet
+    through your program. The exit status is 0 if all tests passed, 1 if not.
 
     Examples:
         fanin lab check
@@ -208,7 +208,9 @@ def new_lab(
         raise failure("lab", f"{folder} exists already; choose another name", 2) from None
     except OSError as error:
         raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
-    say(f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}")
+    say(
+        f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}"
+    )
 
 
 @app.command("grade")

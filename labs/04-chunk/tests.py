@@ -64,7 +64,7 @@ def again(bench: Bench) -> None:
     _round(switch, [[5, 5, 5, 5], [6, 6, 6, 6]])
 
 
-@lab_test("The header says how many workers there are")
+@lab_test("The number of workers is the one in the header")
 def more_workers(bench: Bench) -> None:
     switch = bench.switch("aggregate.p4")
     for workers in (3, 1, 4):
