@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.classroom.story import Problem, ExpectationError
+from fanin.classroom.story import ExpectationError, Problem
 from fanin.classroom.student import StudentProgram
 from fanin.classroom.switch_under_test import SwitchUnderTest
 from fanin.simulator.network import VirtualNetwork

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fanin.classroom.story import Problem, ExpectationError
+from fanin.classroom.story import ExpectationError, Problem
 from fanin.classroom.student_server import LONGEST_MESSAGE, decode, encode
 from fanin.testbed.patience import setting
 

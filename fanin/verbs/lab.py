@@ -209,7 +209,8 @@ def new_lab(
     except OSError as error:
         raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
     say(
-        f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}"
+        f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n"
+        f"  fanin lab verify {folder}"
     )
 
 
@@ -241,8 +242,8 @@ def grade_submissions(
 ) -> None:
     """Mark a folder of submissions: points per test, hidden tests included.
 
-    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and is limited
-    in memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
+    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and has
+    limits of memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
 
     Examples:
         fanin lab grade submissions --lab forwarding
@@ -252,7 +253,7 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import gradescope, grader, write_csv
+    from fanin.classroom.grade import grader, gradescope, write_csv
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError

@@ -44,7 +44,7 @@ def _host(name: str) -> dict[str, Any]:
 
 
 def _chunk(rank: int, values: Sequence[int], workers: int, slot: int) -> Packet:
-    fields = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
+    fields: dict[str, Any] = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
     return Chunk(workers=workers, rank=rank, slot=slot, **fields)
 
 
