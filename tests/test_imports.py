@@ -33,6 +33,7 @@ def test_packages_are_imported_by_their_names_below_fanin() -> None:
 
 # Public classes of one package that share a name, and why.
 SHARED_NAMES = {
+    "labs": "the skeleton and the solution of a lab have the same classes, and labs have packets of the same kind",
     "p4compiler": "the syntax tree, the typed program and the types each have a node for the same construct",
     "p4switch": "Replica is a struct of C, and what the control plane gives",
     "workers": "Progress and Work are structs of C, and PyTorch has a Work",
