@@ -216,9 +216,7 @@ def new_lab(
 
 @app.command("grade")
 def grade_submissions(
-    submissions: Annotated[
-        Path, typer.Argument(exists=True, file_okay=False, help="Folder with a folder for each submission")
-    ],
+    submissions: Annotated[Path, typer.Argument(help="Folder with a folder for each submission")],
     name: Annotated[
         str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")
     ],
@@ -260,6 +258,8 @@ def grade_submissions(
 
     with failing("lab", LabError, status=2):
         lab = find_lab(name)
+    if not submissions.is_dir():
+        raise failure("lab", f"{submissions}: no such folder; it has a folder for each submission", 2)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     marks = []
     with failing("lab", LabError, SandboxError, KeyboardInterrupt):

@@ -65,14 +65,36 @@ def test_a_wrong_manifest_is_refused(tmp_path: Path, text: str, problem: str) ->
 @pytest.mark.parametrize(
     ("text", "by", "what", "problem"),
     [
-        ("program.p4: TODO 1", "program.p4: TODO 9", "the hints for reaches point somewhere", "does not have this text"),
-        ("README.md#background", "README.md#nowhere", "the hints for unknown point somewhere", "no such heading"),
-        ('fails = "unknown"', 'fails = "reaches"', "mutant fails: floods what is unknown", "passes the test reaches"),
-        ('replace = "for host in hosts"', 'replace = "host"', "mutant fails: forgets a host", "times, not once"),
+        (
+            "program.p4: TODO 1",
+            "program.p4: TODO 9",
+            "the hints for reaches point somewhere",
+            "does not have this text",
+        ),
+        (
+            "README.md#background",
+            "README.md#nowhere",
+            "the hints for unknown point somewhere",
+            "no such heading",
+        ),
+        (
+            'fails = "unknown"',
+            'fails = "reaches"',
+            "mutant fails: floods what is unknown",
+            "passes the test reaches",
+        ),
+        (
+            'replace = "for host in hosts"',
+            'replace = "host"',
+            "mutant fails: forgets a host",
+            "times, not once",
+        ),
         ('test = "unknown"', 'test = "absent"', "test unknown has hints", "add a table"),
     ],
 )
-def test_what_is_wrong_with_a_lab_is_found(tmp_path: Path, text: str, by: str, what: str, problem: str) -> None:
+def test_what_is_wrong_with_a_lab_is_found(
+    tmp_path: Path, text: str, by: str, what: str, problem: str
+) -> None:
     folder = small_lab(tmp_path / "lab").folder
     manifest = (folder / "lab.toml").read_text()
     assert manifest.count(text) == 1

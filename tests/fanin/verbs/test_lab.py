@@ -31,7 +31,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_list_has_every_lab() -> None:
     records = [json.loads(line) for line in lab("list", "--json").stdout.splitlines()]
-    assert [record["lab"] for record in records] == sorted(each.parent.name for each in LABS.glob("*/lab.toml"))
+    assert [record["lab"] for record in records] == sorted(
+        each.parent.name for each in LABS.glob("*/lab.toml")
+    )
     assert "Forwarding and ARP" in lab("list").stdout
 
 
@@ -39,7 +41,11 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said
     monkeypatch.chdir("09-quantization")
-    assert sorted(each.name for each in Path().iterdir()) == [".fanin-lab.json", "README.md", "quantization.py"]
+    assert sorted(each.name for each in Path().iterdir()) == [
+        ".fanin-lab.json",
+        "README.md",
+        "quantization.py",
+    ]
 
     assert "no test has failed" in lab("hint", status=1).output
     said = lab("check", status=1).stdout

@@ -54,7 +54,7 @@ def found(folder: Path, *body: str) -> list[tuple[str, int]]:
         (["if (hdr.h.a * 3 > 7) { x = 1; }"], "P101", 1),
         (["x = hdr.h.a / 10;"], "P102", 1),
         (["x = hdr.h.a % 8;"], "P102", 1),
-        (["for (bit<8> i = 0; i < 4; i = i + 1) {", "x = x + 1;", "}"], "P103", 2),
+        (["for (bit<8> i = 0; i < 4; i = i + 1) {", "x = x + 1;", "}"], "P103", 1),
         (["r.read(x, 1);", "r.read(x, 2);"], "P104", 2),
         (["r.write(1, x);", "r.write(1, x);"], "P104", 2),
         (["r.write(1, x);", "r.read(x, 1);"], "P104", 2),
@@ -63,7 +63,9 @@ def found(folder: Path, *body: str) -> list[tuple[str, int]]:
         (["if (hdr.h.a > 3) { r.write(1, 0); }", "r.write(1, x);"], "P104", 2),
     ],
 )
-def test_what_does_not_fit_is_found_at_its_line(tmp_path: Path, body: list[str], code: str, line: int) -> None:
+def test_what_does_not_fit_is_found_at_its_line(
+    tmp_path: Path, body: list[str], code: str, line: int
+) -> None:
     assert found(tmp_path, *body) == [(code, line)]
 
 

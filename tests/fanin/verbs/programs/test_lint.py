@@ -24,7 +24,9 @@ def test_findings_end_with_status_1_and_lead_to_their_page() -> None:
     said = lint(ROOT / "p4src" / "fanin.p4", status=1).stdout
     assert re.search(r"loss\.p4:\d+:\d+: warning: .* multiplies", said)
     assert "P101: see docs/reference/lint.md#p101" in said
-    records = [json.loads(line) for line in lint(ROOT / "p4src" / "fanin.p4", "--json", status=1).stdout.splitlines()]
+    records = [
+        json.loads(line) for line in lint(ROOT / "p4src" / "fanin.p4", "--json", status=1).stdout.splitlines()
+    ]
     assert {record["code"] for record in records} >= {"P101", "P104"}
     for record in records:
         page, _, heading = record["page"].partition("#")
