@@ -1,7 +1,7 @@
-"""What the tests of a lab are written with.
+"""The workbench with which the tests of a lab are written.
 
-A test is a function that takes a `Bench`, decorated with `lab_test`. It tells its story with `step`, and fails by raising
-`ExpectationError`, which the methods of the bench and of its switches do.
+A test is a function that takes a `Bench`, decorated with `lab_test`. It tells its story with `step`. It fails by
+raising `ExpectationError`, which the methods of the bench and of its switches do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker
-from fanin.classroom.story import Outcome, Problem, Story, ExpectationError
+from fanin.classroom.story import ExpectationError, Outcome, Problem, Story
 from fanin.classroom.student import StudentProgram, StudentPrograms
 from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
 from fanin.p4compiler import CompileError, lint_file

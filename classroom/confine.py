@@ -34,7 +34,7 @@ COMPLAINT = "no sandbox: "  # precedes what goes wrong before the command runs
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a command may see and use.
+    """The files that a command may see, and its limits.
 
     Attributes:
         root: An empty folder, over which the sandbox mounts its root.

@@ -64,7 +64,7 @@ class Mutant(_Table):
 
 
 class Manifest(_Table):
-    """What lab.toml holds.
+    """The contents of lab.toml.
 
     Attributes:
         title: What the lab is about.

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.classroom.story import Problem, ExpectationError
+from fanin.classroom.story import ExpectationError, Problem
 from fanin.classroom.student import StudentProgram
 from fanin.classroom.switch_under_test import SwitchUnderTest
 from fanin.simulator.network import VirtualNetwork
@@ -124,7 +124,7 @@ class NetworkUnderTest:
         switches: The switches, by name.
         hosts: The programs of the hosts, by name.
         seed: The seed of the links' faults.
-        lose: For a host, a function that is given the number and the bytes of each of its frames, and says which are
+        lose: For a host, a function that is given the number and the bytes of each of its frames, and returns which are
             lost.
     """
 
@@ -149,7 +149,7 @@ class NetworkUnderTest:
         """Run until all hosts are done.
 
         Raises:
-            ExpectationError: They are not done after so many seconds of virtual time.
+            ExpectationError: They are not done within that time.
         """
         programs = {name: station.program for name, station in self.stations.items()}
         if self._network.run(lambda: all(each.done() for each in programs.values()), limit=seconds):

@@ -19,7 +19,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What went wrong.
+    """The reason why a test failed.
 
     Attributes:
         text: What was expected, and what happened instead.
@@ -143,7 +143,7 @@ def differing(expected: Packet, actual: bytes) -> tuple[Row, ...]:
         if isinstance(layer, Raw):
             rows.append(Row("payload", wanted.hex(" "), head.hex(" ") or "missing"))
         elif len(head) < len(wanted):
-            rows.append(Row(layer.name, f"{len(wanted)} bytes", f"only {len(head)} bytes are left"))
+            rows.append(Row(str(layer.name), f"{len(wanted)} bytes", f"only {len(head)} bytes are left"))
         else:
             rows += _fields(layer, kind(head))
     if rest:

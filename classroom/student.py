@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from fanin.classroom.story import Problem, ExpectationError
+from fanin.classroom.story import ExpectationError, Problem
 from fanin.classroom.student_server import LONGEST_MESSAGE, decode, encode
 from fanin.testbed.patience import setting
 
@@ -99,7 +99,9 @@ class StudentPrograms:
         except OSError:
             descriptors = []
         if not descriptors:
-            raise ExpectationError(Problem(f"{name}: no process can be started for it any more"))
+            raise ExpectationError(
+                Problem(f"{name}: its processes have ended, and no further one can be started")
+            )
         return StudentProgram(name, socket.socket(fileno=descriptors[0]))
 
 

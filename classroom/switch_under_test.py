@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
 
-from fanin.classroom.story import Problem, Story, ExpectationError, differing
+from fanin.classroom.story import ExpectationError, Problem, Story, differing
 from fanin.controller.entry_files import Entries
 from fanin.experiments.tracing import fill
 from fanin.native.toolchain import ToolchainError
@@ -92,7 +92,8 @@ class SwitchUnderTest:
         Raises:
             ExpectationError: The program has no such register.
         """
-        return self._state("register", name, lambda found: self._engine.register(found).read())
+        cells: list[int] = self._state("register", name, lambda found: self._engine.register(found).read())
+        return cells
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
         """Return the packets and the bytes that a counter has counted.
@@ -121,7 +122,7 @@ class SwitchUnderTest:
         Args:
             port: The port at which it arrives.
             packet: The packet.
-            text: Who sends what, such as "h1 sends a UDP packet to h2".
+            text: The sender and what it sends, such as "h1 sends a UDP packet to h2".
 
         Returns:
             The packets that leave, each with its port.

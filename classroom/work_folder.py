@@ -15,7 +15,7 @@ STATE = ".fanin-lab.json"
 
 @dataclass(slots=True)
 class Progress:
-    """What a student's folder remembers.
+    """The state that a student's folder keeps.
 
     Attributes:
         lab: The name of the lab, or the path of its folder if it is not one of fanin's.

@@ -49,7 +49,7 @@ SOURCE = os.environ.get("FANIN_SOURCE_URL", "").rstrip("/")
 # The documents, in the order of the site's menu. In a document GitHub would show this as code.
 MENUS = {
     "README": {
-        "Tutorials": "tutorials/tutorial tutorials/*",
+        "Tutorials": "tutorials/tutorial tutorials/labs tutorials/*",
         "How-to guides": "how-to/launch how-to/torch how-to/jobs how-to/inside how-to/faults how-to/scenario "
         "how-to/results how-to/diagnose how-to/own how-to/*",
         "Reference": "reference/commands reference/scenarios reference/scenario-keys reference/protocol reference/*",

@@ -44,7 +44,7 @@ VERBS = {
     "demo": Verb("Start", "demo:demo", "Train with in-network aggregation and compare with ring."),
     "doctor": Verb("Start", "doctor:doctor", "Check whether this machine can run fanin."),
     "lesson": Verb("Start", "lesson:app", "List the lessons, or run one."),
-    "lab": Verb("Start", "lab:app", "Learn P4 by programming, with tests and hints; mark a class."),
+    "lab": Verb("Start", "lab:app", "Learn P4 in exercises with tests and hints; mark a class."),
     "new": Verb("Start", "new:new", "Create a folder with a P4 program and a scenario to edit."),
     "run": Verb("Experiments", "run:run", "Run a scenario, print its table and draw its figure."),
     "sweep": Verb("Experiments", "sweep:sweep", "Run a scenario for every combination of settings."),
@@ -79,7 +79,7 @@ VERBS = {
     "compile": Verb(
         "P4", "programs.compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info."
     ),
-    "lint": Verb("P4", "programs.lint:lint", "Find what a hardware pipeline could not run, and mistakes."),
+    "lint": Verb("P4", "programs.lint:lint", "Find what a hardware pipeline cannot run, and mistakes."),
     "stf": Verb("P4", "programs.stf:stf", "Run an STF test on a program."),
     "diff": Verb("P4", "programs.diff:diff", "Compare compilers and switches on one program."),
     "trace": Verb("P4", "programs.trace:trace", "Trace packets through the parser, tables and actions."),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="""Learn P4 and in-network aggregation by programming, with tests and hints.
+    help="""Learn P4 in exercises with tests and hints; mark a class.
 
     A lab is a small task. Its tests run without root, in about two seconds. docs/tutorials/labs.md lists the labs,
     docs/how-to/class.md is for teachers.
@@ -94,8 +94,8 @@ def check_lab(
 ) -> None:
     """Run the tests of a lab on your files.
 
-    The first failure is told as a story: the steps that ran, what was expected and what happened, and the path of the
-    packet through your program. The exit status is 0 if all tests passed, 1 if not.
+    The first failure is a story: the steps that ran, what was expected and what happened, and the path of the packet
+    through your program. The exit status is 0 if all tests passed, 1 if not.
 
     Examples:
         fanin lab check
@@ -208,14 +208,15 @@ def new_lab(
         raise failure("lab", f"{folder} exists already; choose another name", 2) from None
     except OSError as error:
         raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
-    say(f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n  fanin lab verify {folder}")
+    say(
+        f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n"
+        f"  fanin lab verify {folder}"
+    )
 
 
 @app.command("grade")
 def grade_submissions(
-    submissions: Annotated[
-        Path, typer.Argument(exists=True, file_okay=False, help="Folder with a folder for each submission")
-    ],
+    submissions: Annotated[Path, typer.Argument(help="Folder with a folder for each submission")],
     name: Annotated[
         str, typer.Option("--lab", help="Name or number of the lab, or a folder with a lab.toml")
     ],
@@ -239,8 +240,8 @@ def grade_submissions(
 ) -> None:
     """Mark a folder of submissions: points per test, hidden tests included.
 
-    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and is limited
-    in memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
+    Each submission runs in sandboxes of its own: it has no network, sees no other submission and no test, and has
+    limits of memory, processes, time and disk. That needs root or user namespaces; without them it marks nothing.
 
     Examples:
         fanin lab grade submissions --lab forwarding
@@ -250,13 +251,15 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import gradescope, grader, write_csv
+    from fanin.classroom.grade import grader, gradescope, write_csv
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError
 
     with failing("lab", LabError, status=2):
         lab = find_lab(name)
+    if not submissions.is_dir():
+        raise failure("lab", f"{submissions}: no such folder; it has a folder for each submission", 2)
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     marks = []
     with failing("lab", LabError, SandboxError, KeyboardInterrupt):

@@ -98,7 +98,7 @@ def other_arp(bench: Bench) -> None:
 @lab_test("Routes and packets drawn at random", points=2, hidden=True)
 def random_routes(bench: Bench) -> None:
     draw = bench.random
-    routes = []
+    routes: list[dict[str, Any]] = []
     for port in range(1, 9):
         mac = f"02:00:00:00:{draw.randrange(256):02x}:{port:02x}"
         prefix = str(IPv4Address(draw.randrange(11, 200) << 24 | port << 16))

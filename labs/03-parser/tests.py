@@ -1,6 +1,7 @@
 """Tests of the switch that adds itself to probes."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.fields import BitField, ByteField, ShortField
 from scapy.layers.inet import IP
@@ -34,7 +35,8 @@ class HopRecord(Packet):
 
 def _probe(path: Sequence[Hop], payload: bytes = b"end", **fields: int) -> Packet:
     ether = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02", type=TYPE)
-    packet = ether / Probe(**{"hops": len(path), **fields})
+    described: dict[str, Any] = {"hops": len(path), **fields}
+    packet = ether / Probe(**described)
     for switch, port in path:
         packet = packet / HopRecord(switch_id=switch, port=port)
     return packet / payload

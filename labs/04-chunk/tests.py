@@ -1,6 +1,7 @@
 """Tests of the switch that adds up one chunk of each worker."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.fields import ByteField, IntField, ShortField
 from scapy.layers.inet import IP
@@ -27,7 +28,7 @@ class Chunk(Packet):
 
 def _packet(rank: int, values: Sequence[int], workers: int, slot: int = 0, *, back: bool = False) -> Packet:
     worker = f"02:00:00:00:00:{rank + 1:02x}"
-    fields = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
+    fields: dict[str, Any] = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
     ether = Ether(src=worker, dst=worker if back else SWITCH, type=TYPE)
     return ether / Chunk(workers=workers, rank=rank, slot=slot, **fields)
 
@@ -64,7 +65,7 @@ def again(bench: Bench) -> None:
     _round(switch, [[5, 5, 5, 5], [6, 6, 6, 6]])
 
 
-@lab_test("The header says how many workers there are")
+@lab_test("The number of workers is the one in the header")
 def more_workers(bench: Bench) -> None:
     switch = bench.switch("aggregate.p4")
     for workers in (3, 1, 4):

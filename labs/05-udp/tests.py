@@ -44,7 +44,7 @@ def _host(name: str) -> dict[str, Any]:
 
 
 def _chunk(rank: int, values: Sequence[int], workers: int, slot: int) -> Packet:
-    fields = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
+    fields: dict[str, Any] = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
     return Chunk(workers=workers, rank=rank, slot=slot, **fields)
 
 
@@ -90,7 +90,7 @@ def multicast(bench: Bench) -> None:
     _round(_switch(bench), [[1, 2, 3, 4], [10, 20, 30, 40], [100, 200, 300, 400]], WORKERS)
 
 
-@lab_test("Hosts that are no workers receive nothing")
+@lab_test("Hosts outside of the job receive nothing")
 def only_workers(bench: Bench) -> None:
     workers = ["h2", "h5"]
     _round(_switch(bench, workers), [[1, 1, 1, 1], [2, 2, 2, 2]], workers)

@@ -1,6 +1,7 @@
 """Tests of aggregation with loss."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.fields import ByteField, IntField, ShortField
 from scapy.layers.l2 import Ether
@@ -27,7 +28,7 @@ class Chunk(Packet):
 
 
 def _packet(rank: int, values: Sequence[int], workers: int, slot: int) -> Packet:
-    fields = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
+    fields: dict[str, Any] = {f"value{number}": value % (1 << 32) for number, value in enumerate(values)}
     ether = Ether(src=f"02:00:00:00:00:{rank + 1:02x}", dst=SWITCH, type=TYPE)
     return ether / Chunk(workers=workers, rank=rank, slot=slot, **fields)
 

@@ -1,8 +1,9 @@
 """Tests of aggregation with a window and two versions of each slot."""
 
 from collections.abc import Sequence
+from typing import Any
 
-from scapy.fields import ByteField, IntField, ShortField
+from scapy.fields import ByteField, IntField
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet
 
@@ -32,7 +33,7 @@ class Chunk(Packet):
 
 def _packet(rank: int, value: int, chunk: int) -> Packet:
     """Return the packet of a worker of two, with a value four times."""
-    fields = {f"value{number}": value for number in range(4)}
+    fields: dict[str, Any] = {f"value{number}": value for number in range(4)}
     fields |= {"slot": chunk % SLOTS, "version": chunk // SLOTS % 2, "chunk": chunk}
     ether = Ether(src=f"02:00:00:00:00:{rank + 1:02x}", dst=SWITCH, type=TYPE)
     return ether / Chunk(workers=2, rank=rank, **fields)

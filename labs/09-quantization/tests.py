@@ -93,7 +93,7 @@ def ranges(bench: Bench) -> None:
     _check(bench, program, [[0.0, 0.0], [0.0, 0.0]])
 
 
-@lab_test("A gradient that is no number is an error")
+@lab_test("Infinity and NaN are errors")
 def no_number(bench: Bench) -> None:
     program = bench.python("quantization.py")
     for value in (math.nan, math.inf, -math.inf):

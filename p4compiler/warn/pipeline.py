@@ -1,4 +1,4 @@
-"""What BMv2 runs but the pipeline of a switch chip does not: multiplication, division, loops, repeated accesses."""
+"""Findings about what a switch chip's pipeline cannot run: multiplication, division, loops, repeated accesses."""
 
 from __future__ import annotations
 

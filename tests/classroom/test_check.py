@@ -40,7 +40,9 @@ def test_the_solution_passes_and_hidden_tests_run_only_when_asked_for(lab: Lab) 
 
 
 def test_a_failure_has_the_steps_the_packet_and_the_line_of_the_program(lab: Lab, tmp_path: Path) -> None:
-    folder = changed(lab, tmp_path / "mine", "program.p4", "default_action = drop();", "default_action = forward(2);")
+    folder = changed(
+        lab, tmp_path / "mine", "program.p4", "default_action = drop();", "default_action = forward(2);"
+    )
     text = failure(lab, folder, "unknown")
     assert text.splitlines()[:3] == [
         "  1. the controller installs entries for three hosts",
@@ -70,7 +72,9 @@ def test_a_wrong_field_is_named_with_both_values(lab: Lab, tmp_path: Path) -> No
 
 
 def test_errors_of_the_compiler_have_their_line(lab: Lab, tmp_path: Path) -> None:
-    folder = changed(lab, tmp_path / "mine", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
+    folder = changed(
+        lab, tmp_path / "mine", "program.p4", "standard.egress_spec = port;", "standard.egress = port;"
+    )
     line = (folder / "program.p4").read_text().splitlines().index("        standard.egress = port;") + 1
     text = failure(lab, folder)
     assert "program.p4 does not compile" in text
@@ -101,7 +105,9 @@ def test_what_students_python_does_is_reported(lab: Lab, tmp_path: Path, by: str
 
 def test_a_call_that_does_not_return_ends(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(student, "CALL_SECONDS", 0.5)
-    folder = changed(lab, tmp_path / "mine", "controller.py", "    return {\n", "    while True: pass\n    return {\n")
+    folder = changed(
+        lab, tmp_path / "mine", "controller.py", "    return {\n", "    while True: pass\n    return {\n"
+    )
     assert "controller.py: entries() did not return within 0.5 s" in failure(lab, folder)
 
 

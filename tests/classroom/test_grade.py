@@ -71,7 +71,10 @@ ATTACKS = {
     raise ValueError("left")""",
     "connects": "import socket; socket.create_connection(('127.0.0.1', 22), 2)",
 }
-LOOPING_P4 = ("        ethernet_host.apply();", "        ethernet_host.apply(); recirculate_preserving_field_list(0);")
+LOOPING_P4 = (
+    "        ethernet_host.apply();",
+    "        ethernet_host.apply(); recirculate_preserving_field_list(0);",
+)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,16 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
 
 @pytest.mark.parametrize(
     "name",
-    [*ATTACKS, "loops-in-p4", "includes-another", "includes-the-solution", "links-to-another", "pipe", "huge", "empty"],
+    [
+        *ATTACKS,
+        "loops-in-p4",
+        "includes-another",
+        "includes-the-solution",
+        "links-to-another",
+        "pipe",
+        "huge",
+        "empty",
+    ],
 )
 def test_an_attack_gets_no_points_for_what_does_not_work(marks: dict[str, Marks], name: str) -> None:
     found = marks[name]
@@ -177,7 +189,9 @@ def test_gradescope_gets_points_texts_and_what_students_may_see(marks: dict[str,
 
 def test_a_lab_whose_solution_fails_marks_nobody(lab: Lab, tmp_path: Path) -> None:
     further = tmp_path / "further.py"
-    further.write_text("@lab_test('Impossible')\ndef impossible(bench: Bench) -> None:\n    bench.check(False, 'never')\n")
+    further.write_text(
+        "@lab_test('Impossible')\ndef impossible(bench: Bench) -> None:\n    bench.check(False, 'never')\n"
+    )
     with pytest.raises(LabError, match="its solution fails impossible"), grader(lab, seed=0, further=further):
         pass
     further.write_text("1 +")

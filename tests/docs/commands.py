@@ -146,8 +146,51 @@ _CNN = (
 _LINKS = "tests/fanin/verbs/running/test_link.py::test_links_are_changed_both_ways_and_read"
 _JOBS = "tests/fanin/verbs/running/test_launch.py::test_two_programs_at_once_share_hosts_and_switches"
 
+_LAB = "tests/fanin/verbs/test_lab.py::test_a_student_starts_a_lab_and_solves_it"
+_LAB_MARKED = "tests/fanin/verbs/test_lab.py::test_a_new_lab_is_proved_started_and_marked"
+
 # The test that runs a command as well, or the same with other files.
 ELSEWHERE = {
+    **dict.fromkeys(
+        [
+            "fanin lab start forwarding",
+            "cd 01-forwarding",
+            "fanin lab check",
+            "fanin lab check my-router",
+            "fanin lab hint",
+            "fanin lab hint my-router",
+            "fanin lab solution",
+            "fanin lab solution my-router",
+            "fanin lab list --json",
+        ],
+        _LAB,
+    ),
+    "fanin lab start 1 my-router": (
+        "tests/fanin/verbs/test_lab.py::"
+        "test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_twice"
+    ),
+    **dict.fromkeys(
+        ["fanin lab watch", "fanin lab watch my-router"],
+        "tests/classroom/test_watch.py::test_each_save_is_yielded_once_also_one_that_came_in_between",
+    ),
+    **dict.fromkeys(
+        [
+            "fanin lab new my-lab",
+            "fanin lab verify my-lab",
+            "fanin lab grade submissions --lab forwarding",
+            "fanin lab grade submissions --lab 1 --seed 7 --gradescope results",
+            "fanin lab grade submissions --lab forwarding --csv grades.csv --gradescope results",
+        ],
+        _LAB_MARKED,
+    ),
+    **dict.fromkeys(
+        ["fanin lab verify forwarding", "fanin lab verify labs/01-forwarding"],
+        "tests/classroom/test_labs.py::test_a_lab_is_proved",
+    ),
+    **dict.fromkeys(
+        ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
+        "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
+    ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,
     "fanin run scenario.toml": _NEW,

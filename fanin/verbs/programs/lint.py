@@ -24,7 +24,7 @@ def lint(
     define: Define = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding")] = False,
 ) -> None:
-    """Find what a hardware pipeline could not run, and likely mistakes.
+    """Find what a hardware pipeline cannot run, and mistakes.
 
     A switch chip passes each packet through its stages once. It has no multiplication, no division and no loops, and
     gives a packet one access to each register. BMv2 and fanin run such programs, so nothing else reports this.

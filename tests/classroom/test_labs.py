@@ -1,0 +1,113 @@
+"""Every lab is proved: its solution passes, its skeleton and all mutants fail, its hints point somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from fanin.classroom.manifest import LABS, Lab, LabError, find_lab, labs, load_lab
+from fanin.classroom.verify import verify
+from tests.classroom.small_lab import small_lab
+
+ALL = [*labs()]
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "labs.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
+def test_a_lab_is_proved(lab: Lab) -> None:
+    assert {what: problem for what, problem in verify(lab) if problem} == {}
+
+
+def test_every_lab_is_listed_with_its_duration() -> None:
+    assert re.findall(r"^\| \[(.+?)\]\(.*\| (\d+) \|$", PAGE, re.M) == [
+        (lab.name, str(lab.manifest.minutes)) for lab in ALL
+    ]
+
+
+@pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
+def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
+    headings = re.findall(r"^## (.*)$", (lab.folder / "README.md").read_text(), re.M)
+    assert headings[:4] == ["What you learn", "Background", "The task", "How to check"]
+    assert len(lab.manifest.hints) >= 3
+    assert len(lab.manifest.mutants) >= 5
+    todos = "".join((lab.skeleton / file).read_text() for file in lab.manifest.files)
+    assert "TODO" in todos
+    assert "TODO" not in "".join((lab.solution / file).read_text() for file in lab.manifest.files)
+
+
+def test_labs_are_found_by_name_number_word_and_folder() -> None:
+    for name in ("01-forwarding", "1", "01", "forwarding", str(LABS / "01-forwarding")):
+        assert find_lab(name).name == "01-forwarding"
+    with pytest.raises(LabError, match="no-such: no such lab; there are 01-forwarding, "):
+        find_lab("no-such")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("minutes = 1", "title: Field required"),
+        ("title = 3\nminutes = 1\nfiles = ['a']", "title: Input should be a valid string"),
+        ("title = 'x'\nminutes = 1\nfiles = ['a']\nkey = 1", "key: Extra inputs are not permitted"),
+        ("title =", "Invalid value"),
+    ],
+)
+def test_a_wrong_manifest_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    lab = small_lab(tmp_path / "lab")
+    (lab.folder / "lab.toml").write_text(text)
+    with pytest.raises(LabError, match=problem):
+        load_lab(lab.folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("text", "by", "what", "problem"),
+    [
+        (
+            "program.p4: TODO 1",
+            "program.p4: TODO 9",
+            "the hints for reaches point somewhere",
+            "does not have this text",
+        ),
+        (
+            "README.md#background",
+            "README.md#nowhere",
+            "the hints for unknown point somewhere",
+            "no such heading",
+        ),
+        (
+            'fails = "unknown"',
+            'fails = "reaches"',
+            "mutant fails: floods what is unknown",
+            "passes the test reaches",
+        ),
+        (
+            'replace = "for host in hosts"',
+            'replace = "host"',
+            "mutant fails: forgets a host",
+            "times, not once",
+        ),
+        ('test = "unknown"', 'test = "absent"', "test unknown has hints", "add a table"),
+    ],
+)
+def test_what_is_wrong_with_a_lab_is_found(
+    tmp_path: Path, text: str, by: str, what: str, problem: str
+) -> None:
+    folder = small_lab(tmp_path / "lab").folder
+    manifest = (folder / "lab.toml").read_text()
+    assert manifest.count(text) == 1
+    (folder / "lab.toml").write_text(manifest.replace(text, by))
+    assert problem in dict(verify(load_lab(folder)))[what]
+
+
+@pytest.mark.slow
+def test_a_solution_that_fails_and_a_skeleton_that_passes_are_found(tmp_path: Path) -> None:
+    lab = small_lab(tmp_path / "lab")
+    solution, skeleton = lab.solution.rename(lab.folder / "other"), lab.skeleton
+    skeleton.rename(lab.solution)
+    solution.rename(lab.skeleton)
+    found = dict(verify(lab))
+    assert found["the solution passes"] == "fails reaches, at_random"
+    assert found["the skeleton fails"] == "passes every test"

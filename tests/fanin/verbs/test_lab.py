@@ -1,0 +1,121 @@
+"""`fanin lab`, as students and teachers type it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from fanin.classroom import confine
+from fanin.classroom.manifest import LABS
+from fanin.cli import app
+from fanin.testbed.sandbox import SandboxError
+
+SOLUTION = LABS / "09-quantization" / "solution" / "quantization.py"
+
+
+def lab(*words: str | Path, status: int = 0) -> Result:
+    done = CliRunner().invoke(app, ["lab", *map(str, words)])
+    assert done.exit_code == status, done.output
+    return done
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_list_has_every_lab() -> None:
+    records = [json.loads(line) for line in lab("list", "--json").stdout.splitlines()]
+    assert [record["lab"] for record in records] == sorted(
+        each.parent.name for each in LABS.glob("*/lab.toml")
+    )
+    assert "Forwarding and ARP" in lab("list").stdout
+
+
+def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = lab("start", "quantization").stdout
+    assert "cd 09-quantization && fanin lab check" in said
+    monkeypatch.chdir("09-quantization")
+    assert sorted(each.name for each in Path().iterdir()) == [
+        ".fanin-lab.json",
+        "README.md",
+        "quantization.py",
+    ]
+
+    assert "no test has failed" in lab("hint", status=1).output
+    said = lab("check", status=1).stdout
+    assert "✗ The exponent is the smallest that bounds all values\n  1. exponent([0.75])" in said
+    assert "it is -126, expected 0" in said
+    assert "hint: Which e bounds a single value?" in said
+    assert "3 of 3: Take the maximum" in (lab("hint").stdout + lab("hint").stdout)
+    assert "see quantization.py: TODO 1" in lab("hint").stdout
+
+    before = Path("quantization.py").read_text()
+    lab("solution")
+    assert Path("quantization.py").read_text() == before
+    shutil.copyfile("solution/quantization.py", "quantization.py")
+    assert "6 of 6 tests pass" in lab("check").stdout
+    records = [json.loads(line) for line in lab("check", "--json").stdout.splitlines()]
+    assert {record["problem"] for record in records} == {None}
+
+
+def test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_twice() -> None:
+    lab("start", "1", "my-router")
+    assert Path("my-router", "forwarding.p4").exists()
+    assert "my-router exists already" in lab("start", "1", "my-router", status=2).output
+    assert "no such lab" in lab("start", "unheard-of", status=2).output
+    assert "no lab was started here" in lab("check", status=2).output
+
+
+def test_a_damaged_state_is_reported() -> None:
+    lab("start", "1", "mine")
+    Path("mine", ".fanin-lab.json").write_text("{")
+    assert "start the lab again" in lab("check", "mine", status=2).output
+
+
+@pytest.mark.slow
+def test_a_new_lab_is_proved_started_and_marked() -> None:
+    lab("new", "my-lab")
+    assert "exists already" in lab("new", "my-lab", status=2).output
+    said = lab("verify", "my-lab").stdout
+    assert "✓ the solution passes" in said
+    assert "✗" not in said
+    lab("start", "my-lab", "mine")
+    assert "1 of 2 tests pass" in lab("check", "mine", status=1).stdout
+
+    try:
+        confine.require_sandboxes()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    for name, folder in (("ann", "solution"), ("bob", "skeleton")):
+        shutil.copytree(Path("my-lab", folder), Path("submissions", name))
+    said = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results").stdout
+    assert "ann: 4 of 4" in said
+    assert "bob: 1 of 4" in said
+    rows = list(csv.DictReader(Path("grades.csv").read_text().splitlines()))
+    assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1")]
+    assert json.loads(Path("results", "ann.json").read_text())["score"] == 4
+
+
+@pytest.mark.slow
+def test_a_lab_with_a_mistake_is_not_proved() -> None:
+    lab("new", "my-lab")
+    manifest = Path("my-lab", "lab.toml")
+    manifest.write_text(manifest.read_text().replace("TODO 1", "TODO 9"))
+    assert "1 problems in my-lab" in lab("verify", "my-lab", status=1).output
+
+
+def test_without_sandboxes_nothing_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise SandboxError("no user namespaces here; run it as root")
+
+    monkeypatch.setattr(confine, "require_sandboxes", refuse)
+    Path("submissions", "ann").mkdir(parents=True)
+    said = lab("grade", "submissions", "--lab", "1", status=1).output
+    assert "no user namespaces here; run it as root" in said
+    assert not Path("grades.csv").exists()
