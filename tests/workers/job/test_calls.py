@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -116,10 +117,13 @@ def test_an_error_at_one_worker_ends_the_calls_of_all(
 
 @pytest.mark.parametrize("how", ["by ring", "while it changes to the ring"])
 def test_an_error_is_passed_on_where_there_is_no_lease(how: str) -> None:
+    # A worker that has not returned from call 1 yet would raise the error there.
+    finished = threading.Barrier(len(HOSTS))
     with network(HOSTS, lambda _: [], refuses=how == "by ring") as (_, grants, path):
 
         def do(comm: Communicator) -> list[str]:
             comm.allreduce(np.ones(2, np.float32))
+            finished.wait()
             if comm.rank == 1:
                 if how != "by ring":
                     grants.revoke("job-1")
