@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from fanin.testbed import libc
+from fanin.native import libc
 from fanin.testbed.sandbox import SandboxError, check
 
 _NEW_UTS, _NEW_IPC = 0x4000000, 0x8000000  # sched.h

@@ -20,7 +20,7 @@ from fanin.p4compiler import CompileError, compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
-from fanin.p4switch.trace import as_text
+from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 from fanin.simulator.network import Departures
 

@@ -34,7 +34,7 @@ eval "$command"
 
 @dataclass(slots=True)
 class Outcome:
-    """Outcome of one run: its output, and how that differs from what the README says."""
+    """Outcome of one run: its output, and how that differs from the README."""
 
     output: str
     differences: list[str] = field(default_factory=list)

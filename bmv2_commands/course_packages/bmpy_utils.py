@@ -1,4 +1,4 @@
-"""What BMv2's module of this name offers to clients of its Thrift interface: connections, and the program's JSON."""
+"""BMv2's module of this name, for clients of its Thrift interface: connections, and the program's JSON."""
 
 from __future__ import annotations
 

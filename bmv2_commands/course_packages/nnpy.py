@@ -1,4 +1,4 @@
-"""What the scripts of courses use of nnpy, which receives digests over nanomsg. nnpy itself has to be compiled."""
+"""The part of nnpy that scripts of courses use to receive digests over nanomsg. nnpy itself has to be compiled."""
 
 from __future__ import annotations
 

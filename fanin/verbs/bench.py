@@ -539,12 +539,13 @@ def collectives(
     from fanin.topologies.errors import NetworkError
     from fanin.workers.collective import Operation
 
-    known = get_args(Operation) if scenario else of.LIVE
+    known: tuple[Operation, ...] = get_args(Operation) if scenario else of.LIVE
     wanted: list[Operation] = []
     for name in several(operations):
-        if name not in known:
+        operation = next((each for each in known if each == name), None)
+        if operation is None:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="--operations")
-        wanted.append(name)
+        wanted.append(operation)
     found: list[of.CollectiveTime] = []
 
     def show(time: of.CollectiveTime) -> None:

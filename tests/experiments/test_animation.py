@@ -61,8 +61,8 @@ def test_a_ring_sends_between_workers_and_acknowledges(recordings: dict[str, Rec
     flights = recordings["ring"].flights
     assert {flight.kind for flight in flights} == {"between hosts", "acknowledgements"}
     sent = sum(flight.kind == "between hosts" and flight.sender.startswith("h") for flight in flights)
-    # 2 (n - 1) quarters of the vector from each: 4,000 bytes in 4 packets of up to 1,024. While the first worker begins,
-    # others may still send their last packet of the barrier before.
+    # 2 (n - 1) quarters of the vector from each: 4,000 bytes in 4 packets of up to 1,024. While the first worker
+    # begins, others may still send their last packet of the barrier before.
     assert 0 <= sent - HOSTS * 2 * (HOSTS - 1) * 4 < HOSTS
 
 
