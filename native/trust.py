@@ -17,9 +17,9 @@ _MAX_LINKS = 40  # as the kernel follows (path_resolution(7))
 def replaceable(path: Path) -> str | None:
     """Return how another user could put something else at `path`; None if nobody but this user and root can.
 
-    Every folder and symbolic link on the way has to belong to one of the two. No folder may be writable by others, or by
-    a group with other users in it, unless it is sticky, as /tmp is. Inside a user namespace that leaves users out, the
-    owner of a file that belongs to one of them is unknown, and is taken to be root.
+    Every folder and symbolic link on the way has to belong to one of the two. No folder may be writable by others, or
+    by a group with other users in it, unless it is sticky, as /tmp is. Inside a user namespace that leaves users out,
+    the owner of a file that belongs to one of them is unknown, and is taken to be root.
 
     Args:
         path: A file or folder. It need not exist, but its folder must.
