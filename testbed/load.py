@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fanin.controller.connection import Count
 from fanin.controller.telemetry import SwitchCounts
+from fanin.testbed.process_stats import PROCESSES, process_stats
 from fanin.topologies.model import Topology
 
 _TICKS = os.sysconf("SC_CLK_TCK")  # clock ticks per second, the kernel's unit
@@ -94,21 +95,13 @@ def _busy(cores: set[int]) -> float:
 def _threads(root: int) -> Iterator[tuple[int, float]]:
     """Yield the id and the processor seconds of each thread of process `root` and of all that it has started."""
     children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # the process has just ended
-            children.setdefault(int(_fields(stat)[1]), []).append(int(stat.parent.name))
+    for process, fields in process_stats():
+        children.setdefault(int(fields[1]), []).append(process)
     family = [root]
     for pid in family:
         family += children.get(pid, ())
-        for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-            with contextlib.suppress(OSError):
-                used = _fields(stat)[11:13]
-                yield int(stat.parent.name), sum(map(int, used)) / _TICKS
-
-
-def _fields(stat: Path) -> list[str]:
-    """Return the fields after the command's name, which is in brackets and may contain anything (proc_pid_stat(5))."""
-    return stat.read_text().rpartition(")")[2].split()
+        for thread, fields in process_stats(PROCESSES / str(pid) / "task"):
+            yield thread, sum(map(int, fields[11:13])) / _TICKS
 
 
 def quota() -> float:

@@ -6,13 +6,12 @@ stretched by one factor: as much as starting took longer here, times FANIN_PATIE
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import time
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
+from fanin.testbed.process_stats import process_stats
 from fanin.topologies.errors import NetworkError
 
 VARIABLE = "FANIN_PATIENCE"
@@ -138,21 +137,12 @@ def computed_seconds(processes: Sequence[int]) -> list[float]:
     """Return the processor time of each of `processes`, with all that it has started; 0 if it is gone."""
     children: dict[int, list[int]] = {}
     ticks: dict[int, int] = {}
-    for pid, parent, used in _processes():
-        children.setdefault(parent, []).append(pid)
-        ticks[pid] = used
+    for pid, fields in process_stats():
+        children.setdefault(int(fields[1]), []).append(pid)
+        ticks[pid] = sum(map(int, fields[11:15]))  # including those of its reaped children
     families = [[process] for process in processes]
     for family in families:
         for member in family:
             family += children.get(member, ())
     ticks_per_second = os.sysconf("SC_CLK_TCK")
     return [sum(ticks.get(member, 0) for member in family) / ticks_per_second for family in families]
-
-
-def _processes() -> Iterator[tuple[int, int, int]]:
-    """Yield the id of every process, its parent's, and the clock ticks used by it and its reaped children."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # The command's name, in brackets, may contain anything (proc_pid_stat(5)).
-            fields = stat.read_text().rpartition(")")[2].split()
-            yield int(stat.parent.name), int(fields[1]), sum(map(int, fields[11:15]))

@@ -212,8 +212,12 @@ class SwitchProcess:
         """
         self.check()
         assert self._process is not None
-        threads = Path("/proc", str(self._process.pid), "task").glob("*/schedstat")
-        return sum(int(thread.read_text().split()[0]) for thread in threads) / 1e9
+        threads = Path("/proc", str(self._process.pid), "task")
+        nanoseconds = 0
+        for thread in threads.iterdir():
+            with contextlib.suppress(OSError):  # the thread has just ended
+                nanoseconds += int((thread / "schedstat").read_text().split()[0])
+        return nanoseconds / 1e9
 
     def terminate(self) -> None:
         """Ask it to end."""

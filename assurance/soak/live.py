@@ -24,6 +24,7 @@ from pathlib import Path
 from fanin.native import libc
 from fanin.native.files import write_json
 from fanin.testbed.patience import setting
+from fanin.testbed.process_stats import process_stats
 from fanin.testbed.running import JOB_SERVICE
 
 _LOOK_SECONDS = 0.005  # between checks of the command's progress
@@ -410,17 +411,14 @@ class _Run:
         """Return the processes other than the command itself, and reap those that have ended."""
         children: dict[int, list[int]] = {}
         us = os.getpid()
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                state, parent = stat.read_text().rpartition(")")[2].split()[:2]
-                process = int(stat.parent.name)
-                if process in self._others:
-                    continue
-                if state != "Z":
-                    children.setdefault(int(parent), []).append(process)
-                elif int(parent) == us and process != self._process.pid:
-                    with suppress(ChildProcessError):
-                        os.waitpid(process, os.WNOHANG)
+        for process, (state, parent, *_) in process_stats():
+            if process in self._others:
+                continue
+            if state != "Z":
+                children.setdefault(int(parent), []).append(process)
+            elif int(parent) == us and process != self._process.pid:
+                with suppress(ChildProcessError):
+                    os.waitpid(process, os.WNOHANG)
         family = [us]
         for member in family:
             family += sorted(children.get(member, ()))

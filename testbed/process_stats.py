@@ -1,0 +1,28 @@
+"""What the kernel tells about each process or thread in its file `stat` (proc_pid_stat(5))."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+PROCESSES = Path("/proc")
+
+
+def process_stats(folder: Path = PROCESSES) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of each process, and the fields of its `stat` that follow the command's name.
+
+    Processes that end meanwhile are left out. For those the kernel answers ENOENT or ESRCH, and Path.glob("*/stat")
+    raises the second one.
+
+    Args:
+        folder: /proc for all processes, /proc/PID/task for the threads of one.
+    """
+    for process in folder.glob("[0-9]*"):
+        try:
+            text = (process / "stat").read_text()
+        except OSError:
+            continue
+        yield (
+            int(process.name),
+            text.rpartition(")")[2].split(),
+        )  # the name, in brackets, may contain anything
