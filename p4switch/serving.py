@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from functools import cached_property
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
@@ -108,7 +108,7 @@ def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Se
     return server, f"{address.rpartition(':')[0]}:{port}"
 
 
-class _OnDemand(grpc.GenericRpcHandler):  # type: ignore[misc]
+class _OnDemand(grpc.GenericRpcHandler):
     """Handler of a service that is loaded when it is first called, since most switches never need it."""
 
     def __init__(self, service: str, load: Callable[[], grpc.GenericRpcHandler]) -> None:
@@ -119,7 +119,7 @@ class _OnDemand(grpc.GenericRpcHandler):  # type: ignore[misc]
     def _loaded(self) -> grpc.GenericRpcHandler:
         return self._load()
 
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any] | None:
         """Return the handler of a call; None if it is for another service."""
         return self._loaded.service(details) if details.method.startswith(self._prefix) else None
 
