@@ -69,10 +69,7 @@ def run(options: Options) -> None:
         device.stop()
         raise StartError(str(error)) from None
     packet_log = _log_packets(device, options) if options.logs_packets else None
-    # Table entries are many and live long: garbage collection took a quarter of the time of writing them.
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER)
-    gc.enable()
+    collect_rarely()
     ports = ",".join(f"{number}@{interface}" for number, interface in sorted(options.ports.items()))
     at = f" grpc={services[1]}" if services else ""
     at += f" thrift=127.0.0.1:{thrift.port}" if thrift else ""
@@ -85,6 +82,13 @@ def run(options: Options) -> None:
     if services:
         services[0].stop(grace=0).wait()
     device.stop()
+
+
+def collect_rarely() -> None:
+    """Collect garbage rarely: table entries are many and live long, and it took a quarter of the time to write them."""
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER)
+    gc.enable()
 
 
 def _serve_grpc(device: Device, options: Options, address: str) -> tuple[grpc.Server, str]:

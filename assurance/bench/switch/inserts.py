@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from fanin.p4switch.p4runtime import proto
 from fanin.p4switch.p4runtime.batches import attempt
 from fanin.p4switch.p4runtime.device import Device
 from fanin.p4switch.p4runtime.roles import RoleAccess
+from fanin.p4switch.serving import collect_rarely
 
 BATCH = 1000  # entries in a request
 
@@ -68,9 +70,13 @@ def insert_outcome(routes: Routes) -> InsertOutcome:
                 for parameter in entry.action.action.params:
                     bytes(parameter.value)
 
+    thresholds = gc.get_threshold()
+    collect_rarely()  # as in the switch's process
     try:
         return InsertOutcome(routes, _processor_seconds(insert), _processor_seconds(read))
     finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
         device.stop()
 
 
