@@ -15,6 +15,8 @@ PACKAGES = (
     *("scapy", "psutil", "ptf", "thrift", "pynng", "networkx", "ipaddr"),
     *("protobuf>=3.20", "grpcio", "googleapis-common-protos"),
 )
+# Without what they require: old versions of packages above, and those of a shell that no script opens.
+_BARE_PACKAGES = ("p4runtime-shell",)
 # Debian's package installs Mininet for the system's Python, whose other packages would get in the way.
 _DIST_PACKAGES = "/usr/lib/python3/dist-packages"
 # Programs that the courses run, with their Debian packages.
@@ -66,6 +68,7 @@ def set_up(folder: Path) -> None:
         _run([sys.executable, "-m", "venv", str(folder)])
         pip = [str(folder / "bin/python3"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run([*pip, *PACKAGES])
+        _run([*pip, "--no-deps", *_BARE_PACKAGES])
         packages = next(folder.glob("lib/python3*/site-packages"))
         link = packages / "mininet"
         if not link.exists():

@@ -59,7 +59,7 @@ _QUEUE = (  # a slow sender next to a fast one
     'h1 ./send.py 10.0.2.2 "P4 is cool" 20 > /dev/null 2>&1 &',
     "h11 iperf -c 10.0.2.22 -t 15 -u > /dev/null 2>&1",
     "sh timeout 60 sh -c 'until grep -q got h2.log; do sleep 0.2; done'",
-    "sh sleep 2",
+    "sh sleep 10",
 )
 _PING = "h1 ping -c 3 -W 1 h2"
 _ANSWERED, _LOST = r"3 received, 0% packet loss", r"0 received, 100% packet loss"

@@ -30,7 +30,6 @@ control CourseIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     action drop() {
         mark_to_drop(standard);
     }
-    @name("ports")
     table ports {
         key = { standard.ingress_port: exact; }
         actions = { forward; drop; }
