@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -505,7 +505,7 @@ def collectives(
     for name in several(operations):
         if name not in known:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="--operations")
-        wanted.append(name)
+        wanted.append(cast("Operation", name))
     found: list[of.CollectiveTime] = []
 
     def show(time: of.CollectiveTime) -> None:
