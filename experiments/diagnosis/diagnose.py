@@ -117,8 +117,7 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
     minor = [
         finding
         for finding in found
-        if finding not in findings
-        and (finding.share >= _MENTIONED or finding.cause == "loss")
+        if finding not in findings and (finding.share >= _MENTIONED or finding.cause == "loss")
     ]
     # Idle workers are never called right, whether or not a cause is known.
     named = sum(finding.share for finding in findings)

@@ -131,7 +131,16 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
 
 def test_collectives_have_the_columns_of_nccl_tests(up: Up, fanin: Any) -> None:
     operations = "all-reduce,reduce-scatter,all-gather,broadcast"
-    arguments = ["bench", "collectives", "--operations", operations, "--sizes", "64 KiB", "--repetitions", "2"]
+    arguments = [
+        "bench",
+        "collectives",
+        "--operations",
+        operations,
+        "--sizes",
+        "64 KiB",
+        "--repetitions",
+        "2",
+    ]
     done = fanin(*arguments, "--json", **up.environment)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
