@@ -1,4 +1,4 @@
-"""Collectives in nccl-tests' columns: the factors of its PERFORMANCE.md, and measurements that check each element."""
+"""Collectives in nccl-tests' columns: the factors that it documents, and measurements that check each element."""
 
 from __future__ import annotations
 
