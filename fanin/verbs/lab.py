@@ -237,6 +237,7 @@ def grade_submissions(
     at_once: Annotated[
         int | None, typer.Option("--processes", min=1, help="Submissions at a time (default: the cores)")
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each submission")] = False,
 ) -> None:
     """Mark a folder of submissions: points per test, hidden tests included.
 
@@ -267,9 +268,13 @@ def grade_submissions(
         with grader(lab, seed=drawn, further=further) as found:
             for each in found.marks(submissions, at_once or os.cpu_count() or 1):
                 marks.append(each)
-                say(
-                    f"{each.student}: {each.points} of {each.most}" + (f" ({each.note})" if each.note else "")
-                )
+                if as_json:
+                    passed_tests = [outcome.test for outcome in each.outcomes if outcome.passed]
+                    record = {"student": each.student, "points": each.points, "of": each.most}
+                    say(json.dumps(record | {"passed": passed_tests, "note": each.note, "seed": drawn}))
+                else:
+                    note = f" ({each.note})" if each.note else ""
+                    say(f"{each.student}: {each.points} of {each.most}{note}")
     if not marks:
         raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
     with table.open("w", newline="") as file:
@@ -278,6 +283,8 @@ def grade_submissions(
         gradescope_folder.mkdir(parents=True, exist_ok=True)
         for each in marks:
             (gradescope_folder / f"{each.student}.json").write_text(json.dumps(gradescope(each), indent=2))
+    if as_json:
+        return
     shown = new_table(["test"], "points", "passed")
     for number, outcome in enumerate(marks[0].outcomes):
         passed = sum(each.outcomes[number].passed for each in marks)

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "labs").rglob("*.md")),
 ]
 HELP = "fanin COMMAND --help"
 TEXTS = [*(str(path.relative_to(ROOT)) for path in DOCUMENTS), HELP]

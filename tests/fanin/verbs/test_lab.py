@@ -97,6 +97,10 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     said = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results").stdout
     assert "ann: 4 of 4" in said
     assert "bob: 1 of 4" in said
+    records = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json").stdout.splitlines()
+    assert json.loads(records[0]) == {
+        "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
+    }  # fmt: skip
     rows = list(csv.DictReader(Path("grades.csv").read_text().splitlines()))
     assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1")]
     assert json.loads(Path("results", "ann.json").read_text())["score"] == 4

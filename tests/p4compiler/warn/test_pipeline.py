@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.p4compiler import lint_file
+from fanin.p4compiler import CompileError, lint_file
 
 PROGRAM = """#include <core.p4>
 #include <v1model.p4>
@@ -89,3 +89,16 @@ def test_an_access_in_a_table_counts(tmp_path: Path) -> None:
 )
 def test_what_fits_is_not_reported(tmp_path: Path, body: list[str]) -> None:
     assert found(tmp_path, *body) == []
+
+
+def test_a_program_without_one_of_its_lines_is_no_traceback(tmp_path: Path) -> None:
+    lines = PROGRAM.replace("BODY", "r.read(x, 1); r.write(1, x * 3);").splitlines()
+    file = tmp_path / "program.p4"
+    refused = 0
+    for number in range(len(lines)):
+        file.write_text("\n".join(lines[:number] + lines[number + 1 :]))
+        try:
+            lint_file(file)
+        except CompileError:
+            refused += 1
+    assert 10 < refused < len(lines)
