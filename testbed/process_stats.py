@@ -1,4 +1,4 @@
-"""What the kernel tells about each process or thread in its file `stat` (proc_pid_stat(5))."""
+"""The fields of `stat` in which the kernel describes each process and thread (proc_pid_stat(5))."""
 
 from __future__ import annotations
 

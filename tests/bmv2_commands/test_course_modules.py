@@ -94,7 +94,8 @@ def test_a_script_writes_and_reads_by_thrift(script: Script, thrift: ThriftServe
         bmpy_utils.check_JSON_md5(standard, sys.argv[2])
         assert bmpy_utils.get_json_config(standard) == bmpy_utils.get_json_config(json_path=sys.argv[2])
         key = BmMatchParam(type=BmMatchParamType.EXACT, exact=BmMatchParamExact(b"\\x00\\x01"))
-        handle = standard.bm_mt_add_entry(0, "CourseIngress.ports", [key], "CourseIngress.forward", [b"\\x00\\x02"], BmAddEntryOptions())
+        action = ("CourseIngress.forward", [b"\\x00\\x02"])
+        handle = standard.bm_mt_add_entry(0, "CourseIngress.ports", [key], *action, BmAddEntryOptions())
         entry = standard.bm_mt_get_entry(0, "CourseIngress.ports", handle)
         print(entry.action_entry.action_name, BmMatchParamType._VALUES_TO_NAMES[entry.match_key[0].type])
         try:
@@ -105,7 +106,8 @@ def test_a_script_writes_and_reads_by_thrift(script: Script, thrift: ThriftServe
         switch.mirroring_session_add(5, MirroringSessionConfig(port=2))
         print(switch.mirroring_session_get(5).port, MirroringOperationErrorCode._NAMES_TO_VALUES)
         print(SimplePre.InvalidMcOperation is SimplePreLAG.InvalidMcOperation)
-        print(bmpy_utils.thrift_connect_standard("localhost", sys.argv[1]).bm_mt_get_num_entries(0, "CourseIngress.ports"))
+        another = bmpy_utils.thrift_connect_standard("localhost", sys.argv[1])
+        print(another.bm_mt_get_num_entries(0, "CourseIngress.ports"))
         """,
         thrift.port,
         program,
