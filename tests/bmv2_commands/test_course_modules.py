@@ -106,7 +106,8 @@ def test_a_script_writes_and_reads_by_thrift(script: Script, thrift: ThriftServe
         switch.mirroring_session_add(5, MirroringSessionConfig(port=2))
         print(switch.mirroring_session_get(5).port, MirroringOperationErrorCode._NAMES_TO_VALUES)
         print(SimplePre.InvalidMcOperation is SimplePreLAG.InvalidMcOperation)
-        print(bmpy_utils.thrift_connect_standard("localhost", sys.argv[1]).bm_mt_get_num_entries(0, table))
+        again = bmpy_utils.thrift_connect_standard("localhost", sys.argv[1])
+        print(again.bm_mt_get_num_entries(0, table))
         """,
         thrift.port,
         program,
