@@ -93,21 +93,21 @@ def test_a_script_writes_and_reads_by_thrift(script: Script, thrift: ThriftServe
         assert none is None
         bmpy_utils.check_JSON_md5(standard, sys.argv[2])
         assert bmpy_utils.get_json_config(standard) == bmpy_utils.get_json_config(json_path=sys.argv[2])
+        table, action = "CourseIngress.ports", "CourseIngress.forward"
         key = BmMatchParam(type=BmMatchParamType.EXACT, exact=BmMatchParamExact(b"\\x00\\x01"))
-        action = ("CourseIngress.forward", [b"\\x00\\x02"])
-        handle = standard.bm_mt_add_entry(0, "CourseIngress.ports", [key], *action, BmAddEntryOptions())
-        entry = standard.bm_mt_get_entry(0, "CourseIngress.ports", handle)
+        handle = standard.bm_mt_add_entry(0, table, [key], action, [b"\\x00\\x02"], BmAddEntryOptions())
+        entry = standard.bm_mt_get_entry(0, table, handle)
         print(entry.action_entry.action_name, BmMatchParamType._VALUES_TO_NAMES[entry.match_key[0].type])
         try:
-            standard.bm_mt_delete_entry(0, "CourseIngress.ports", 77)
+            standard.bm_mt_delete_entry(0, table, 77)
         except InvalidTableOperation as error:
             print(TableOperationErrorCode._VALUES_TO_NAMES[error.code])
         multicast.bm_mc_mgrp_create(0, 1)
         switch.mirroring_session_add(5, MirroringSessionConfig(port=2))
         print(switch.mirroring_session_get(5).port, MirroringOperationErrorCode._NAMES_TO_VALUES)
         print(SimplePre.InvalidMcOperation is SimplePreLAG.InvalidMcOperation)
-        another = bmpy_utils.thrift_connect_standard("localhost", sys.argv[1])
-        print(another.bm_mt_get_num_entries(0, "CourseIngress.ports"))
+        again = bmpy_utils.thrift_connect_standard("localhost", sys.argv[1])
+        print(again.bm_mt_get_num_entries(0, table))
         """,
         thrift.port,
         program,

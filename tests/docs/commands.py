@@ -19,7 +19,10 @@ DOCUMENTS = [
 HELP = "fanin COMMAND --help"
 TEXTS = [*(str(path.relative_to(ROOT)) for path in DOCUMENTS), HELP]
 
-PROGRAMS = r"fanin(?! \w+:)|make|python3?|git|gcc|sudo|vagrant|podman|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+PROGRAMS = (
+    r"fanin(?! \w+:)|make|python3?|git|gcc|sudo|vagrant|podman"
+    r"|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+)
 COMMAND = re.compile(rf"    (?:\$ )?((?:{PROGRAMS})(?: .*?)?)(?:\s+#.*|\s*&)?")
 FENCE = re.compile(r"^```(\w+)\n.*?^```$", re.M | re.S)
 
