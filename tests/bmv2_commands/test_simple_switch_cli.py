@@ -15,7 +15,7 @@ from fanin.p4compiler import compile_once
 from fanin.p4switch.bmv2_runtime.server import ThriftServer, serve_thrift
 from fanin.p4switch.p4runtime.device import Device
 
-PROGRAM = Path(__file__).parents[1] / "p4switch/programs/bmv2_runtime.p4"
+PROGRAM = Path(__file__).parents[1] / "p4switch" / "programs" / "bmv2_runtime.p4"
 SESSION = Path(__file__).with_name("cli_session.txt")
 PROMPT = "RuntimeCmd: "
 

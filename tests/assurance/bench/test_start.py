@@ -10,7 +10,7 @@ from fanin.assurance.bench.switch.errors import SwitchBenchError
 from fanin.assurance.bench.switch.start import start_outcome
 from fanin.p4compiler import compile_once
 
-PROGRAM = Path(__file__).parents[2] / "p4switch/programs/router.p4"
+PROGRAM = Path(__file__).parents[2] / "p4switch" / "programs" / "router.p4"
 
 
 @pytest.mark.slow
