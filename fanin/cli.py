@@ -72,7 +72,7 @@ VERBS = {
     "launch": Verb("Jobs", "running.launch:app", "Run a program on each host, as mpirun and torchrun do."),
     "jobs": Verb("Jobs", "running.jobs:jobs", "List the jobs on a running network, or revoke a lease."),
     "top": Verb("Jobs", "running.top:top", "Watch the jobs, switches and links of a running network."),
-    "why": Verb("Jobs", "running.why:why", "Explain what a job is waiting for."),
+    "why": Verb("Jobs", "running.why:why", "Explain what a job is waiting for, or what makes it slow."),
     "allreduce": Verb(
         "Jobs", "running.allreduce:allreduce", "All-reduce vectors on a running network; check every sum."
     ),

@@ -76,6 +76,8 @@ _TIMES = (
     "granularity",
     "give_up",
     "lateness",
+    "loading",
+    "queue_samples",
     "traffic_begin",
     "forward",
     "backward",

@@ -528,7 +528,7 @@ def collectives(
 
     Examples:
         fanin bench collectives --scenario scenario:small-virtual
-        fanin bench collectives --operations all-reduce,all-gather --sizes "1 MiB" --scenario scenario:small-virtual
+        fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"
     """
     from typing import get_args
 

@@ -119,7 +119,13 @@ PRINTERS = ("print_table(", "run_points import")  # what prints tables
 
 
 def prints_tables(command: Any) -> bool:
-    source = inspect.getsource(sys.modules[inspect.unwrap(command.callback).__module__])
+    """Return whether a command prints a table, itself or by functions of its module."""
+    function = inspect.unwrap(command.callback)
+    others = dict(inspect.getmembers(sys.modules[function.__module__], inspect.isfunction))
+    source, left = "", [function]
+    while left:
+        source += (added := inspect.getsource(left.pop()))
+        left += [others.pop(name) for name in list(others) if f"{name}(" in added]
     return any(printer in source for printer in PRINTERS)
 
 
