@@ -152,7 +152,10 @@ _LAB = "tests/fanin/verbs/test_lab.py::test_a_student_starts_a_lab_and_solves_it
 _LAB_MARKED = "tests/fanin/verbs/test_lab.py::test_a_new_lab_is_proved_started_and_marked"
 
 # The test that runs a command as well, or the same with other files.
+_COLLECTIVES = "tests/assurance/bench/test_collectives.py::test_virtual_collectives_are_printed_and_checked"
 ELSEWHERE = {
+    "fanin bench collectives --scenario scenario:small-virtual": _COLLECTIVES,
+    'fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"': _COLLECTIVES,
     **dict.fromkeys(
         [
             "fanin lab start forwarding",
