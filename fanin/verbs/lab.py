@@ -200,7 +200,7 @@ def new_lab(
     from fanin.verbs.new import TEMPLATES
 
     try:
-        shutil.copytree(TEMPLATES / "lab", folder)
+        shutil.copytree(TEMPLATES.with_name("lab"), folder)
         for name in ("lab.toml", "README.md", "tests.py"):
             file = folder / name
             file.write_text(file.read_text().replace("NAME", folder.resolve().name))

@@ -12,7 +12,7 @@ import typer
 from fanin.cli_errors import failure
 from fanin.output import say
 
-TEMPLATES = Path(__file__).parents[1] / "templates"
+TEMPLATES = Path(__file__).parents[1] / "templates" / "project"
 _NAME = "NAME"  # replaced in the templates by the name of the folder
 
 

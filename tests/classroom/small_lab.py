@@ -13,7 +13,7 @@ FILES = ("program.p4", "controller.py")
 
 def small_lab(folder: Path) -> Lab:
     """Make it in this folder."""
-    shutil.copytree(TEMPLATES / "lab", folder)
+    shutil.copytree(TEMPLATES.with_name("lab"), folder)
     return load_lab(folder)
 
 
