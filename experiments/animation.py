@@ -4,160 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.virtual.point import run_virtual
-from fanin.experiments.virtual.steps import buckets
+from fanin.experiments.virtual.recording import Flight, Kind, Recording
 from fanin.native.text import printable
-from fanin.p4switch.engine.engine import Engine
-from fanin.simulator.fabric import Cluster
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
-from fanin.simulator.units import SECOND
 from fanin.topologies.model import Topology
 from fanin.topologies.units import TIMES, quantity_text
-from fanin.workers.host_based.transport import DATA
-from fanin.workers.wire import HEADERS, UDP_PORTS, UPDATE
 
 MOST_FLIGHTS: Final = 3000  # in one drawing: browsers get slow
 
 _ROUNDING = 1e-12  # seconds
-
-Kind = Literal["values", "sums", "between hosts", "acknowledgements"]
-
-
-class AnimationError(ValueError):
-    """Something that cannot be drawn. The message explains what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Flight:
-    """A packet on a link.
-
-    Attributes:
-        sender: The name of the node that sends it.
-        receiver: The name of the node at the other end.
-        begin: Seconds when its first bit leaves the sender.
-        end: Seconds when the receiver has its last bit.
-        kind: What it carries.
-    """
-
-    sender: str
-    receiver: str
-    begin: float
-    end: float
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The last all-reduce of a point.
-
-    Attributes:
-        title: What tells it from other points.
-        network: The network.
-        workers: The names of the hosts that take part, by rank.
-        seconds: How long the all-reduce took after its last worker had begun, as results count it.
-        flights: What its links carried, by the time at which it arrived. Time 0 is when the last worker began.
-    """
-
-    title: str
-    network: Topology
-    workers: tuple[str, ...]
-    seconds: float
-    flights: tuple[Flight, ...]
-
-    @property
-    def early(self) -> float:
-        """Return for how many seconds before time 0 other workers had begun."""
-        return max(0.0, -min((flight.begin for flight in self.flights), default=0.0))
-
-
-def record(title: str, settings: Settings, switch: Engine) -> Recording:
-    """Run a point in virtual time and record its last all-reduce.
-
-    The first one of a length differs: workers announce the scale of its values before they send any (docs/reference/
-    protocol.md). Lost packets never arrive, so they are not recorded; what replaces them is.
-
-    Args:
-        title: What tells the point from others.
-        settings: The point.
-        switch: The program of its switches.
-
-    Raises:
-        AnimationError: The point runs live or has no single all-reduce, or there are too many packets.
-        CollectiveError: A worker gives up.
-        UnfinishedError: The run does not end.
-        DeadlockError: Links pause one another in a circle.
-        ControllerError: The controller fails.
-        PythonFileError: The user's worker or controller fails.
-    """
-    if settings.world == "live":
-        raise AnimationError("a live network is not recorded: add --set world=virtual")
-    if settings.parallelism is not None:
-        raise AnimationError("a step of a model cut among workers has no single all-reduce to draw")
-    arrivals = _Arrivals()
-    run_virtual(settings, switch, arrivals.watch, arrivals)
-    return arrivals.recording(title, len(buckets(settings)))
-
-
-class _Arrivals:
-    """An observer that keeps what arrives, as arrays."""
-
-    def __init__(self) -> None:
-        self._seen: list[tuple[Transit, NDArray[np.int64], NDArray[np.uint8]]] = []
-        self._cluster: Cluster | None = None
-
-    def watch(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-
-    def __call__(self, arrived: Transit, store: Packets) -> None:
-        numbers = arrived.packets
-        self._seen.append((arrived, store.lengths[numbers].copy(), store.rows[numbers, : HEADERS + 1].copy()))
-
-    def recording(self, title: str, parts: int) -> Recording:
-        """Return the packets of the last vector, which is summed in so many parts."""
-        cluster = self._cluster
-        assert cluster is not None
-        first = min(station.began[-parts] for station in cluster.stations)
-        last = max(station.began[-parts] for station in cluster.stations)
-        end = max(station.ended[-1] for station in cluster.stations)
-        directions = [link for link in cluster.topology.links for _ in range(2)]
-        flights = []
-        for arrived, lengths, headers in self._seen:
-            within = (arrived.times > first * SECOND) & (arrived.times <= end * SECOND)
-            for place in within.nonzero()[0].tolist():
-                number, time = int(arrived.links[place]), int(arrived.times[place]) / SECOND - last
-                link, ends = directions[number], cluster.network.link_ends[number]
-                bits = 8 * (int(lengths[place]) + link.properties.virtual_overhead)
-                rate = link.rate_bits_per_second
-                took = link.properties.virtual_delay + (bits / rate if rate else 0)
-                begin = time - took
-                if begin > first - last - _ROUNDING:  # what was on its way before is of the barrier
-                    flights.append(Flight(*ends, begin, time, _kind(headers[place].tobytes())))
-            if len(flights) > MOST_FLIGHTS:
-                raise AnimationError(
-                    f"{title}: more than {MOST_FLIGHTS:,} packets; draw a smaller vector, such as --set size=16kB"
-                )
-        return Recording(title, cluster.topology, cluster.members, end - last, tuple(flights))
-
-
-def _kind(frame: bytes) -> Kind:
-    """Return what a frame carries, from its UDP ports and the first byte behind its headers."""
-    ports = int.from_bytes(frame[34:36]), int.from_bytes(frame[36:38])
-    first = frame[HEADERS]
-    if any(port in UDP_PORTS for port in ports):
-        return "values" if first >> 4 == UPDATE else "sums"
-    return "between hosts" if first == DATA else "acknowledgements"
-
-
-# -- drawing ---------------------------------------------------------------------------------------------------------
 
 _WIDTH, _MARGIN, _TOP, _TIER, _HOST = 440, 50, 96, 84, 30  # pixels
 _HOLD = 2.0  # seconds at the end, before it begins again
@@ -185,29 +45,81 @@ _STYLE = """
 """
 
 
-def draw(recordings: Sequence[Recording], seconds: float) -> str:
-    """Return an SVG image in which packets move, with a panel for each recording and one clock for all.
+class AnimationError(ValueError):
+    """Something that cannot be drawn. The message explains what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The last all-reduce of a recording, which differs from the first one.
+
+    Workers announce the scale of the values of a length before they send any (docs/reference/protocol.md).
+
+    Attributes:
+        title: What tells it from other points.
+        network: The network.
+        workers: The names of the hosts that take part, by rank.
+        seconds: How long the all-reduce took after its last worker had begun, as results count it.
+        flights: What its links carried, by the time at which it arrived. Time 0 is when the last worker began.
+    """
+
+    title: str
+    network: Topology
+    workers: tuple[str, ...]
+    seconds: float
+    flights: tuple[Flight, ...]
+
+    @classmethod
+    def of(cls, recording: Recording) -> Scene:
+        """Return the last all-reduce of a recording, with all its buckets.
+
+        Raises:
+            AnimationError: There are too many packets.
+        """
+        calls = [call for call in recording.calls if call.repetition == recording.calls[-1].repetition]
+        begun = [call.begin for call in calls if call.bucket == 1]
+        first, last, end = min(begun), max(begun), max(call.end for call in calls)
+        flights = tuple(
+            replace(each, begin=each.begin - last, sent=each.sent - last, end=each.end - last)
+            for each in recording.flights
+            # What was on its way before is of the barrier.
+            if each.end <= end + _ROUNDING and each.begin > first - _ROUNDING
+        )
+        if len(flights) > MOST_FLIGHTS:
+            raise AnimationError(
+                f"{recording.title}: more than {MOST_FLIGHTS:,} packets; draw a smaller vector, such as --set size=16kB"
+            )
+        return cls(recording.title, recording.network, recording.workers, end - last, flights)
+
+    @property
+    def early(self) -> float:
+        """Return for how many seconds before time 0 other workers had begun."""
+        return max(0.0, -min((flight.begin for flight in self.flights), default=0.0))
+
+
+def draw(scenes: Sequence[Scene], seconds: float) -> str:
+    """Return an SVG image in which packets move, with a panel for each all-reduce and one clock for all.
 
     It needs no script (SVG 1.1, chapter 19), so that it also moves where a page shows it as an image.
 
     Args:
-        recordings: At least one.
+        scenes: At least one.
         seconds: How long the longest of them takes in the drawing.
 
     Raises:
         AnimationError: There are too many packets together.
     """
-    if (count := sum(len(each.flights) for each in recordings)) > MOST_FLIGHTS:
+    if (count := sum(len(each.flights) for each in scenes)) > MOST_FLIGHTS:
         raise AnimationError(
             f"{count:,} packets are too many for one drawing ({MOST_FLIGHTS:,}); draw a smaller vector, such as "
             "--set size=16kB, or fewer points"
         )
-    clock = _Clock(max(each.early for each in recordings), max(each.seconds for each in recordings), seconds)
-    panels = [_Panel(each, _WIDTH * number, clock) for number, each in enumerate(recordings)]
+    clock = _Clock(max(each.early for each in scenes), max(each.seconds for each in scenes), seconds)
+    panels = [_Panel(each, _WIDTH * number, clock) for number, each in enumerate(scenes)]
     width, height = _WIDTH * len(panels), max(panel.bottom for panel in panels) + 64
     told = "; ".join(
         f"{each.title}: {quantity_text(each.seconds, TIMES)}, {len(each.flights)} packets on links"
-        for each in recordings
+        for each in scenes
     )
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -219,7 +131,7 @@ def draw(recordings: Sequence[Recording], seconds: float) -> str:
     ]
     for panel in panels:
         lines += panel.lines()
-    lines += _legend({flight.kind for each in recordings for flight in each.flights}, width / 2, height - 48)
+    lines += _legend({flight.kind for each in scenes for flight in each.flights}, width / 2, height - 48)
     lines += clock.lines(40, height - 22, width - 80)
     return "\n".join([*lines, "</svg>", ""])
 
@@ -265,13 +177,13 @@ class _Clock:
 
 
 class _Panel:
-    """A drawing of one recording, with its left edge at `left`."""
+    """A drawing of one all-reduce, with its left edge at `left`."""
 
-    def __init__(self, recording: Recording, left: float, clock: _Clock) -> None:
-        self._recording, self._left, self._clock = recording, left, clock
+    def __init__(self, scene: Scene, left: float, clock: _Clock) -> None:
+        self._scene, self._left, self._clock = scene, left, clock
         tiers = [
-            *([switch.name for switch in tier] for tier in reversed(recording.network.tiers)),
-            [host.name for host in recording.network.ranked_hosts],
+            *([switch.name for switch in tier] for tier in reversed(scene.network.tiers)),
+            [host.name for host in scene.network.ranked_hosts],
         ]
         room = _WIDTH - 2 * _MARGIN
         self._places = {
@@ -283,19 +195,19 @@ class _Panel:
         self.bottom = _TOP + _TIER * (len(tiers) - 1) + 40
 
     def lines(self) -> Iterator[str]:
-        recording, clock, centre = self._recording, self._clock, self._left + _WIDTH / 2
-        done = clock.share(recording.seconds)
-        title = _escaped(recording.title)
+        scene, clock, centre = self._scene, self._clock, self._left + _WIDTH / 2
+        done = clock.share(scene.seconds)
+        title = _escaped(scene.title)
         size = 18 if len(title) < _LONG else 13
         yield f'<text class="text" x="{centre:g}" y="34" font-size="{size}" font-weight="600">{title}</text>'
         yield (
-            f'<text class="text end" x="{centre:g}" y="58">done after {quantity_text(recording.seconds, TIMES)}'
+            f'<text class="text end" x="{centre:g}" y="58">done after {quantity_text(scene.seconds, TIMES)}'
             f"{self._hidden_until(done)}</text>"
         )
-        for link in recording.network.links:
+        for link in scene.network.links:
             (x, y), (to_x, to_y) = self._places[link.a.node], self._places[link.b.node]
             yield f'<path class="link" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
-        for flight in recording.flights:
+        for flight in scene.flights:
             yield self._packet(flight)
         for name, (x, y) in self._places.items():
             yield (
@@ -303,10 +215,10 @@ class _Panel:
                 f'rx="5"/><text class="text" x="{x:.1f}" y="{y + 5:g}" font-size="12">{_escaped(name)}</text>'
             )
         received = defaultdict(list)
-        for flight in recording.flights:
+        for flight in scene.flights:
             if flight.kind != "acknowledgements":
                 received[flight.receiver].append(flight.end)
-        for name in recording.workers:
+        for name in scene.workers:
             yield from self._bar(name, received[name])
 
     def _hidden_until(self, share: float) -> str:

@@ -50,7 +50,7 @@ VERBS = {
     "sweep": Verb("Experiments", "sweep:sweep", "Run a scenario for every combination of settings."),
     "paths": Verb("Experiments", "paths:paths", "Show the path of each flow through the switches."),
     "animate": Verb(
-        "Experiments", "animate:animate", "Draw the packets of an all-reduce as an animated SVG."
+        "Experiments", "animate:animate", "Draw packets as an animated SVG, or write a run's trace."
     ),
     "cost": Verb("Experiments", "cost:cost", "Estimate how long GPUs wait for gradients, and the price."),
     "plot": Verb("Results", "results.plot:plot", "Plot one column of results against another."),

@@ -1,7 +1,8 @@
-"""`fanin animate`: the packets of a scenario's points as an animated drawing."""
+"""`fanin animate`: the packets of a scenario's points as an animated drawing, or as a trace."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -20,34 +21,43 @@ def animate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", dir_okay=False, help="SVG file; results/NAME/animation.svg by default"
+            "-o",
+            "--output",
+            dir_okay=False,
+            help="SVG file, or a trace if it ends in .json; results/NAME/animation.svg by default",
         ),
     ] = None,
     duration: Annotated[
         float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
     ] = 10,
 ) -> None:
-    """Draw the packets of an all-reduce as an animated SVG.
+    """Draw the packets of an all-reduce as an animated SVG, or write a run's trace.
 
     Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
     in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
     follow it.
 
+    If the output ends in .json, the whole run is written as a trace, with any number of packets: a track for the calls
+    of each worker, and one for the packets of each link. Open it in ui.perfetto.dev or chrome://tracing.
+
     Examples:
         fanin animate scenario:in-network-and-ring
         fanin animate scenario:in-network-and-ring --set loss=2% -o loss.svg
+        fanin animate scenario:in-network-and-ring -o trace.json
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
-    from fanin.experiments.animation import AnimationError, draw, record
+    from fanin.experiments.animation import AnimationError, Scene, draw
     from fanin.experiments.results.axes import value_label
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.shipped import scenario_file
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.scenario.user_files import program_of
+    from fanin.experiments.trace_events import trace_events
     from fanin.experiments.virtual.outcome import UnfinishedError
+    from fanin.experiments.virtual.recording import RecordingError, record
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
     from fanin.progress import Steps
@@ -64,19 +74,27 @@ def animate(
         )
     path = output or Path("results", loaded.frame.name, "animation.svg")
     with (
-        failing("animate", AnimationError, status=2),
+        failing("animate", AnimationError, RecordingError, status=2),
         failing("animate", ControllerError, PythonFileError, ToolError, CompileError),
         failing("animate", CollectiveError, UnfinishedError, DeadlockError, KeyboardInterrupt),
     ):
-        recordings = []
+        traced = path.suffix == ".json"
+        recordings, scenes = [], []
         with Steps("points", len(loaded.points)) as progress:
             for point in loaded.points:
                 row = setting_columns(point)
                 labels = [value_label(name, row[name]) for name in loaded.varied if row.get(name) is not None]
                 name = ", ".join(labels) or loaded.frame.name
-                recordings.append(record(name, point, Engine.load(program_of(point).device_config)))
+                recording = record(name, point, Engine.load(program_of(point).device_config))
+                if traced:
+                    recordings.append(recording)
+                else:
+                    scenes.append(Scene.of(recording))
                 progress.advance()
-        drawing = draw(recordings, duration)
+        if traced:
+            text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
+        else:
+            text, viewer = draw(scenes, duration), "a browser"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(drawing)
-    say(f"wrote {path}; open it in a browser")
+    path.write_text(text)
+    say(f"wrote {path}; open it in {viewer}")

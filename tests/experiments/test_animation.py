@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from fanin.experiments import animation
-from fanin.experiments.animation import AnimationError, Recording, draw, record
+from fanin.experiments.animation import AnimationError, Scene, draw
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
+from fanin.experiments.virtual.recording import Recording, record
 from fanin.p4switch.engine.engine import Engine
 
 SCENARIO = Path(__file__).parents[2] / "scenarios/in-network-and-ring.toml"
@@ -34,6 +35,11 @@ def recordings(program: Engine) -> dict[str, Recording]:
 
 
 @pytest.fixture(scope="module")
+def scenes(recordings: dict[str, Recording]) -> dict[str, Scene]:
+    return {name: Scene.of(recording) for name, recording in recordings.items()}
+
+
+@pytest.fixture(scope="module")
 def program() -> Engine:
     from fanin.simulator.fabric import load_switch
 
@@ -41,9 +47,9 @@ def program() -> Engine:
 
 
 def test_each_worker_sends_its_values_once_and_receives_the_sums_once(
-    recordings: dict[str, Recording],
+    scenes: dict[str, Scene],
 ) -> None:
-    flights = recordings["in-network"].flights
+    flights = scenes["in-network"].flights
     up = Counter((flight.sender, flight.receiver) for flight in flights if flight.kind == "values")
     down = Counter((flight.sender, flight.receiver) for flight in flights if flight.kind == "sums")
     leaves = {"leaf1": ("h1", "h2"), "leaf2": ("h3", "h4")}
@@ -57,8 +63,8 @@ def test_each_worker_sends_its_values_once_and_receives_the_sums_once(
     assert {flight.kind for flight in flights} == {"values", "sums"}
 
 
-def test_a_ring_sends_between_workers_and_acknowledges(recordings: dict[str, Recording]) -> None:
-    flights = recordings["ring"].flights
+def test_a_ring_sends_between_workers_and_acknowledges(scenes: dict[str, Scene]) -> None:
+    flights = scenes["ring"].flights
     assert {flight.kind for flight in flights} == {"between hosts", "acknowledgements"}
     sent = sum(flight.kind == "between hosts" and flight.sender.startswith("h") for flight in flights)
     # 2 (n - 1) quarters of the vector from each: 4,000 bytes in 4 packets of up to 1,024. While the first worker
@@ -68,30 +74,30 @@ def test_a_ring_sends_between_workers_and_acknowledges(recordings: dict[str, Rec
 
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_the_drawing_and_the_results_agree_on_the_time(
-    recordings: dict[str, Recording], program: Engine, algorithm: str
+    scenes: dict[str, Scene], program: Engine, algorithm: str
 ) -> None:
-    assert recordings[algorithm].seconds == pytest.approx(
+    assert scenes[algorithm].seconds == pytest.approx(
         run_virtual(points()[algorithm], program).seconds[-1], rel=1e-12
     )
 
 
-def test_a_packet_takes_its_serialization_and_the_delay_of_the_link(recordings: dict[str, Recording]) -> None:
-    for recording in recordings.values():
-        for flight in recording.flights:
-            assert -recording.early <= flight.begin < flight.end < recording.seconds + ROUNDING
-    values = [flight for flight in recordings["in-network"].flights if flight.kind == "values"]
+def test_a_packet_takes_its_serialization_and_the_delay_of_the_link(scenes: dict[str, Scene]) -> None:
+    for scene in scenes.values():
+        for flight in scene.flights:
+            assert -scene.early <= flight.begin < flight.end < scene.seconds + ROUNDING
+    values = [flight for flight in scenes["in-network"].flights if flight.kind == "values"]
     full = max(flight.end - flight.begin for flight in values)
     assert full == pytest.approx(DELAY + 8 * 1104 / RATE, rel=1e-3)  # 1,104 bytes: 256 values, on the wire
 
 
-def drawn(*recordings: Recording, seconds: float = 10) -> ElementTree.Element:
-    return ElementTree.fromstring(draw(recordings, seconds))
+def drawn(*scenes: Scene, seconds: float = 10) -> ElementTree.Element:
+    return ElementTree.fromstring(draw(scenes, seconds))
 
 
-def test_every_packet_moves_once_in_each_round(recordings: dict[str, Recording]) -> None:
-    root = drawn(*recordings.values())
+def test_every_packet_moves_once_in_each_round(scenes: dict[str, Scene]) -> None:
+    root = drawn(*scenes.values())
     circles = [circle for circle in root.iter(f"{SVG}circle") if circle.get("class", "").startswith("packet")]
-    assert len(circles) == sum(len(recording.flights) for recording in recordings.values())
+    assert len(circles) == sum(len(scene.flights) for scene in scenes.values())
     for moving in root.iter():
         if (times := moving.get("keyTimes")) is not None:
             shares = [float(share) for share in times.split(";")]
@@ -101,43 +107,34 @@ def test_every_packet_moves_once_in_each_round(recordings: dict[str, Recording])
             assert moving.get("dur") == "12s"  # with the two seconds before it begins again
 
 
-def test_all_panels_have_one_clock(recordings: dict[str, Recording]) -> None:
+def test_all_panels_have_one_clock(scenes: dict[str, Scene]) -> None:
     """What takes three times as long ends three times as late in the drawing."""
-    root = drawn(*recordings.values())
+    root = drawn(*scenes.values())
     ends = {
-        recording.title: float(re.findall(r"[\d.]+", text[0].get("keyTimes", ""))[-1])
-        for recording, text in zip(
-            recordings.values(),
+        scene.title: float(re.findall(r"[\d.]+", text[0].get("keyTimes", ""))[-1])
+        for scene, text in zip(
+            scenes.values(),
             (element for element in root.iter(f"{SVG}text") if element.get("class") == "text end"),
             strict=True,
         )
     }
-    early = max(recording.early for recording in recordings.values())
-    passed = {name: recording.seconds + early for name, recording in recordings.items()}
+    early = max(scene.early for scene in scenes.values())
+    passed = {name: scene.seconds + early for name, scene in scenes.items()}
     assert ends["ring"] / ends["in-network"] == pytest.approx(passed["ring"] / passed["in-network"], rel=1e-3)
 
 
-def test_texts_from_outside_are_escaped(recordings: dict[str, Recording]) -> None:
-    hostile = Recording("</text><script>alert(1)</script>\x1b[31m", *_rest(recordings["ring"]))
+def test_texts_from_outside_are_escaped(scenes: dict[str, Scene]) -> None:
+    hostile = replace(scenes["ring"], title="</text><script>alert(1)</script>\x1b[31m")
     root = drawn(hostile)
     assert not list(root.iter(f"{SVG}script"))
     assert "\x1b" not in draw([hostile], 10)
 
 
-def _rest(recording: Recording) -> tuple[Any, ...]:
-    return recording.network, recording.workers, recording.seconds, recording.flights
-
-
 def test_too_many_packets_are_refused(
-    recordings: dict[str, Recording], program: Engine, monkeypatch: pytest.MonkeyPatch
+    recordings: dict[str, Recording], scenes: dict[str, Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(animation, "MOST_FLIGHTS", 300)
     with pytest.raises(AnimationError, match="ring: more than 300 packets; draw a smaller vector"):
-        record("ring", points()["ring"], program)
+        Scene.of(recordings["ring"])
     with pytest.raises(AnimationError, match="566 packets are too many for one drawing"):
-        draw([*recordings.values()], 10)
-
-
-def test_a_live_network_is_not_recorded(program: Engine) -> None:
-    with pytest.raises(AnimationError, match="--set world=virtual"):
-        record("live", points("world=live", "algorithm=in-network")["in-network"], program)
+        draw([*scenes.values()], 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def test_without_a_name_the_drawing_is_among_the_results(
     status, _ = animate("scenario:in-network-and-ring", "--set", "algorithm=in-network", "--duration", "3")
     assert status == 0
     assert 'dur="5s"' in (tmp_path / "results/in-network-and-ring/animation.svg").read_text()
+
+
+def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    status, said = animate("scenario:in-network-and-ring", "--set", "size=1 MB", "-o", str(path))
+    assert (status, said) == (0, f"wrote {path}; open it in ui.perfetto.dev or chrome://tracing\n")
+    events = json.loads(path.read_text())["traceEvents"]
+    names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert names == {
+        "in-network: workers",
+        "in-network: links",
+        "ring, selective-repeat: workers",
+        "ring, selective-repeat: links",
+    }
+    assert sum(event["ph"] == "X" and event["cat"] == "packet" for event in events) > 2 * 3000
 
 
 @pytest.mark.parametrize(

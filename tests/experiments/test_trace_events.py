@@ -1,0 +1,117 @@
+"""A trace has what the format asks for, and agrees with the results of the run."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.trace_events import trace_events
+from fanin.experiments.virtual.point import run_virtual
+from fanin.experiments.virtual.recording import record
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.fabric import load_switch
+
+SCENARIO = Path(__file__).parents[2] / "scenarios/in-network-and-ring.toml"
+PICOSECOND = 1e-6  # microseconds, in which the events' times are
+
+Event = dict[str, Any]
+
+
+def point(*changes: str) -> Settings:
+    (found,) = load_scenario(SCENARIO, changes).points
+    return found
+
+
+@pytest.fixture(scope="module")
+def program() -> Engine:
+    return load_switch()
+
+
+def traced(program: Engine, *points: Settings) -> list[Event]:
+    """Return the events of a trace, as a program reads them from the file."""
+    document = json.loads(json.dumps(trace_events([record(one.algorithm, one, program) for one in points])))
+    events: list[Event] = document["traceEvents"]
+    return events
+
+
+def tracks(events: list[Event], category: str) -> dict[tuple[int, int], list[Event]]:
+    found = defaultdict(list)
+    for event in events:
+        if event.get("cat") == category:
+            found[event["pid"], event["tid"]].append(event)
+    return found
+
+
+def names(events: list[Event], what: str) -> dict[tuple[int, int], str]:
+    found = [event for event in events if event["ph"] == "M" and event["name"] == what]
+    assert len({(event["pid"], event["tid"]) for event in found}) == len(found)
+    return {(event["pid"], event["tid"]): event["args"]["name"] for event in found}
+
+
+def test_every_event_has_what_the_format_asks_for(program: Engine) -> None:
+    events = traced(program, point("algorithm=in-network"), point("algorithm=ring"))
+    for event in events:
+        assert event["ph"] in ("X", "M")
+        assert isinstance(event["name"], str)
+        assert isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int)
+        if event["ph"] == "X":
+            assert event["ts"] >= 0
+            assert event["dur"] > 0
+    processes = names(events, "process_name")
+    wanted = ["in-network: workers", "in-network: links", "ring: workers", "ring: links"]
+    assert [*processes.values()] == wanted
+    threads = names(events, "thread_name")
+    assert {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"} == threads.keys()
+    assert threads[1, 1] == "worker 0 on h1"
+    assert {"h1 → leaf1", "leaf1 → h1", "leaf2 → spine1"} <= {*threads.values()}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("algorithm=in-network",),
+        ("algorithm=ring",),
+        ("algorithm=ring", "jitter=3 us"),
+        ("algorithm=in-network", "reordering=0.2", "displacement=2 us", "loss=0.05"),
+    ],
+)
+def test_a_track_shows_one_thing_at_a_time(program: Engine, changes: tuple[str, ...]) -> None:
+    events = traced(program, point(*changes))
+    for category in ("call", "packet"):
+        for track in tracks(events, category).values():
+            assert all(a["ts"] + a["dur"] <= b["ts"] + PICOSECOND / 2 for a, b in pairwise(track))
+    for packets in tracks(events, "packet").values():
+        assert all(one["ts"] + one["dur"] <= one["args"]["arrives"] for one in packets)
+
+
+@pytest.mark.parametrize("algorithm", ["in-network", "ring"])
+def test_links_are_busy_for_as_long_as_in_the_results(program: Engine, algorithm: str) -> None:
+    settings = point(f"algorithm={algorithm}", "size=1 MB")
+    events = traced(program, settings)
+    threads = names(events, "thread_name")
+    busy = {threads[key]: sum(one["dur"] for one in track) for key, track in tracks(events, "packet").items()}
+    usage = run_virtual(settings, program).usage
+    assert usage is not None
+    measured = {
+        f"{link.near} → {link.far}": link for link in usage.links if link.phase == "job" and link.packets
+    }
+    assert len(events) > 3000  # more than a drawing has
+    assert busy.keys() == measured.keys()
+    for name, link in measured.items():
+        # A packet's time is a whole number of picoseconds.
+        assert busy[name] == pytest.approx(1e6 * link.busy_seconds, abs=PICOSECOND * link.packets)
+
+
+def test_buckets_and_barriers_have_names(program: Engine) -> None:
+    changes = "algorithm=in-network", "step_forward=10 us", "step_backward=20 us", "step_bucket=8 kB"
+    calls = tracks(traced(program, point(*changes)), "call")
+    wanted = ["barrier", "all-reduce, bucket 1", "all-reduce, bucket 2"] * 2
+    assert [[call["name"] for call in track] for track in calls.values()] == [wanted] * 4
