@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from scapy.fields import ByteField, IntField
 from scapy.layers.l2 import Ether
@@ -102,7 +103,7 @@ def _total(chunk: int) -> int:
 
 
 def _packet(rank: int, chunk: int, value: int) -> Packet:
-    fields = {f"value{number}": value for number in range(VALUES)}
+    fields: dict[str, Any] = {f"value{number}": value for number in range(VALUES)}
     ether = Ether(src=f"02:00:00:00:00:{rank + 1:02x}", dst=SWITCH, type=TYPE)
     return ether / Chunk(rank=rank, slot=chunk % SLOTS, version=chunk // SLOTS % 2, chunk=chunk, **fields)
 
@@ -184,7 +185,7 @@ def in_order(bench: Bench) -> None:
     _run(bench, [(0, 0), (1, 0), (0, 1), (0, 4), (1, 1), (1, 4), (0, 8), (1, 8), (1, 12), (0, 12)])
 
 
-@lab_test("A result is sent again to a worker that missed it")
+@lab_test("A worker that missed a result gets it")
 def result_is_kept(bench: Bench) -> None:
     _run(bench, [(0, 2), (0, 2), (1, 2), (1, 6), (0, 2), (1, 6), (0, 6), (1, 10), (0, 6), (0, 10)])
 
