@@ -1,0 +1,140 @@
+// A switch that recognizes late packets by the number of their chunk.
+
+#include <core.p4>
+#include <v1model.p4>
+
+const bit<16> TYPE_CHUNK = 0x88b6; // for local experiments (IEEE 802)
+const bit<16> GROUP = 1;           // the multicast group of all workers
+
+header ethernet_t {
+    bit<48> destination;
+    bit<48> source;
+    bit<16> type;
+}
+
+header chunk_t {
+    bit<8> workers;
+    bit<8> rank;
+    bit<8> slot;     // from 0 to 3
+    bit<8> version;  // 0 or 1
+    bit<32> chunk;   // number of the chunk
+    bit<32> value0;
+    bit<32> value1;
+    bit<32> value2;
+    bit<32> value3;
+}
+
+struct headers_t {
+    ethernet_t ethernet;
+    chunk_t chunk;
+}
+
+struct metadata_t {
+    bit<1> skip;  // the packet is not added: it is late, or the sum has this worker's chunk
+    bit<8> count; // workers whose chunks are in the sum, with this one
+}
+
+parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(hdr.ethernet);
+        transition select(hdr.ethernet.type) {
+            TYPE_CHUNK: parse_chunk;
+            default: accept;
+        }
+    }
+    state parse_chunk {
+        packet.extract(hdr.chunk);
+        transition accept;
+    }
+}
+
+control MyVerifyChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+// Adds a value to the sum of a cell. The first worker of a round overwrites it.
+control Adder(inout bit<32> value, in bit<32> cell, in bit<8> count, in bit<1> skip) {
+    register<bit<32>>(8) sums;
+
+    apply {
+        bit<32> sum;
+        sums.read(sum, cell);
+        if (skip == 0) {
+            sum = count == 1 ? value : sum + value;
+        }
+        sums.write(cell, sum);
+        value = sum;
+    }
+}
+
+control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    // Of each cell, which is a slot and a version:
+    register<bit<32>>(8) chunks;  // the number of the chunk that it holds
+    register<bit<32>>(8) bitmaps; // a bit for each worker that is in the sum
+    register<bit<8>>(8) counts;
+    Adder() adder0;
+    Adder() adder1;
+    Adder() adder2;
+    Adder() adder3;
+
+    apply {
+        if (hdr.chunk.isValid()) {
+            bit<32> cell = (bit<32>) (hdr.chunk.slot[1:0] ++ hdr.chunk.version[0:0]);
+
+            bit<32> held;
+            chunks.read(held, cell);
+            bool late = hdr.chunk.chunk < held;
+            bool newer = hdr.chunk.chunk > held;
+            chunks.write(cell, late ? held : hdr.chunk.chunk);
+
+            bit<32> bitmap;
+            bit<32> mine = 32w1 << hdr.chunk.rank;
+            bitmaps.read(bitmap, cell);
+            if (newer) {
+                bitmap = 0;
+            }
+            meta.skip = late || (bitmap & mine) != 0 ? 1w1 : 1w0;
+            bitmaps.write(cell, late ? bitmap : bitmap | mine);
+
+            counts.read(meta.count, cell);
+            if (newer) {
+                meta.count = 1;
+            } else if (meta.skip == 0) {
+                meta.count = meta.count + 1;
+            }
+            counts.write(cell, meta.count);
+
+            adder0.apply(hdr.chunk.value0, cell, meta.count, meta.skip);
+            adder1.apply(hdr.chunk.value1, cell, meta.count, meta.skip);
+            adder2.apply(hdr.chunk.value2, cell, meta.count, meta.skip);
+            adder3.apply(hdr.chunk.value3, cell, meta.count, meta.skip);
+
+            if (late || meta.count != hdr.chunk.workers) {
+                mark_to_drop(standard);
+            } else if (meta.skip == 1) {
+                standard.egress_spec = standard.ingress_port;
+            } else {
+                standard.mcast_grp = GROUP;
+            }
+        } else {
+            mark_to_drop(standard);
+        }
+    }
+}
+
+control MyEgress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control MyComputeChecksum(inout headers_t hdr, inout metadata_t meta) {
+    apply { }
+}
+
+control MyDeparser(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.ethernet);
+        packet.emit(hdr.chunk);
+    }
+}
+
+V1Switch(MyParser(), MyVerifyChecksum(), MyIngress(), MyEgress(), MyComputeChecksum(), MyDeparser()) main;

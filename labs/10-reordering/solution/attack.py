@@ -1,0 +1,17 @@
+"""An order of arrivals that makes the switch of lab 7 compute a wrong sum."""
+
+
+def arrivals() -> list[tuple[int, int]]:
+    """Return the packets in the order in which they arrive at the switch: the rank of the worker, and the chunk.
+
+    There are two workers, of ranks 0 and 1, and four slots. A pair that comes again is a copy.
+    """
+    return [
+        (0, 0),  # worker 0 also sends a copy of this one, which is late
+        (1, 0),
+        (0, 4),
+        (1, 4),
+        (0, 0),  # the copy: its cell is free for chunk 8 now
+        (0, 8),  # looks like a copy
+        (1, 8),
+    ]
