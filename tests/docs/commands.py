@@ -12,7 +12,10 @@ from tests.sizes import sized
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/project/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "fanin/templates/project/README.md")
+    ),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "labs").rglob("*.md")),
 ]
