@@ -112,5 +112,6 @@ def _explained(file: Path, error: BaseException) -> str:
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
+    sys.dont_write_bytecode = True  # the student's folder is for the student's files
     os.dup2(2, 1)  # what students print for themselves is no answer
     _serve(Path(sys.argv[1]), socket.socket(fileno=int(sys.argv[2])))

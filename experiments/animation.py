@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from fanin.experiments.virtual.recording import Flight, Kind, Recording
+from fanin.experiments.virtual.recording import Flight, Kind, PacketRecording
 from fanin.native.text import printable
 from fanin.topologies.model import Topology
 from fanin.topologies.units import TIMES, quantity_text
@@ -70,7 +70,7 @@ class Scene:
     flights: tuple[Flight, ...]
 
     @classmethod
-    def of(cls, recording: Recording) -> Scene:
+    def of(cls, recording: PacketRecording) -> Scene:
         """Return the last all-reduce of a recording, with all its buckets.
 
         Raises:

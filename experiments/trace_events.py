@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fanin.experiments.virtual.recording import Flight, Recording
+from fanin.experiments.virtual.recording import Flight, PacketRecording
 
 _PICOSECONDS = 10**12  # in a second; all times of virtual time are whole picoseconds
 _MICROSECOND = 10**6  # picoseconds
@@ -17,7 +17,7 @@ _MICROSECOND = 10**6  # picoseconds
 Event = dict[str, Any]
 
 
-def trace_events(recordings: Sequence[Recording]) -> dict[str, Any]:
+def trace_events(recordings: Sequence[PacketRecording]) -> dict[str, Any]:
     """Return a JSON document with two processes for each recording: its workers and its links.
 
     Each worker is a thread with its calls, each link and direction one with the packets that are being sent on it.
@@ -29,7 +29,7 @@ def trace_events(recordings: Sequence[Recording]) -> dict[str, Any]:
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
-def _workers(process: int, recording: Recording) -> Iterator[Event]:
+def _workers(process: int, recording: PacketRecording) -> Iterator[Event]:
     yield _named("process_name", process, 0, f"{recording.title}: workers")
     for rank, host in enumerate(recording.workers):
         yield _named("thread_name", process, rank + 1, f"worker {rank} on {host}")
@@ -47,7 +47,7 @@ def _workers(process: int, recording: Recording) -> Iterator[Event]:
         )
 
 
-def _links(process: int, recording: Recording) -> Iterator[Event]:
+def _links(process: int, recording: PacketRecording) -> Iterator[Event]:
     yield _named("process_name", process, 0, f"{recording.title}: links")
     carried = defaultdict(list)
     for flight in recording.flights:

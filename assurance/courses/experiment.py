@@ -33,8 +33,8 @@ eval "$command"
 
 
 @dataclass(slots=True)
-class Outcome:
-    """Outcome of one run: its output, and how that differs from the README."""
+class ExperimentOutcome:
+    """ExperimentOutcome of one run: its output, and how that differs from the README."""
 
     output: str
     differences: list[str] = field(default_factory=list)
@@ -43,10 +43,12 @@ class Outcome:
         return "as in its README" if not self.differences else "differs: " + ", ".join(self.differences)
 
 
-def judge(output: str, wanted: Iterable[str], unwanted: Iterable[str] = ()) -> Outcome:
+def judge(output: str, wanted: Iterable[str], unwanted: Iterable[str] = ()) -> ExperimentOutcome:
     """Compare an output with the patterns that it must have, and those that it must not have."""
     missing = [f"no `{pattern}`" for pattern in wanted if not re.search(pattern, output)]
-    return Outcome(output, missing + [f"`{pattern}`" for pattern in unwanted if re.search(pattern, output)])
+    return ExperimentOutcome(
+        output, missing + [f"`{pattern}`" for pattern in unwanted if re.search(pattern, output)]
+    )
 
 
 def run_inside(course: Path, copied: Path, place: Path, command: str, typed: str) -> str:

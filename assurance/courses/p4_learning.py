@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
-from fanin.assurance.courses.experiment import Outcome, judge, run_inside
+from fanin.assurance.courses.experiment import ExperimentOutcome, judge, run_inside
 
 _STARTED = (r"Switches programmed correctly", r"mininet>|Network stopped")
 _FAILED = (r"Traceback", r"error in file", r"did not start", r"exited with error", r"ompilationError")
@@ -79,7 +79,7 @@ def networks(checkout: Path) -> list[Path]:
     )
 
 
-def run(network: Path, checkout: Path, course: Path) -> tuple[Outcome, Outcome | None]:
+def run(network: Path, checkout: Path, course: Path) -> tuple[ExperimentOutcome, ExperimentOutcome | None]:
     """Start a network, and run the experiment of its exercise.
 
     Returns:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fanin.assurance.courses.experiment import Outcome, judge, run_inside
+from fanin.assurance.courses.experiment import ExperimentOutcome, judge, run_inside
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ EXERCISES = (
 )
 
 
-def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Outcome:
+def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> ExperimentOutcome:
     """Run the experiment of an exercise with its solution, or as it is for students."""
     with tempfile.TemporaryDirectory() as copied:
         place = _copied(exercise, checkout, Path(copied), solved=solved)
@@ -199,13 +199,13 @@ def run(exercise: Exercise, checkout: Path, course: Path, *, solved: bool) -> Ou
     return judge(output, exercise.unsolved, exercise.absent)
 
 
-def run_ptf(exercise: Exercise, checkout: Path, course: Path) -> Outcome:
+def run_ptf(exercise: Exercise, checkout: Path, course: Path) -> ExperimentOutcome:
     """Run `make test` of an exercise twice in the same namespaces: a second run must not depend on the first."""
     with tempfile.TemporaryDirectory() as copied:
         place = _copied(exercise, checkout, Path(copied), solved=False)
         output = run_inside(course, Path(copied), place, "make test; make test", "")
     passed = len(re.findall(r"^OK$", output, re.MULTILINE))
-    return Outcome(output, [] if passed >= 2 else [f"no OK in {2 - passed} of 2 runs"])
+    return ExperimentOutcome(output, [] if passed >= 2 else [f"no OK in {2 - passed} of 2 runs"])
 
 
 def _copied(exercise: Exercise, checkout: Path, folder: Path, *, solved: bool) -> Path:

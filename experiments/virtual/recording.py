@@ -76,7 +76,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class PacketRecording:
     """A run of a point in virtual time.
 
     Attributes:
@@ -96,7 +96,7 @@ class Recording:
     flights: tuple[Flight, ...]
 
 
-def record(title: str, settings: Settings, switch: Engine) -> Recording:
+def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
     """Run a point in virtual time and record it.
 
     Lost packets never arrive, so they are not recorded; what replaces them is. Where a link has jitter, or reorders,
@@ -131,7 +131,7 @@ def record(title: str, settings: Settings, switch: Engine) -> Recording:
         for number, (begin, end) in enumerate(zip(station.began, station.ended, strict=True))
     ]
     calls.sort(key=lambda call: (call.repetition, call.bucket, call.rank))
-    return Recording(
+    return PacketRecording(
         title,
         settings.collective,
         cluster.topology,

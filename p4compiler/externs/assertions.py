@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 if TYPE_CHECKING:
     from fanin.p4compiler.emit.actions import ActionWriter
@@ -16,4 +16,6 @@ def _emit(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
     return s.name, [writer.expressions.argument(s.arguments[0])]
 
 
-EXTERNS = tuple(Extern(name, _emit, in_parser=True, takes_expressions=True) for name in ("assert", "assume"))
+EXTERNS = tuple(
+    ExternKind(name, _emit, in_parser=True, takes_expressions=True) for name in ("assert", "assume")
+)

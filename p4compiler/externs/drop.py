@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 if TYPE_CHECKING:
     from fanin.p4compiler.emit.actions import ActionWriter
@@ -20,4 +20,4 @@ def _emit_truncate(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Js
     return "truncate", [writer.expressions.argument(s.arguments[0])]
 
 
-EXTERNS = (Extern("mark_to_drop", _emit_drop), Extern("truncate", _emit_truncate))
+EXTERNS = (ExternKind("mark_to_drop", _emit_drop), ExternKind("truncate", _emit_truncate))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 from fanin.p4compiler.source import error
 
 if TYPE_CHECKING:
@@ -23,4 +23,4 @@ def _emit(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
     return "modify_field_with_hash_based_offset", parameters
 
 
-EXTERNS = (Extern("hash", _emit),)
+EXTERNS = (ExternKind("hash", _emit),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir, types
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 from fanin.p4compiler.rewrite import field_of
 from fanin.p4compiler.source import error
 
@@ -46,4 +46,4 @@ def _shown(e: ir.Expr) -> tuple[str, list[ir.Expr]]:
     return f"({shape})", [part for _, parts in inner for part in parts]
 
 
-EXTERNS = (Extern("log_msg", _emit, in_parser=True),)
+EXTERNS = (ExternKind("log_msg", _emit, in_parser=True),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 if TYPE_CHECKING:
     from fanin.p4compiler.emit.actions import ActionWriter
@@ -17,4 +17,7 @@ def _emit(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
     return "execute_meter", [writer.instance("meter_array", s), index, writer.target(s, 1)]
 
 
-EXTERNS = (Extern("meter.execute_meter", _emit, index=0), Extern("direct_meter.read", lambda *_: None))
+EXTERNS = (
+    ExternKind("meter.execute_meter", _emit, index=0),
+    ExternKind("direct_meter.read", lambda *_: None),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 if TYPE_CHECKING:
     from fanin.p4compiler.emit.actions import ActionWriter
@@ -17,4 +17,4 @@ def _emit(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]]:
     return "modify_field_rng_uniform", [writer.target(s, 0), *bounds]
 
 
-EXTERNS = (Extern("random", _emit),)
+EXTERNS = (ExternKind("random", _emit),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 if TYPE_CHECKING:
     from fanin.p4compiler.emit.actions import ActionWriter
@@ -22,4 +22,7 @@ def _emit_write(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json]
     return "register_write", [writer.instance("register_array", s), *values]
 
 
-EXTERNS = (Extern("register.read", _emit_read, index=1), Extern("register.write", _emit_write, index=0))
+EXTERNS = (
+    ExternKind("register.read", _emit_read, index=1),
+    ExternKind("register.write", _emit_write, index=0),
+)

@@ -16,13 +16,13 @@ from fanin.p4compiler.externs import (
     registers,
     requests,
 )
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 
 _MODULES = (registers, counters, meters, drop, requests, log_msg, assertions, random_numbers, hashes)
-EXTERNS: dict[str, Extern] = {extern.name: extern for module in _MODULES for extern in module.EXTERNS}
+EXTERNS: dict[str, ExternKind] = {extern.name: extern for module in _MODULES for extern in module.EXTERNS}
 
 
-def register(extern: Extern) -> None:
+def register(extern: ExternKind) -> None:
     """Add an extern to those that actions can call.
 
     Raises:

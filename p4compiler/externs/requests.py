@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 from fanin.p4compiler.source import error
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def _emit_digest(writer: ActionWriter, s: ir.CallExtern) -> tuple[str, list[Json
 
 
 EXTERNS = (
-    Extern("clone", _emit_clone),
-    Extern("clone_preserving_field_list", _emit_clone),
-    Extern("resubmit_preserving_field_list", _emit_resubmit),
-    Extern("recirculate_preserving_field_list", _emit_recirculate),
-    Extern("digest", _emit_digest),
+    ExternKind("clone", _emit_clone),
+    ExternKind("clone_preserving_field_list", _emit_clone),
+    ExternKind("resubmit_preserving_field_list", _emit_resubmit),
+    ExternKind("recirculate_preserving_field_list", _emit_recirculate),
+    ExternKind("digest", _emit_digest),
 )

@@ -15,7 +15,7 @@ from fanin.experiments.animation import AnimationError, Scene, draw
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
-from fanin.experiments.virtual.recording import Recording, record
+from fanin.experiments.virtual.recording import PacketRecording, record
 from fanin.p4switch.engine.engine import Engine
 
 SCENARIO = Path(__file__).parents[2] / "scenarios/in-network-and-ring.toml"
@@ -30,12 +30,12 @@ def points(*changes: str) -> dict[str, Settings]:
 
 
 @pytest.fixture(scope="module")
-def recordings(program: Engine) -> dict[str, Recording]:
+def recordings(program: Engine) -> dict[str, PacketRecording]:
     return {name: record(name, settings, program) for name, settings in points().items()}
 
 
 @pytest.fixture(scope="module")
-def scenes(recordings: dict[str, Recording]) -> dict[str, Scene]:
+def scenes(recordings: dict[str, PacketRecording]) -> dict[str, Scene]:
     return {name: Scene.of(recording) for name, recording in recordings.items()}
 
 
@@ -131,7 +131,7 @@ def test_texts_from_outside_are_escaped(scenes: dict[str, Scene]) -> None:
 
 
 def test_too_many_packets_are_refused(
-    recordings: dict[str, Recording], scenes: dict[str, Scene], monkeypatch: pytest.MonkeyPatch
+    recordings: dict[str, PacketRecording], scenes: dict[str, Scene], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(animation, "MOST_FLIGHTS", 300)
     with pytest.raises(AnimationError, match="ring: more than 300 packets; draw a smaller vector"):

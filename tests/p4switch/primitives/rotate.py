@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fanin.p4compiler import ir
-from fanin.p4compiler.externs.extern import Extern
+from fanin.p4compiler.externs.extern_kind import ExternKind
 from fanin.p4switch.bmv2json.expressions import Expression
 from fanin.p4switch.bmv2json.primitive_kind import PrimitiveKind
 
@@ -38,7 +38,7 @@ def _trace(packet: PacketDecoder, call: Primitive, words: tuple[int, ...]) -> No
     packet.add_access("rotate", "by", 0, 1, packet.value("n", 32, words), call.source)
 
 
-EXTERN = Extern("rotate", _emit)
+EXTERN = ExternKind("rotate", _emit)
 KIND = PrimitiveKind(
     "rotate", ("target", "value"), _write, helper=_write_function, trace=_trace, traces_itself=True
 )

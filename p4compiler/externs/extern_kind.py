@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Extern:
-    """Extern function, or method of an extern object. `p4compiler/include` declares it.
+class ExternKind:
+    """An extern function, or a method of an extern object. `p4compiler/include` declares it.
 
     Attributes:
         name: Its name; that of a method contains that of the object, as in "register.read".
