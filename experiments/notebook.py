@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from fanin.experiments.models.prediction import predicted_call_seconds
 from fanin.experiments.results.axes import value_text
 from fanin.experiments.results.drawing.plot import draw
 from fanin.experiments.results.drawing.series import select, series
@@ -71,11 +72,14 @@ def run(file: str, *changes: str) -> Found:
         ToolError: If there is no compiler for it.
         PointError: If a point fails.
     """
-    scenario = load_scenario(scenario_file(file), changes)
+    scenario = load_scenario(scenario_file(file), changes, predicted_call_seconds)
     if any(point.world == "live" for point in scenario.points):
         raise ScenarioError(f"{file}: world: is live, which needs separate namespaces; run it with fanin run")
     rows = [run_point(point, program_of(point).device_config) for point in scenario.points]
     for point, row in zip(scenario.points, rows, strict=True):
         if row["error"] is not None:
             raise PointError(f"{file}: {point.topology.table}, seed {point.seed}: {row['error']}")
-    return Found(scenario, rows)
+    choices = scenario.choices
+    return Found(
+        scenario, [row | choices[row["key"]].columns if row["key"] in choices else row for row in rows]
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fanin.cli_errors import INTERRUPTED, complain, failing, failure
 from fanin.experiments.results.axes import value_text
-from fanin.experiments.scenario.file import Scenario, ScenarioError, load_scenario
+from fanin.experiments.scenario.file import Choice, Scenario, ScenarioError, load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.shipped import scenario_file
 from fanin.output import say
@@ -36,6 +37,7 @@ class Work:
         wrong: Whether wrong sums are expected.
         fails: The beginning of an error with which points are expected to fail, or None.
         as_json: Print the rows as lines of JSON; tables are left out, and notes go to standard error.
+        choices: The reasons for algorithms that were chosen, by the keys of points.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Work:
     wrong: bool = False
     fails: str | None = None
     as_json: bool = False
+    choices: Mapping[str, Choice] = field(default_factory=dict)
 
     def note(self, text: str) -> None:
         """Print something that is not a result."""
@@ -59,8 +62,10 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     Raises:
         typer.Exit: With status 2 if the scenario or its figure is wrong.
     """
+    from fanin.experiments.models.prediction import predicted_call_seconds
+
     with failing(verb, ScenarioError, status=2):
-        scenario = load_scenario(scenario_file(file), changes)
+        scenario = load_scenario(scenario_file(file), changes, predicted_call_seconds)
     enter_if_live(verb, scenario.points)
 
     # Imported here to keep --help and the refusal of wrong options fast.
@@ -135,10 +140,12 @@ def measure(
             rows = run_points(work.points, journal, work.folder / "logs", progress, processes, scheduler)
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
+    rows = [row | work.choices[row["key"]].columns if row["key"] in work.choices else row for row in rows]
     write_results(rows, work.about, work.folder)
     good = [row for row in rows if row["error"] is None]
     if good and not work.as_json:
         print_table(_table(work.varied, good), max(1, len(work.varied)))
+        _show_choices(work.varied, good)
         _show_faults(work.varied, good)
     return rows
 
@@ -224,6 +231,7 @@ def run_scenario(
         wrong=lesson is not None and lesson.wrong,
         fails=lesson.fails if lesson else None,
         as_json=as_json,
+        choices=scenario.choices,
     )
     rows = measure(verb, work, afresh=afresh, processes=processes, scheduler=scheduler)
     priced = [_priced(row, scenario.frame.compute) for row in rows]
@@ -278,6 +286,24 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
+
+
+def _show_choices(varied: Sequence[str], rows: Sequence[Row]) -> None:
+    """Print a line for each algorithm that was chosen, with the reason."""
+    from fanin.topologies.units import TIMES, quantity_text
+
+    for row in rows:
+        predicted: list[str] = []
+        impossible: defaultdict[str, list[str]] = defaultdict(list)
+        columns = ("candidates", "candidate_seconds", "candidate_problems")
+        for name, seconds, problem in zip(*(row.get(column) or () for column in columns), strict=True):
+            if problem is None:
+                predicted.append(f"{name} {quantity_text(seconds, TIMES)}")
+            else:
+                impossible[problem].append(name)
+        if predicted:
+            line = f"{point_name(varied, row)}: chose {row['algorithm']}; predicted: {', '.join(predicted)}"
+            say("; ".join([line, *(f"not {', '.join(names)}: {what}" for what, names in impossible.items())]))
 
 
 def _show_faults(varied: Sequence[str], rows: Sequence[Row]) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 
 from fanin.experiments.models.closed_forms import collective, in_network
+from fanin.experiments.models.flows import NoFlowError, ways
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
-from fanin.experiments.models.paths import Paths
+from fanin.experiments.models.paths import Paths, shares
 from fanin.experiments.models.step import bucket_slices, ready_shares, step_seconds
+from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
@@ -60,6 +63,51 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def predicted_call_seconds(settings: Settings) -> float | None:
+    """Predict the seconds of a call in virtual time: of a bucket if a training step has several, else of the vector.
+
+    It is that of predicted_seconds(), but at least as long as the busiest link between switches needs. An all-reduce
+    between hosts may share it among several of them.
+
+    Returns:
+        Seconds; None if predicted_seconds() cannot predict them.
+    """
+    size, step = settings.size, settings.step
+    assert size is not None
+    if step is not None and step.bucket is not None and step.bucket < size:
+        # A sum knows what exponents to expect from the previous sum of the same length.
+        size, settings = step.bucket, settings.model_copy(update={"repetitions": settings.repetitions + 1})
+    seconds = predicted_seconds(settings, size, virtual_window(settings))
+    return None if seconds is None else max(seconds, _busiest_link_seconds(settings, size))
+
+
+def _busiest_link_seconds(settings: Settings, size: int) -> float:
+    """Return how long an all-reduce between hosts keeps the busiest port of a switch busy; 0 if that is unknown.
+
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+    """
+    if settings.collective != "all-reduce" or settings.compression.kind != "none":
+        return 0.0
+    try:
+        found = ways(settings)
+    except NoFlowError:
+        return 0.0
+    ranks = {host: rank for rank, host in enumerate(settings.members)}
+    sent = shares(settings.algorithm, len(ranks), settings.shards)
+    packets, paths = size / full_payload(settings), Paths(settings, full_frame(settings))
+    busy: defaultdict[tuple[str, str], float] = defaultdict(float)  # shares of a vector
+    for flow, hops in found:
+        share = sent[ranks[flow.source.name]][ranks[flow.destination.name]] / settings.flows_per_pair
+        for hop in hops:
+            busy[hop.switch, hop.neighbour] += share
+    return max(
+        share * packets * paths.packet_seconds(settings.network.link_between(*way))
+        for way, share in busy.items()
+    )
 
 
 def predicted_training_step(

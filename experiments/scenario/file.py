@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from fanin.experiments.names import instead, nearest
 from fanin.experiments.scenario.settings import (
+    AUTO,
     FILES,
     KEYS,
     KeyPath,
@@ -31,11 +32,17 @@ from fanin.experiments.scenario.tables.figure import Plot
 from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.topologies.units import Seconds
+from fanin.workers.host_based.algorithms.registry import algorithm_names
 
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings whose single value is a list
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # matches the beginning of an error's line
 _ALL_KEYS = "described in docs/reference/scenarios.md"
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that --set can change
+
+_UNPREDICTED = "the rates of the hosts' links differ, which its analytical model does not know"
+
+# Predicts the seconds of an all-reduce of a point, or returns None where it cannot.
+Predict = Callable[[Settings], float | None]
 
 
 class ScenarioError(ValueError):
@@ -76,6 +83,34 @@ class Frame(Table):
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """The reason for the algorithm of a point with `algorithm = "auto"`.
+
+    Attributes:
+        seconds: The predicted seconds of an all-reduce with each algorithm that the point allows.
+        problems: Why the point does not allow the other algorithms, by their names.
+    """
+
+    seconds: Mapping[str, float]
+    problems: Mapping[str, str]
+
+    @property
+    def algorithm(self) -> str:
+        """Return the algorithm with the smallest prediction."""
+        return min(self.seconds, key=self.seconds.__getitem__)
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """Return columns of results: lists with an element for each algorithm."""
+        names = [*self.seconds, *self.problems]
+        return {
+            "candidates": names,
+            "candidate_seconds": [self.seconds.get(name) for name in names],
+            "candidate_problems": [self.problems.get(name) for name in names],
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """A scenario file that has been read.
 
@@ -83,11 +118,13 @@ class Scenario:
         frame: The part that does not concern single points.
         text: The file's text.
         points: The settings of each point.
+        choices: The reasons for algorithms that were chosen, by the keys of points.
     """
 
     frame: Frame
     text: str
     points: tuple[Settings, ...]
+    choices: Mapping[str, Choice] = field(default_factory=dict)
 
     @property
     def varied(self) -> list[str]:
@@ -112,12 +149,13 @@ def _of_a_table(path: KeyPath) -> bool:
     return path[0] == "topology" and len(path) > len(("topology", "offload"))
 
 
-def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
+def load_scenario(path: Path, changes: Sequence[str] = (), predict: Predict | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: The file.
         changes: Changes of the form `KEY=VALUE,VALUE…`, each of which replaces a value of the file.
+        predict: Makes the predictions by which `algorithm = "auto"` chooses. None refuses "auto".
 
     Raises:
         ScenarioError: If anything is wrong; the message lists everything.
@@ -126,7 +164,8 @@ def load_scenario(path: Path, changes: Sequence[str] = ()) -> Scenario:
     for change in changes:
         _change(document, change)
     with _named(path):
-        return Scenario(_take_frame(document), text, tuple(_points(document, path.parent)))
+        frame = _take_frame(document)
+        return Scenario(frame, text, *_points(document, path.parent, predict))
 
 
 def load_frame(path: Path) -> Frame:
@@ -237,9 +276,13 @@ def _set(document: dict[str, Any], path: KeyPath, value: Any) -> None:
 # -- points ------------------------------------------------------------------------------------------------------
 
 
-def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
+def _points(
+    document: dict[str, Any], folder: Path, predict: Predict | None
+) -> tuple[tuple[Settings, ...], dict[str, Choice]]:
+    """Return the points, and the reasons for algorithms that were chosen, by the keys of points."""
     axes = dict(_axes(document))
     found: dict[str, Settings] = {}
+    choices: dict[str, Choice] = {}
     problems: dict[str, None] = {}  # each once, in their order
     for values in product(*axes.values()):
         point = deepcopy(document)
@@ -248,13 +291,61 @@ def _points(document: dict[str, Any], folder: Path) -> Sequence[Settings]:
         _read_topology(point, folder)
         _find_files(point, folder)
         try:
-            settings = Settings.model_validate(point).settled
+            if point.get("algorithm") == AUTO:
+                settings, choice = _chosen(point, predict)
+                choices[settings.key] = choice
+            else:
+                settings = Settings.model_validate(point).settled
             found.setdefault(settings.key, settings)
         except ValidationError as error:
             problems |= dict.fromkeys(_explain(error, Settings))
+        except ScenarioError as error:
+            problems |= dict.fromkeys(str(error).splitlines())
     if problems:
         raise ScenarioError("\n".join(problems))
-    return list(found.values())
+    return tuple(found.values()), choices
+
+
+def _chosen(point: Mapping[str, Any], predict: Predict | None) -> tuple[Settings, Choice]:
+    """Return the settings of a point with the algorithm that is predicted to take the shortest time, and the reason.
+
+    An algorithm that the other settings do not allow is no candidate.
+
+    Raises:
+        ScenarioError: If there is no candidate, or nothing can be predicted.
+    """
+    if predict is None:
+        raise ScenarioError(f"algorithm: {AUTO!r} cannot be used here; name an algorithm")
+    if point.get("world") == "live":
+        raise ScenarioError(
+            f"algorithm: {AUTO!r} is virtual only, since the analytical model knows no processor time; name an "
+            "algorithm, or set world = 'virtual'"
+        )
+    if "parallelism" in point:
+        raise ScenarioError(f"algorithm: {AUTO!r} cannot be combined with parallelism; name an algorithm")
+    allowed: dict[str, Settings] = {}
+    refused: dict[str, list[str]] = {}
+    for name in algorithm_names():
+        try:
+            allowed[name] = Settings.model_validate({**point, "algorithm": name}).settled
+        except ValidationError as error:
+            refused[name] = list(_explain(error, Settings))
+    if not allowed:
+        first, *others = refused.values()
+        shared = [line for line in first if all(line in lines for lines in others)]
+        raise ScenarioError(
+            "\n".join(shared or (f"{line} ({name})" for name, lines in refused.items() for line in lines))
+        )
+    predicted = {name: predict(settings) for name, settings in allowed.items()}
+    seconds = {name: time for name, time in predicted.items() if time is not None}
+    if not seconds:
+        raise ScenarioError(
+            f"algorithm: {AUTO!r} needs the rate of the hosts' links; set the topology's rate, or name an algorithm"
+        )
+    problems = {name: "; ".join(lines) for name, lines in refused.items()}
+    problems |= dict.fromkeys(predicted.keys() - seconds.keys(), _UNPREDICTED)
+    choice = Choice(seconds, problems)
+    return allowed[choice.algorithm], choice
 
 
 def _axes(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, list[Any]]]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -33,10 +33,13 @@ from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
 from fanin.workers.collective import Operation, Transport, WindowScope
+from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
 from fanin.workers.recovery import Recovery as Timers
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
+
+AUTO = "auto"  # in a scenario file, stands for the algorithm that file.py chooses for each point
 
 FILES = ("program", "controller", "worker")  # keys whose values are the user's own files
 
@@ -74,7 +77,13 @@ class Settings(Table):
     hosts: Annotated[
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
-    algorithm: Annotated[AlgorithmName, Field(description="the all-reduce algorithm")] = "in-network"
+    algorithm: Annotated[
+        AlgorithmName,
+        WithJsonSchema({"enum": [*algorithm_names(), AUTO], "type": "string"}),
+        Field(
+            description="the all-reduce algorithm; auto: the one that the analytical model predicts to be fastest"
+        ),
+    ] = "in-network"
     trees: Annotated[
         int,
         Field(

@@ -49,6 +49,7 @@ def animate(
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
     from fanin.experiments.animation import AnimationError, Scene, draw
+    from fanin.experiments.models.prediction import predicted_call_seconds
     from fanin.experiments.results.axes import value_label
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.settings import setting_columns
@@ -65,7 +66,7 @@ def animate(
     from fanin.workers.collective import CollectiveError
 
     with failing("animate", ScenarioError, status=2):
-        loaded = load_scenario(scenario_file(scenario), changes)
+        loaded = load_scenario(scenario_file(scenario), changes, predicted_call_seconds)
     if len(loaded.points) > _MOST_POINTS:
         raise failure(
             "animate",

@@ -32,6 +32,7 @@ def paths(
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.models.flows import NoFlowError, ways
+    from fanin.experiments.models.prediction import predicted_call_seconds
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.shipped import scenario_file
@@ -39,7 +40,7 @@ def paths(
     from fanin.table import print_records
 
     with failing("paths", ScenarioError, status=2):
-        loaded = load_scenario(scenario_file(scenario), changes)
+        loaded = load_scenario(scenario_file(scenario), changes, predicted_call_seconds)
     shown = False
     for point in loaded.points:
         name = point_name(loaded.varied, setting_columns(point))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fanin.experiments.models.prediction import predicted_call_seconds, predicted_seconds
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
@@ -93,3 +94,25 @@ def test_a_window_limits_each_connection(
     ).settled
     measured = run_virtual(settings, switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=tolerance)
+
+
+def test_a_call_takes_as_long_as_its_busiest_link_between_switches(switch: Engine) -> None:
+    """Spread over two racks, each hop of a ring of 8 crosses the spine, so that an uplink carries 4 of its 8 flows."""
+    shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "10 Gb/s"}
+    common = {"topology": {"leaf_spine": shape}, "algorithm": "ring", "size": "1 MB"}
+    packed, spread = (Settings.model_validate(common | {"placement": how}) for how in ("packed", "spread"))
+    assert predicted_call_seconds(packed) == predicted_seconds(packed, 10**6, 512)
+    predicted, alone = predicted_call_seconds(spread), predicted_seconds(spread, 10**6, 512)
+    assert predicted is not None
+    assert alone is not None
+    assert predicted / alone == pytest.approx(4, rel=0.05)
+    assert predicted == pytest.approx(run_virtual(spread, switch).median, rel=0.05)
+
+
+def test_a_call_of_a_step_is_a_bucket() -> None:
+    shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 2, "rate": "10 Gb/s"}
+    common = {"topology": {"leaf_spine": shape}, "algorithm": "ring"}
+    step = {"forward": "1 ms", "backward": "2 ms", "bucket": "100 kB"}
+    buckets = Settings.model_validate(common | {"size": "1 MB", "step": step})
+    bucket = Settings.model_validate(common | {"size": "100 kB"})
+    assert predicted_call_seconds(buckets) == predicted_call_seconds(bucket)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from hypothesis import given
 from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
-from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.experiments.models.prediction import predicted_call_seconds
+from fanin.experiments.scenario.file import Choice, ScenarioError, load_scenario
 from fanin.experiments.scenario.placement import place
 from fanin.experiments.scenario.settings import KEYS, Settings, setting_columns
 from fanin.experiments.scenario.targets import EMBEDDED
 from fanin.topologies.link import PLAIN, LinkProperties, Pause
 from fanin.topologies.shapes import leaf_spine
+from fanin.workers.host_based.algorithms.registry import algorithm_names
 
 HEAD = 'name = "try"\nsize = "4 kB"\n'
 NETWORK = "[topology.leaf_spine]\nspines = 1\nleaves = 2\nhosts_per_leaf = 2\n"
@@ -279,3 +282,87 @@ def test_a_random_placement_is_that_of_its_seed() -> None:
     network = leaf_spine(1, 4, 8)
     draws = [place(network, "random", 16, seed) for seed in (1, 1, 2)]
     assert draws[0] == draws[1] != draws[2]
+
+
+# -- algorithm = "auto" --------------------------------------------------------------------------------------------
+
+# One switch has bits for 32 children, so in-network aggregation is impossible.
+MANY = "[topology.leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = 33\nrate = '10 Gb/s'\n"
+FEW = NETWORK + "rate = '10 Gb/s'\n"
+
+
+def chosen(file: Path, text: str, *changes: str) -> list[tuple[Settings, Choice]]:
+    file.write_text(text)
+    scenario = load_scenario(file, ("algorithm=auto", *changes), predicted_call_seconds)
+    return [(point, scenario.choices[point.key]) for point in scenario.points]
+
+
+@pytest.mark.parametrize("network", [FEW, MANY])
+def test_auto_is_the_algorithm_with_the_smallest_prediction(file: Path, network: str) -> None:
+    for point, choice in chosen(file, HEAD + network, "size=4 kB,200 kB,4 MB"):
+        predicted = {}
+        for name in choice.seconds:
+            (named,) = settings(file, HEAD + network, f"algorithm={name}", f"size={point.size} B")
+            predicted[name] = predicted_call_seconds(named)
+        assert choice.seconds == predicted
+        assert point.algorithm == min(predicted, key=lambda name: predicted[name] or inf)
+        (named,) = settings(file, HEAD + network, f"algorithm={point.algorithm}", f"size={point.size} B")
+        assert point == named  # so that a sweep does not run it twice
+
+
+def test_auto_takes_few_steps_for_short_vectors_and_full_links_for_long_ones(file: Path) -> None:
+    """A parameter server has 2 steps, and a ring of 33 has 64, which overlap where the vector is long."""
+    (short, _), (long, _) = chosen(file, HEAD + MANY, "size=4 kB,4 MB")
+    assert (short.algorithm, long.algorithm) == ("parameter-server", "ring")
+
+
+def test_auto_leaves_out_what_the_other_settings_do_not_allow(file: Path) -> None:
+    ((_, choice),) = chosen(file, HEAD + MANY)
+    assert list(choice.problems) == ["in-network"]
+    assert "leaf1 would add up 33 children" in choice.problems["in-network"]
+    assert not {*choice.seconds} & {*choice.problems}
+    ((point, choice),) = chosen(file, HEAD + FEW, "collective=broadcast")
+    assert (point.algorithm, [*choice.seconds]) == ("ring", ["ring"])
+
+
+def test_auto_has_columns_for_all_algorithms(file: Path) -> None:
+    ((point, choice),) = chosen(file, HEAD + MANY)
+    columns = choice.columns
+    by_name = dict(zip(columns["candidates"], columns["candidate_seconds"], strict=True))
+    assert {*by_name} == {*algorithm_names()}
+    assert min((time, name) for name, time in by_name.items() if time is not None)[1] == point.algorithm
+    impossible = [problem is not None for problem in columns["candidate_problems"]]
+    assert impossible == [time is None for time in columns["candidate_seconds"]]
+
+
+def test_auto_and_the_same_algorithm_by_name_are_one_point(file: Path) -> None:
+    file.write_text(HEAD + FEW)
+    changes = ("algorithm=ring,auto,in-network",)
+    scenario = load_scenario(file, changes, predicted_call_seconds)
+    assert [point.algorithm for point in scenario.points] == ["ring", "in-network"]
+    assert [*scenario.choices] == [scenario.points[1].key]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (NETWORK, "'auto' needs the rate of the hosts' links; set the topology's rate, or name an algorithm"),
+        ('world = "live"\n' + FEW, "'auto' is virtual only"),
+        (FEW + "[parallelism]\nmodel = 2\n", "'auto' cannot be combined with parallelism"),
+        (FEW + "[links]\nlos = 0.1\n", "links.los: unknown key; did you mean 'loss'?"),
+        (
+            "lateness = '1 us'\n" + FEW + "[step]\nforward = '1 us'\nbackward = '1 us'\n",
+            "lateness: cannot be comb",
+        ),
+    ],
+)
+def test_auto_is_refused_where_nothing_can_be_chosen(file: Path, text: str, words: str) -> None:
+    file.write_text(HEAD + text)
+    with pytest.raises(ScenarioError) as error:
+        load_scenario(file, ("algorithm=auto",), predicted_call_seconds)
+    assert words in str(error.value)
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_auto_needs_somebody_who_predicts(file: Path) -> None:
+    assert "algorithm: 'auto' cannot be used here" in complaint(file, HEAD + FEW, "algorithm=auto")

@@ -69,6 +69,22 @@ def test_a_run_leaves_rows_a_table_and_a_figure(fanin: Fanin, scenario: str, tmp
     assert (folder / "try.png").stat().st_size > 0
 
 
+def test_an_algorithm_that_was_chosen_has_its_reason_in_the_rows_and_below_the_table(
+    scenario: str, tmp_path: Path
+) -> None:
+    changes = ("--set", "algorithm=auto", "--set", "size=20 kB,40 kB", "--results", tmp_path)
+    for _ in range(2):  # the second time from the journal
+        status, output = invoke("run", scenario, *changes)
+        assert status == 0
+        rows = read_rows(tmp_path)
+        assert [row["size"] for row in rows] == [20_000, 40_000]
+        for row in rows:
+            predicted = dict(zip(row["candidates"], row["candidate_seconds"], strict=True))
+            assert row["algorithm"] == min(predicted, key=predicted.__getitem__)
+            assert f"chose {row['algorithm']}; predicted: in-network " in output
+            assert row["closed_form_seconds"] == predicted[row["algorithm"]]
+
+
 def test_beneath_the_table_stands_what_gpus_that_wait_cost(scenario: str, tmp_path: Path) -> None:
     status, output = invoke("run", scenario, "--set", "compute=100 us", "--results", tmp_path)
     assert status == 0
