@@ -50,9 +50,7 @@ SAME_LANGUAGE = {"p4compiler": {"nodes.py", "ir.py", "types.py"}}
 def test_public_classes_of_a_package_have_names_of_their_own() -> None:
     root = TESTS.parent
     packages = {path.name for path in (root / "fanin").iterdir() if path.is_symlink()} | {"fanin"}
-    packages.remove(
-        "labs"
-    )  # each lab is a program of its own, with a skeleton and a solution of the same names
+    packages.remove("labs")  # the skeleton and the solution of a lab have the same names
     shared = []
     for package in sorted(packages):
         places: defaultdict[str, set[str]] = defaultdict(set)

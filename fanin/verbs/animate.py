@@ -31,7 +31,7 @@ def animate(
         float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
     ] = 10,
 ) -> None:
-    """Draw the packets of an all-reduce as an animated SVG, or write a run's trace.
+    """Draw packets as an animated SVG, or write a run's trace.
 
     Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
     in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
@@ -42,7 +42,6 @@ def animate(
 
     Examples:
         fanin animate scenario:in-network-and-ring
-        fanin animate scenario:in-network-and-ring --set loss=2% -o loss.svg
         fanin animate scenario:in-network-and-ring -o trace.json
     """
     # Imported here to keep --help and the refusal of wrong options fast.
