@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,15 @@ def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
     todos = "".join((lab.skeleton / file).read_text() for file in lab.manifest.files)
     assert "TODO" in todos
     assert "TODO" not in "".join((lab.solution / file).read_text() for file in lab.manifest.files)
+
+
+def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
+    lab = find_lab("12-slow")
+    scope: dict[str, Any] = {"__name__": "fanin_lab_tests"}
+    exec(compile(lab.tests, "tests.py", "exec"), scope)
+    for number in range(1, 7):
+        recorded = (lab.skeleton / "runs" / f"{number}.json").read_text()
+        assert json.loads(recorded) == scope["recorded"](number), number
 
 
 def test_labs_are_found_by_name_number_word_and_folder() -> None:
