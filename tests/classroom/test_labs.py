@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,20 @@ from typing import Any
 import pytest
 
 from fanin.classroom.manifest import LABS, Lab, LabError, find_lab, labs, load_lab
+from fanin.classroom.story import Story
+from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
 from fanin.classroom.verify import verify
 from tests.classroom.small_lab import small_lab
 
 ALL = [*labs()]
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "labs.md").read_text()
+
+
+def _scope(lab: Lab) -> dict[str, Any]:
+    """The functions and classes of a lab's tests.py."""
+    scope: dict[str, Any] = {"__name__": "fanin_lab_tests"}
+    exec(compile(lab.tests, "tests.py", "exec"), scope)
+    return scope
 
 
 @pytest.mark.slow
@@ -42,11 +52,30 @@ def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
 
 def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
     lab = find_lab("12-slow")
-    scope: dict[str, Any] = {"__name__": "fanin_lab_tests"}
-    exec(compile(lab.tests, "tests.py", "exec"), scope)
+    scope = _scope(lab)
     for number in range(1, 7):
         recorded = (lab.skeleton / "runs" / f"{number}.json").read_text()
         assert json.loads(recorded) == scope["recorded"](number), number
+
+
+@pytest.mark.slow
+def test_the_model_of_lab_10_sends_what_the_switch_of_lab_7_does() -> None:
+    scope = _scope(find_lab("10-reordering"))
+    draw = random.Random(7)
+    engine = load_program(find_lab("7").solution / "aggregate.p4")
+    late = 0
+    for _ in range(30):
+        switch, model = SwitchUnderTest(engine.new_instance(), Story()), scope["Untagged"]()
+        switch.install({"groups": {1: [[1, 0], [2, 0]]}})
+        for _ in range(40):
+            rank, chunk = draw.randrange(2), draw.choice([0, 1, 4, 5, 8])
+            packet = scope["_packet"](rank, chunk, scope["_value"](rank, chunk))
+            sent = switch.send(rank + 1, packet, "a worker sends")
+            values = {int.from_bytes(data[22:26]) for _, data in sent}
+            total = model.update(rank, chunk, scope["_value"](rank, chunk))
+            assert values == (set() if total is None else {total})
+            late += total not in (None, scope["_total"](chunk))
+    assert late > 0
 
 
 def test_labs_are_found_by_name_number_word_and_folder() -> None:
