@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -109,6 +115,32 @@ def test_a_call_that_does_not_return_ends(lab: Lab, tmp_path: Path, monkeypatch:
         lab, tmp_path / "mine", "controller.py", "    return {\n", "    while True: pass\n    return {\n"
     )
     assert "controller.py: entries() did not return within 0.5 s" in failure(lab, folder)
+
+
+CHECKING = """
+import sys
+from pathlib import Path
+from fanin.classroom.student import student_programs
+with student_programs(Path(sys.argv[1])) as programs:
+    programs.start("controller.py").call("entries")
+"""
+
+
+def test_what_loops_ends_with_a_check_that_is_killed(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "process")
+    (tmp_path / "controller.py").write_text(
+        f"import os\nopen({str(tmp_path / 'process')!r}, 'w').write(str(os.getpid()))\nwhile True: pass\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", CHECKING, str(tmp_path)]) as checking:
+        looping = os.pidfd_open(int((tmp_path / "process").read_text()))
+        checking.kill()
+    try:
+        ended, _, _ = select.select([looping], [], [], 60)
+        assert ended
+    finally:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(looping, signal.SIGKILL)
+        os.close(looping)
 
 
 def test_a_missing_file_is_named(lab: Lab, tmp_path: Path) -> None:

@@ -82,7 +82,9 @@ def _start(command: Sequence[str]) -> _Use:
         # Not ru_maxrss, which includes the memory of this process, from before the other's exec.
         status = Path(f"/proc/{process.pid}/status").read_text()
         peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-        process.send_signal(signal.SIGTERM)
+        os.kill(
+            process.pid, signal.SIGTERM
+        )  # send_signal() would reap one that has ended, and lose what it has used
         _, ended, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(ended)
     if not line.startswith(_READY) or peak is None:
