@@ -92,9 +92,11 @@ class Bench:
         try:
             found, _ = lint_file(self._folder / file)
         except CompileError as error:
-            raise ExpectationError(Problem(f"{file} does not compile:\n{error}")) from None
+            raise ExpectationError(Problem(f"{file} does not compile:\n{error}", broken=True)) from None
         except OSError as error:
-            raise ExpectationError(Problem(f"{file}: cannot be read: {error.strerror}")) from None
+            raise ExpectationError(
+                Problem(f"{file}: cannot be read: {error.strerror}", broken=True)
+            ) from None
         self.check(not found, "\n".join(f"{each.code}: {each.diagnostic}" for each in found))
 
     def check(self, holds: bool, text: str) -> None:

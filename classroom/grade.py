@@ -32,6 +32,7 @@ from fanin.testbed.sandbox import SandboxError
 MOST_BYTES = 4 << 20  # of a submission
 MOST_FILES = 100
 SECONDS = 90.0  # for all tests of one submission
+_LONGEST_NOTE = 200  # characters
 _SERVER = "/submission"  # where its sandboxes see a submission
 _CACHE = "/compiled"
 _KINDS = (".p4", ".py", ".json", ".toml", ".h")
@@ -88,7 +89,13 @@ class Grader:
             submissions: A folder with a folder for each submission.
             at_once: How many run at the same time.
         """
-        folders = sorted(each for each in submissions.iterdir() if each.is_dir() and not each.is_symlink())
+        folders = sorted(
+            each
+            for each in submissions.iterdir()
+            if each.is_dir()
+            and not each.is_symlink()
+            and each.name != "__MACOSX"  # a zip file of macOS has one
+        )
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
@@ -104,7 +111,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(printable(folder.name), outcomes, note or ended)
+        return Marks(printable(folder.name), outcomes, note or ended or _common_reason(outcomes))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -184,19 +191,28 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
     Raises:
         LabError: The solution fails, or the teacher's tests cannot be read.
     """
-    try:
-        tests = lab.tests + ("\n" + further.read_text() if further else "")
-        collect(tests, str(further or lab.name))
-    except Exception as error:  # whatever the teacher's tests raise
-        raise LabError(f"{further}: {type(error).__name__}: {error}") from None
+    tests = lab.tests
+    if further is not None:
+        try:
+            compile(added := further.read_text(), str(further), "exec")
+            tests += "\n" + added
+            if len(collect(tests, str(further))) == len(collect(lab.tests, lab.name)):
+                raise LabError(
+                    f"{further} adds no test: decorate a function with @lab_test, under a name of its own"
+                )
+        except LabError:
+            raise
+        except SyntaxError as error:
+            raise LabError(f"{further}:{error.lineno}: {error.msg}") from None
+        except Exception as error:  # whatever the teacher's tests raise
+            raise LabError(f"{further}: {type(error).__name__}: {error}") from None
     with tempfile.TemporaryDirectory(prefix="fanin-grade-") as made:
         before = os.environ.get("XDG_CACHE_HOME")
         os.environ["XDG_CACHE_HOME"] = made
         try:
             whole = Lab(lab.folder, lab.manifest, tests)
-            failed = [
-                each.test for each in check(whole, lab.solution, seed=seed, hidden=True) if not each.passed
-            ]
+            outcomes = check(whole, lab.solution, seed=seed, hidden=True)
+            failed = [each for each in outcomes if not each.passed]
             # A failure is traced, for which there is a second program and further parts of fanin.
             _warm_up_of_failures(whole, seed)
         finally:
@@ -205,9 +221,8 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
             else:
                 os.environ["XDG_CACHE_HOME"] = before
         if failed:
-            raise LabError(
-                f"{lab.name}: its solution fails {', '.join(failed)}; type: fanin lab verify {lab.name}"
-            )
+            names = ", ".join(each.test for each in failed)
+            raise LabError(f"{lab.name}: its solution fails {names}\n{told(failed[0])}")
         compiled = Path(made) / "fanin"
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
@@ -249,6 +264,12 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         (staged / name).chmod(0o644)
     staged.chmod(0o755)
     return note
+
+
+def _common_reason(outcomes: Sequence[Outcome]) -> str:
+    """Return why all tests failed if it is one reason for all, such as a program that does not compile."""
+    reasons = {outcome.problem and outcome.problem.text for outcome in outcomes}
+    return " ".join(printable(reasons.pop() or "").split())[:_LONGEST_NOTE] if len(reasons) == 1 else ""
 
 
 @contextmanager

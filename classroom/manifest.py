@@ -123,9 +123,13 @@ def load_lab(folder: Path) -> Lab:
     """
     try:
         found = tomllib.loads((folder / "lab.toml").read_text())
-        return Lab(folder, Manifest.model_validate(found), (folder / "tests.py").read_text())
+        tests = (folder / "tests.py").read_text()
+        compile(tests, "tests.py", "exec")
+        return Lab(folder, Manifest.model_validate(found), tests)
     except OSError as error:
         raise LabError(f"{error.filename}: {error.strerror}; a lab has lab.toml and tests.py") from None
+    except SyntaxError as error:
+        raise LabError(f"{folder / 'tests.py'}:{error.lineno}: {error.msg}") from None
     except ValidationError as error:
         lines = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
         raise LabError("\n".join(f"{folder / 'lab.toml'}: {line}" for line in lines)) from None

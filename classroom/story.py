@@ -25,11 +25,13 @@ class Problem:
         text: What was expected, and what happened instead.
         rows: The fields of a packet that differ.
         trace: The path of the packet that went wrong through the student's program, or empty.
+        broken: A file of the student is missing, does not compile or raises an error, so that no hint helps.
     """
 
     text: str
     rows: tuple[Row, ...] = ()
     trace: str = ""
+    broken: bool = False
 
 
 class ExpectationError(Exception):
@@ -71,6 +73,7 @@ class Outcome:
             "text": self.problem.text,
             "rows": [[row.name, row.expected, row.actual] for row in self.problem.rows],
             "trace": self.problem.trace,
+            "broken": self.problem.broken,
         }
         return {
             "test": self.test,
@@ -85,7 +88,7 @@ class Outcome:
 def outcome_from(document: dict[str, Any]) -> Outcome:
     """Return the outcome that `Outcome.document` wrote."""
     found = document["problem"]
-    problem = found and Problem(found["text"], tuple(Row(*row) for row in found["rows"]), found["trace"])
+    problem = found and Problem(**found | {"rows": tuple(Row(*row) for row in found["rows"])})
     return Outcome(**document | {"steps": tuple(document["steps"]), "problem": problem})
 
 

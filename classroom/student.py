@@ -55,12 +55,14 @@ class StudentProgram:
             self._connection.sendall(json.dumps([name, encode(arguments)]).encode() + b"\n")
             answer = json.loads(self._line())
             if "error" in answer:
-                raise ExpectationError(Problem(f"{what} raised an error:\n{answer['error']}"))
+                raise ExpectationError(Problem(f"{what} raised an error:\n{answer['error']}", broken=True))
             return decode(answer["value"])
         except TimeoutError:
-            raise ExpectationError(Problem(f"{what} did not return within {CALL_SECONDS:g} s")) from None
+            raise ExpectationError(
+                Problem(f"{what} did not return within {CALL_SECONDS:g} s", broken=True)
+            ) from None
         except OSError:
-            raise ExpectationError(Problem(f"{what}: its process ended")) from None
+            raise ExpectationError(Problem(f"{what}: its process ended", broken=True)) from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             # Only a program that writes to the judge's socket itself gets here.
             raise ExpectationError(Problem(f"{what}: its answer cannot be read")) from None
@@ -92,7 +94,7 @@ class StudentPrograms:
             ExpectationError: There is no such file, or no process for it.
         """
         if not (self._folder / name).is_file():
-            raise ExpectationError(Problem(f"{name} is missing from {self._folder}"))
+            raise ExpectationError(Problem(f"{name} is missing from {self._folder}", broken=True))
         try:
             self._control.sendall(name.encode())
             _, descriptors, _, _ = socket.recv_fds(self._control, 1, 1)

@@ -46,9 +46,11 @@ def load_program(file: Path) -> Engine:
     try:
         return Engine.load(compile_once(file).device_config())
     except OSError as error:
-        raise ExpectationError(Problem(f"{file.name}: cannot be read: {error.strerror}")) from None
+        raise ExpectationError(
+            Problem(f"{file.name}: cannot be read: {error.strerror}", broken=True)
+        ) from None
     except (CompileError, ProgramError, ToolchainError) as error:
-        raise ExpectationError(Problem(f"{file.name} does not compile:\n{error}")) from None
+        raise ExpectationError(Problem(f"{file.name} does not compile:\n{error}", broken=True)) from None
 
 
 class SwitchUnderTest:
@@ -161,7 +163,7 @@ class SwitchUnderTest:
             raise self._failed(
                 f"the packet that left by port {port} is not the one expected", differing(packet, there[0])
             )
-        instead = f"the switch sent {_ports(left)}" if left else "nothing else left the switch"
+        instead = f"the switch sent {_ports(left)}" if left else "but nothing left the switch"
         raise self._failed(
             f"expected a packet at port {port}: {type(packet)(bytes(packet)).summary()}; {instead}",
             differing(packet, left[0][1]) if left else (),

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from fanin.classroom.manifest import Hint, Lab, LabError, find_lab
 
 STATE = ".fanin-lab.json"
+_NOT_THEIRS = shutil.ignore_patterns("__pycache__")  # pip compiles the files of a wheel
 
 
 @dataclass(slots=True)
@@ -77,7 +78,7 @@ class WorkFolder:
     def add_solution(self) -> Path:
         """Copy the solution into a folder of its own next to the student's files, and return that folder."""
         target = self.folder / "solution"
-        shutil.copytree(self.lab.solution, target, dirs_exist_ok=True)
+        shutil.copytree(self.lab.solution, target, ignore=_NOT_THEIRS, dirs_exist_ok=True)
         return target
 
     def _write(self) -> None:
@@ -96,7 +97,7 @@ def start(lab: Lab, folder: Path, name: str) -> None:
         LabError: The folder exists or cannot be made.
     """
     try:
-        shutil.copytree(lab.skeleton, folder)
+        shutil.copytree(lab.skeleton, folder, ignore=_NOT_THEIRS)
         shutil.copyfile(lab.folder / "README.md", folder / "README.md")
         made = Progress(str(Path(name).resolve()) if (Path(name) / "lab.toml").is_file() else lab.name)
         (folder / STATE).write_bytes(TypeAdapter(Progress).dump_json(made, indent=2))

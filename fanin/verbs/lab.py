@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import ending, failing, failure
+from fanin.options import creatable
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ app = typer.Typer(
         fanin lab start forwarding
     """,
 )
+
+
+def _in_creatable(file: Path) -> Path:
+    """Refuse a file whose folder cannot be written before submissions are marked, not afterwards."""
+    creatable(file.absolute().parent)
+    return file
+
 
 Folder = Annotated[Path, typer.Argument(metavar="[DIR]", file_okay=False, help="Folder of the lab")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that the tests draw")]
@@ -227,11 +235,16 @@ def grade_submissions(
         Path | None,
         typer.Option("--tests", exists=True, dir_okay=False, help="Further tests of your own, in Python"),
     ] = None,
-    table: Annotated[Path, typer.Option("--csv", help="Where to write the points")] = Path("grades.csv"),
+    table: Annotated[
+        Path, typer.Option("--csv", dir_okay=False, callback=_in_creatable, help="Where to write the points")
+    ] = Path("grades.csv"),
     gradescope_folder: Annotated[
         Path | None,
         typer.Option(
-            "--gradescope", file_okay=False, help="Folder for Gradescope's results, a JSON file each"
+            "--gradescope",
+            file_okay=False,
+            callback=creatable,
+            help="Folder for Gradescope's results, a JSON file each",
         ),
     ] = None,
     at_once: Annotated[
@@ -277,6 +290,7 @@ def grade_submissions(
                     say(f"{each.student}: {each.points} of {each.most}{note}")
     if not marks:
         raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
+    table.parent.mkdir(parents=True, exist_ok=True)
     with table.open("w", newline="") as file:
         write_csv(marks, file)
     if gradescope_folder is not None:
@@ -322,7 +336,9 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool) -> bool:
     if as_json:
         return not failed
     say(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} tests pass")
-    if failed and (found := work.hint(further=False)):
+    if first is not None and first.problem is not None and first.problem.broken:
+        say("repair this first, and check again")
+    elif failed and (found := work.hint(further=False)):
         hint, given = found
         say(f"hint: {hint.stages[given - 1]}\n      see {hint.see}; for a clearer one: fanin lab hint")
     return not failed

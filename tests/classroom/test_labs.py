@@ -101,6 +101,14 @@ def test_a_wrong_manifest_is_refused(tmp_path: Path, text: str, problem: str) ->
         load_lab(lab.folder)
 
 
+def test_tests_that_are_no_python_are_refused_with_their_line(tmp_path: Path) -> None:
+    lab = small_lab(tmp_path / "lab")
+    number = len(lab.tests.splitlines()) + 1
+    (lab.folder / "tests.py").write_text(lab.tests + "oops(\n")
+    with pytest.raises(LabError, match=rf"tests\.py:{number}: '\(' was never closed"):
+        load_lab(lab.folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "by", "what", "problem"),

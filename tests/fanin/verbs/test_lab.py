@@ -48,6 +48,12 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     ]
 
     assert "no test has failed" in lab("hint", status=1).output
+    skeleton = Path("quantization.py").read_text()
+    Path("quantization.py").write_text("oops(")
+    said = lab("check", status=1).stdout
+    assert "repair this first" in said
+    assert "hint:" not in said
+    Path("quantization.py").write_text(skeleton)
     said = lab("check", status=1).stdout
     assert "✗ The exponent is the smallest that bounds all values\n  1. exponent([0.75])" in said
     assert "it is -126, expected 0" in said
@@ -123,3 +129,9 @@ def test_without_sandboxes_nothing_is_marked(monkeypatch: pytest.MonkeyPatch) ->
     said = lab("grade", "submissions", "--lab", "1", status=1).output
     assert "no user namespaces here; run it as root" in said
     assert not Path("grades.csv").exists()
+
+
+def test_marks_that_cannot_be_written_are_refused_before_anything_is_marked(tmp_path: Path) -> None:
+    for option in ("--csv", "--gradescope"):
+        said = lab("grade", tmp_path, "--lab", "1", option, "/proc/nowhere/marks", status=2).output
+        assert "cannot be written" in " ".join(said.split())
