@@ -56,7 +56,7 @@ def decode(value: Any) -> Any:
 
 
 def _end_with_parent() -> None:
-    """Let this process be killed when its parent ends, however that ends: a student's loop would go on for ever."""
+    """Let this process be killed when its parent ends, however that ends: a student's endless loop would outlive it."""
     libc.call("prctl", libc.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
