@@ -38,6 +38,7 @@ PYTHON = {
         "docs/tutorials/tutorial.md",
         '"""A worker: its rank in four numbers, added to those of the others."""',
     ): ("tests/test_tutorial.py"),
+    ("labs/12-slow/README.md", "import json"): "tests/classroom/test_labs.py",
 }
 
 

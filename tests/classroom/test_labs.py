@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,19 @@ def test_the_model_of_lab_10_sends_what_the_switch_of_lab_7_does() -> None:
             assert values == (set() if total is None else {total})
             late += total not in (None, scope["_total"](chunk))
     assert late > 0
+
+
+def test_the_python_of_lab_12_shows_the_share_of_each_link(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lab = find_lab("12")
+    text = (lab.folder / "README.md").read_text()
+    code = text[text.index("    import json") : text.index("\n\nChoose your thresholds")]
+    monkeypatch.chdir(lab.skeleton)
+    exec(compile(textwrap.dedent(code), "README.md", "exec"), {})
+    shares = [float(line.split()[2]) for line in capsys.readouterr().out.splitlines()]
+    assert len(shares) > 8
+    assert all(0 < share < 1.1 for share in shares)
 
 
 def test_labs_are_found_by_name_number_word_and_folder() -> None:
