@@ -196,16 +196,15 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         try:
             compile(added := further.read_text(), str(further), "exec")
             tests += "\n" + added
-            if len(collect(tests, str(further))) == len(collect(lab.tests, lab.name)):
-                raise LabError(
-                    f"{further} adds no test: decorate a function with @lab_test, under a name of its own"
-                )
-        except LabError:
-            raise
+            count = len(collect(tests, str(further)))
         except SyntaxError as error:
             raise LabError(f"{further}:{error.lineno}: {error.msg}") from None
         except Exception as error:  # whatever the teacher's tests raise
             raise LabError(f"{further}: {type(error).__name__}: {error}") from None
+        if count == len(collect(lab.tests, lab.name)):
+            raise LabError(
+                f"{further} adds no test: decorate a function with @lab_test, under a name of its own"
+            )
     with tempfile.TemporaryDirectory(prefix="fanin-grade-") as made:
         before = os.environ.get("XDG_CACHE_HOME")
         os.environ["XDG_CACHE_HOME"] = made

@@ -22,7 +22,5 @@ def process_stats(folder: Path = PROCESSES) -> Iterator[tuple[int, list[str]]]:
             text = (process / "stat").read_text()
         except OSError:
             continue
-        yield (
-            int(process.name),
-            text.rpartition(")")[2].split(),
-        )  # the name, in brackets, may contain anything
+        # The name is in brackets, and may contain anything.
+        yield int(process.name), text.rpartition(")")[2].split()

@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 from fanin.classroom.confine import require_sandboxes
 from fanin.classroom.grade import Marks, grader, gradescope, write_csv
 from fanin.classroom.manifest import Lab, LabError
+from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
 from tests.classroom.small_lab import changed, small_lab
 
@@ -89,7 +89,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 @pytest.fixture(scope="module")
 def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
-    """Of good submissions, at the beginning and the end, and of all attackers between them."""
+    """The marks of good submissions, first and last, and of all attackers between them."""
     folder = tmp_path_factory.mktemp("submissions")
     add: Callable[[str], Path] = lambda name: Path(shutil.copytree(lab.solution, folder / name))  # noqa: E731
     good = add("a-good")
@@ -166,16 +166,12 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
         int(line.parent.name) for line in lines if line.exists() and b"/submission\0" in line.read_bytes()
     ]
     # Not those of other tests, which another process of pytest runs at the same time.
-    above = {process: _ancestors(process) for process in found}
-    assert not [each for each in found if os.getpid() in above[each] or os.getppid() not in above[each]]
+    parents = {process: int(fields[1]) for process, fields in process_stats()}
 
+    def above(process: int) -> set[int]:
+        return {process} | (above(parents[process]) if process in parents else set())
 
-def _ancestors(process: int) -> list[int]:
-    found = [process]
-    with suppress(OSError):  # it has ended since
-        while found[-1]:
-            found.append(int(Path(f"/proc/{found[-1]}/stat").read_text().rpartition(")")[2].split()[1]))
-    return found
+    assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
 
 
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:

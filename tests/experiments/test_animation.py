@@ -108,7 +108,7 @@ def test_every_packet_moves_once_in_each_round(scenes: dict[str, Scene]) -> None
 
 
 def test_all_panels_have_one_clock(scenes: dict[str, Scene]) -> None:
-    """What takes three times as long ends three times as late in the drawing."""
+    """An all-reduce that takes three times as long ends three times as late in the drawing."""
     root = drawn(*scenes.values())
     ends = {
         scene.title: float(re.findall(r"[\d.]+", text[0].get("keyTimes", ""))[-1])

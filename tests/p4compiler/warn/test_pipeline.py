@@ -1,4 +1,4 @@
-"""What does not fit the pipeline of a switch chip is found, and only that."""
+"""Lint finds exactly what the pipeline of a switch chip cannot run."""
 
 from __future__ import annotations
 

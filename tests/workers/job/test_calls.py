@@ -316,7 +316,7 @@ def test_all_are_told_who_calls_something_else(
 
 
 class Clock:
-    """In place of the module `time`: it moves only when it is told to."""
+    """A replacement of the module `time`, whose clock moves only when a test moves it."""
 
     now = 0.0
 

@@ -47,7 +47,7 @@ def job(up: Up, tmp_path: Path, elements: int, late: float) -> Iterator[None]:
 
 
 def slowness(up: Up, fanin: Any) -> Any:
-    """What it says once the job has made enough calls."""
+    """Return its output once the job has made enough calls."""
     end = time.monotonic() + TIMEOUT
     told = {"job": None, "unknown": "not asked"}
     while told.get("unknown"):
