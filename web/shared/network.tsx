@@ -23,8 +23,9 @@ export interface NetworkLink {
   mark?: string;
 }
 
-export const NODE_WIDTH = 86;
+export const NODE_WIDTH = 78;
 export const NODE_HEIGHT = 34;
+const MARGIN = 6;
 
 interface Properties {
   nodes: NetworkNode[];
@@ -40,11 +41,12 @@ export function NetworkDrawing({ nodes, links, label, onChoose, children }: Prop
   const places = new Map(nodes.map((node) => [node.id, node]));
   const xs = nodes.map((node) => node.x);
   const ys = nodes.map((node) => node.y);
-  const left = Math.min(...xs) - NODE_WIDTH;
-  const top = Math.min(...ys) - NODE_HEIGHT;
-  const box = [left, top, Math.max(...xs) + NODE_WIDTH - left, Math.max(...ys) + NODE_HEIGHT - top];
+  const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
+  const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
+  const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
+  const height = Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top;
   return (
-    <svg class="network" viewBox={box.join(" ")} role="img" aria-label={label}>
+    <svg class="network" viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={label}>
       {links.map((link) => {
         const from = places.get(link.from);
         const to = places.get(link.to);
