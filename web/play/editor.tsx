@@ -60,8 +60,10 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
   // Another file, or another program with a file of that name.
   useEffect(() => {
     if (!view.current) return;
+    // The newest text: what was typed since this was drawn is in it.
+    const newest = files.peek()[name] ?? "";
     const kept = states.current.get(name);
-    if (kept && kept.doc.toString() === text) {
+    if (kept && kept.doc.toString() === newest) {
       if (view.current.state !== kept) view.current.setState(kept);
     } else {
       const extensions: Extension = [
@@ -72,7 +74,7 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
           if (update.docChanged) editFile(name, update.state.doc.toString());
         }),
       ];
-      view.current.setState(EditorState.create({ doc: text, extensions }));
+      view.current.setState(EditorState.create({ doc: newest, extensions }));
       states.current.set(name, view.current.state);
     }
   }, [name, text]);
