@@ -44,6 +44,8 @@ def picture(chromium: Chrome) -> Callable[..., None]:
 
     def take(name: str, width: int, height: int) -> None:
         chromium.set_window_size(width, height)
+        frames = "const done = arguments[0]; const next = requestAnimationFrame; "
+        chromium.execute_async_script(f"{frames}next(() => next(() => next(() => setTimeout(done, 100))))")
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         assert chromium.save_screenshot(str(SCREENSHOTS / f"{name}.png"))
 

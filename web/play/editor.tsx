@@ -54,7 +54,13 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
   useEffect(() => {
     view.current = new EditorView({ parent: place.current!, extensions: p4Editor() });
     onView(view.current);
-    return () => view.current?.destroy();
+    // Where the size of letters depends on the window, lines have another height after a change.
+    const measure = () => view.current?.requestMeasure();
+    window.addEventListener("resize", measure);
+    return () => {
+      window.removeEventListener("resize", measure);
+      view.current?.destroy();
+    };
   }, []);
 
   // Another file, or another program with a file of that name.

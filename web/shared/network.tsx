@@ -34,13 +34,16 @@ interface Properties {
   label: string;
   /** Called with the id of a node that the reader chooses. */
   onChoose?: (id: string) => void;
+  /** Further places that must be in the picture. */
+  places?: { x: number; y: number }[];
   children?: ComponentChildren;
 }
 
-export function NetworkDrawing({ nodes, links, label, onChoose, children }: Properties) {
-  const places = new Map(nodes.map((node) => [node.id, node]));
-  const xs = nodes.map((node) => node.x);
-  const ys = nodes.map((node) => node.y);
+export function NetworkDrawing({ nodes, links, label, onChoose, places = [], children }: Properties) {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const shown = [...nodes, ...places];
+  const xs = shown.map((place) => place.x);
+  const ys = shown.map((place) => place.y);
   const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
   const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
   const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
@@ -48,8 +51,8 @@ export function NetworkDrawing({ nodes, links, label, onChoose, children }: Prop
   return (
     <svg class="network" viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={label}>
       {links.map((link) => {
-        const from = places.get(link.from);
-        const to = places.get(link.to);
+        const from = byId.get(link.from);
+        const to = byId.get(link.to);
         if (!from || !to) return null;
         return (
           <g key={`${link.from} ${link.to}`} class={`link ${link.mark ?? ""}`}>

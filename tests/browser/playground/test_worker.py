@@ -83,6 +83,8 @@ def test_a_packet_is_followed_through_lines_nodes_and_values(ask: Ask) -> None:
     ]
     assert {"udp.destination": "53"}.items() <= first["steps"][8]["set"].items()
     assert second["outputs"] == []
+    # The program also calls this action itself, at another node.
+    assert _step(second, "action ingress.block()")["node"] == "ingress.allowed"
 
 
 def test_every_step_is_at_a_node_of_its_graph(ask: Ask) -> None:
