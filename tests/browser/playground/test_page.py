@@ -216,6 +216,10 @@ def test_everything_that_is_used_has_a_name(reader: Reader) -> None:
     for key in ("s", "t", "c", "e"):
         reader.press(key)
         assert reader.chromium.execute_script(script) == []
-    reader.press(Keys.ESCAPE, "?")
+    reader.press(Keys.ESCAPE)
+    reader.one(".cm-content").click()
+    reader.press(Keys.ESCAPE, Keys.TAB)  # Tab alone would indent
+    assert not reader.chromium.execute_script("return document.activeElement.closest('.cm-editor')")
+    reader.press("?")
     assert reader.chromium.execute_script(script) == []
     assert "next step" in reader.texts("dialog")[0]
