@@ -242,6 +242,8 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         below = [each for each in folder.iterdir() if each.is_dir() and (each / files[0]).is_file()]
         source = below[0] if len(below) == 1 else folder
     left, note = MOST_BYTES, ""
+    archives = [each.name for each in source.iterdir() if is_archive(each)]
+    packed = f"; unpack {', '.join(archives[:3])}" if archives else ""
     names = [
         *files,
         *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
@@ -250,7 +252,7 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         try:
             descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            note = note or (f"{name}: {error.strerror}" if name in files else "")
+            note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
             continue
         with os.fdopen(descriptor, "rb") as opened:
             if not S_ISREG(os.fstat(descriptor).st_mode):
@@ -263,6 +265,11 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         (staged / name).chmod(0o644)
     staged.chmod(0o755)
     return note
+
+
+def is_archive(file: Path) -> bool:
+    """Return whether a file has to be unpacked before what it holds can be marked."""
+    return file.suffix in {".zip", ".tar", ".gz", ".tgz", ".xz", ".7z", ".rar"}
 
 
 def _common_reason(outcomes: Sequence[Outcome]) -> str:

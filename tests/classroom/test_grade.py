@@ -222,8 +222,11 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
     (submissions / "__MACOSX").mkdir()
+    (submissions / "bob").mkdir()
+    (submissions / "bob" / "lab.zip").write_bytes(b"PK")
     with grader(lab, seed=0) as found:
-        (marks,) = found.marks(submissions, 1)
+        marks, unmarked = found.marks(submissions, 1)
+    assert unmarked.note == "program.p4: No such file or directory; unpack lab.zip"
     assert marks.student == "ada"
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")
