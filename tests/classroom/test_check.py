@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -127,8 +127,12 @@ def test_after_a_call_that_does_not_return_others_are_given_less_time(
     )
     with student.student_programs(folder) as programs:
         for seconds in ("0.5", "0.1", "0.1"):
-            with pytest.raises(ExpectationError, match=f"did not return within {seconds} s"):
-                programs.start("controller.py").call("entries", [])
+            program = programs.start("controller.py")
+            with (
+                closing(program),
+                pytest.raises(ExpectationError, match=f"did not return within {seconds} s"),
+            ):
+                program.call("entries", [])
 
 
 CHECKING = """
