@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -15,7 +15,12 @@ from fanin.experiments.models.closed_forms import (
     sharded_bytes_each_way,
 )
 from fanin.experiments.scenario.tables.table import AlgorithmName, Table
-from fanin.experiments.workloads.neural_networks import NeuralNetwork, neural_network_named
+from fanin.experiments.workloads.neural_networks import (
+    DTYPE_BYTES,
+    Dtype,
+    NeuralNetwork,
+    neural_network_named,
+)
 from fanin.topologies.units import Count, Flops, Probability, Rate, Seconds
 from fanin.workers.collective import Algorithm
 from fanin.workers.host_based.algorithms.all_reduce import Hosts
@@ -23,9 +28,6 @@ from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 PRICE = 30.0  # $ per GPU and hour
 CLUSTERS = (256, 1024, 4096)  # GPUs
-
-Dtype = Literal["fp32", "bf16", "fp16", "fp8"]
-_BYTES: dict[Dtype, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
 def _listed(value: Any) -> Any:
@@ -102,7 +104,7 @@ class Job(Table):
         """Return the bytes of a server's vector, which has the gradients of one stage."""
         parameters = self.network.parameters if self.network else self.parameters
         assert parameters is not None
-        return -(-parameters // self.pipeline) * _BYTES[self.dtype]
+        return -(-parameters // self.pipeline) * DTYPE_BYTES[self.dtype]
 
     @property
     def bandwidth(self) -> float:

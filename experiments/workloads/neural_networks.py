@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Literal
 
 from fanin.experiments.names import instead
+
+Dtype = Literal["fp32", "bf16", "fp16", "fp8"]
+DTYPE_BYTES: Mapping[Dtype, int] = {"fp32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
 
 
 @dataclass(frozen=True, slots=True)
