@@ -81,6 +81,8 @@ class Grader:
     compiled: Path
     seconds: float = SECONDS
     _numbers: SimpleQueue[int] = field(default_factory=SimpleQueue)
+    _running: set[int] = field(default_factory=set)  # process groups
+    _interrupted: bool = False
 
     def marks(self, submissions: Path, at_once: int) -> Iterator[Marks]:
         """Yield the marks of each submission, in the order of their names.
@@ -99,7 +101,13 @@ class Grader:
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
-            yield from pool.map(self.mark, folders)
+            try:
+                yield from pool.map(self.mark, folders)
+            except BaseException:  # Ctrl-C, too: the pool waits for its threads
+                self._interrupted = True
+                for group in tuple(self._running):
+                    _end(group)
+                raise
 
     def mark(self, folder: Path) -> Marks:
         """Run all tests on one submission."""
@@ -122,7 +130,7 @@ class Grader:
             server = self._box(place / "student", staged, 2 * number, judge=False)
             python = (sys.executable, "-m")
             held.enter_context(
-                _running(
+                self._started(
                     server.command(*python, "fanin.classroom.student_server", _SERVER, str(theirs.fileno())),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -137,7 +145,7 @@ class Grader:
             )
             complaint = held.enter_context((place / "complaint").open("w"))
             running = held.enter_context(
-                _running(
+                self._started(
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -156,6 +164,21 @@ class Grader:
         if refusal.startswith(COMPLAINT):
             raise SandboxError(refusal.strip())
         return _all_outcomes(collect(self.tests, "tests.py"), said, ended), ended
+
+    @contextmanager
+    def _started(self, command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+        environment = {**os.environ, **FAST_COMPILE}
+        with subprocess.Popen(
+            command, env=environment, text=True, start_new_session=True, **options
+        ) as process:
+            self._running.add(process.pid)
+            try:
+                if self._interrupted:
+                    _end(process.pid)
+                yield process
+            finally:
+                self._running.remove(process.pid)
+                _end(process.pid)  # the sandbox ends with it
 
     def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
         root.mkdir()
@@ -278,15 +301,9 @@ def _common_reason(outcomes: Sequence[Outcome]) -> str:
     return " ".join(printable(reasons.pop() or "").split())[:_LONGEST_NOTE] if len(reasons) == 1 else ""
 
 
-@contextmanager
-def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, **FAST_COMPILE}
-    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **options) as process:
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the sandbox ends with it
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _all_outcomes(tests: Sequence[LabTest], said: str, ended: str) -> list[Outcome]:

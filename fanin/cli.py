@@ -115,13 +115,15 @@ def load(name: str) -> Any:
 
 
 def _interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a verb clean up after Ctrl-C, which ended the process at once before (fanin/__main__.py)."""
+    """Let a verb clean up after Ctrl-C, SIGTERM and SIGHUP, which ended the process at once before it began."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        from fanin.testbed.sandbox import raise_dropped_interrupts
+        from fanin.testbed.sandbox import raise_dropped_interrupts, stop, stop_signals
 
         raise_dropped_interrupts()
+        for number in stop_signals() - {signal.SIGINT}:
+            signal.signal(number, stop)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return function(*arguments, **options)
 

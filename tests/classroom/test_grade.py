@@ -7,13 +7,16 @@ import io
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from fanin.classroom.confine import require_sandboxes
-from fanin.classroom.grade import Marks, grader, gradescope, write_csv
+from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.manifest import Lab, LabError
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
@@ -172,6 +175,26 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
         return {process} | (above(parents[process]) if process in parents else set())
 
     assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
+
+
+def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) -> None:
+    started: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+
+    class Interrupted(Grader):
+        def mark(self, folder: Path) -> Marks:
+            if folder.name == "a":
+                started.put(started.get())  # b's runs by now
+                raise KeyboardInterrupt
+            with self._started(["sleep", "1000"]) as process:
+                started.put(process)
+                process.wait()
+            return Marks(folder.name, ())
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        list(Interrupted(lab, "", 0, tmp_path).marks(tmp_path, 2))
+    assert started.get().returncode == -signal.SIGKILL
 
 
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:
