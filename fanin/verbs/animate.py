@@ -47,7 +47,7 @@ def animate(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
-    from fanin.experiments.animation import AnimationError, Scene, draw
+    from fanin.experiments.animation import AnimationError, draw
     from fanin.experiments.models.prediction import predicted_call_seconds
     from fanin.experiments.results.axes import value_label
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
@@ -79,22 +79,18 @@ def animate(
         failing("animate", CollectiveError, UnfinishedError, DeadlockError, KeyboardInterrupt),
     ):
         traced = path.suffix == ".json"
-        recordings, scenes = [], []
+        recordings = []
         with Steps("points", len(loaded.points)) as progress:
             for point in loaded.points:
                 row = setting_columns(point)
                 labels = [value_label(name, row[name]) for name in loaded.varied if row.get(name) is not None]
                 name = ", ".join(labels) or loaded.frame.name
-                recording = record(name, point, Engine.load(program_of(point).device_config))
-                if traced:
-                    recordings.append(recording)
-                else:
-                    scenes.append(Scene.of(recording))
+                recordings.append(record(name, point, Engine.load(program_of(point).device_config)))
                 progress.advance()
         if traced:
             text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
         else:
-            text, viewer = draw(scenes, duration), "a browser"
+            text, viewer = draw([each.last_all_reduce() for each in recordings], duration), "a browser"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     say(f"wrote {path}; open it in {viewer}")

@@ -36,7 +36,7 @@ def test_without_a_name_the_drawing_is_among_the_results(
 
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    status, said = animate("scenario:in-network-and-ring", "--set", "size=1 MB", "-o", str(path))
+    status, said = animate("scenario:in-network-and-ring", "--set", "size=250 kB", "-o", str(path))
     assert (status, said) == (0, f"wrote {path}; open it in ui.perfetto.dev or chrome://tracing\n")
     events = json.loads(path.read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
