@@ -64,8 +64,8 @@ def draw(scenes: Sequence[PacketRecording], seconds: float) -> str:
     """
     if (count := sum(len(each.flights) for each in scenes)) > MOST_FLIGHTS:
         raise AnimationError(
-            f"{count:,} packets are too many for one drawing ({MOST_FLIGHTS:,}); draw a smaller vector, such as "
-            "--set size=16kB, or fewer points"
+            f"{count:,} packets on links are too many for one drawing ({MOST_FLIGHTS:,}); choose a smaller vector, "
+            "such as --set size=16kB, or fewer points"
         )
     early = max(-min((flight.begin for flight in each.flights), default=0.0) for each in scenes)
     clock = _Clock(max(0.0, early), max(each.seconds for each in scenes), seconds)

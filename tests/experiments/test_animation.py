@@ -131,5 +131,5 @@ def test_too_many_packets_are_refused(
     scenes: dict[str, PacketRecording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(animation, "MOST_FLIGHTS", 300)
-    with pytest.raises(AnimationError, match="566 packets are too many for one drawing"):
+    with pytest.raises(AnimationError, match="566 packets on links are too many for one drawing"):
         draw([*scenes.values()], 10)
