@@ -42,7 +42,7 @@ _HEADERS = {
 
 
 class ServeError(Exception):
-    """The server cannot start. The message says why, and what to do."""
+    """The server cannot start. The message explains why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +194,11 @@ def serve(
         ServeError: The address cannot be listened at.
     """
     listening = _listening(address, port)
-    local = ipaddress.ip_address(listening.getsockname()[0]).is_loopback
+    local = is_loopback(address)
     token = None if local else secrets.token_urlsafe(24)
     names = () if local else (socket.gethostname(), socket.getfqdn())
     shown = f"[{address}]" if ":" in address else address
-    if ipaddress.ip_address(listening.getsockname()[0]).is_unspecified:
+    if ipaddress.ip_address(address).is_unspecified:
         shown = socket.gethostname()
     url = f"http://{shown}:{listening.getsockname()[1]}/{pages[0].name}/"
     url += (f"?token={token}" if token else "") + (f"#{fragment}" if fragment else "")
@@ -213,6 +213,14 @@ def serve(
         server.run(sockets=[listening])
 
 
+def is_loopback(address: str) -> bool:
+    """Return whether an address is reached from this machine only."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
 def _started(url: str, say: Callable[[str], None], open_browser: bool) -> None:
     say(url)
     if open_browser:
@@ -220,7 +228,7 @@ def _started(url: str, say: Callable[[str], None], open_browser: bool) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Uvicorn's server, which says when it is ready, and ends without raising the signal again."""
+    """Uvicorn's server, which reports when it is ready, and ends without raising the signal again."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)

@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import fanin
 from fanin.classroom.bench import LabTest, collect
 from fanin.classroom.check import FAST_COMPILE, check
-from fanin.classroom.confine import COMPLAINT, Confinement
+from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin
 from fanin.classroom.manifest import Lab, LabError
 from fanin.classroom.story import Outcome, Problem, outcome_from, told
 from fanin.native.text import printable
@@ -159,18 +159,14 @@ class Grader:
 
     def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
         root.mkdir()
-        packages = Path(fanin.__file__).parent
-        parts = [each.resolve() for each in packages.iterdir() if each.is_symlink() and each.name != "labs"]
-        shown = ["/usr", sys.prefix, sys.base_prefix, packages, *parts]
         mounted = {_SERVER: str(staged)}
         if judge:
-            shown += ["/etc/alternatives"]
             mounted[_CACHE] = str(self.compiled)
         return Confinement(
             root=str(root),
-            shown=[str(each) for each in dict.fromkeys(shown)],
+            shown=files_of_fanin(),
             mounted=mounted,
-            masked=[str(packages / "labs")],
+            masked=[str(Path(fanin.__file__).parent / "labs")],
             user=user,
             disk_bytes=(96 << 20) if judge else 0,
             memory_bytes=(4 << 30) if judge else (1 << 30),

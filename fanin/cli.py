@@ -76,6 +76,7 @@ VERBS = {
     "allreduce": Verb(
         "Jobs", "running.allreduce:allreduce", "All-reduce vectors on a running network; check every sum."
     ),
+    "play": Verb("P4", "programs.play:play", "Try P4 programs in the browser, packet by packet."),
     "compile": Verb(
         "P4", "programs.compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info."
     ),

@@ -42,6 +42,7 @@ export default defineConfig({
     target: "es2022",
     license: { fileName: "licenses.txt" },
     modulePreload: { polyfill: false },
+    chunkSizeWarningLimit: 1000, // kB: they come from this machine
     rollupOptions: {
       input: Object.fromEntries(pages.map((name) => [name, join(root, name, "index.html")])),
       output: {

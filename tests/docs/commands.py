@@ -199,6 +199,10 @@ ELSEWHERE = {
         ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
+    **dict.fromkeys(
+        ["fanin play", "fanin play examples/own-program/firewall.p4 --open"],
+        "tests/fanin/verbs/programs/test_play.py::test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c",
+    ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,
     "fanin run scenario.toml": _NEW,

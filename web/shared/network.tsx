@@ -26,28 +26,21 @@ export interface NetworkLink {
   mark?: string;
 }
 
-export const NODE_WIDTH = 86;
+export const NODE_WIDTH = 78;
 export const NODE_HEIGHT = 34;
+const MARGIN = 6;
 
 interface Properties {
   nodes: NetworkNode[];
   links: NetworkLink[];
   /** What a screen reader says of it. */
   label: string;
-  /** The part of the plane that is shown; by default what boxOf() returns. */
-  box?: [number, number, number, number];
-  /** Called with the id of a node that the reader chooses. */
-  onChoose?: (id: string) => void;
-  children?: ComponentChildren;
-}
-
-/** The part of the plane that a drawing of these nodes shows: left, top, width and height. */
-export function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
-  const left = Math.min(...nodes.map((node) => node.x - (node.width ?? NODE_WIDTH) / 2)) - NODE_WIDTH / 2;
-  const right = Math.max(...nodes.map((node) => node.x + (node.width ?? NODE_WIDTH) / 2)) + NODE_WIDTH / 2;
-  const top = Math.min(...nodes.map((node) => node.y - (node.height ?? NODE_HEIGHT) / 2)) - NODE_HEIGHT / 2;
-  const bottom = Math.max(...nodes.map((node) => node.y + (node.height ?? NODE_HEIGHT) / 2)) + NODE_HEIGHT / 2;
-  return [left, top, right - left, bottom - top];
+  function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
+  const [xs, ys] = [nodes.map((node) => node.x), nodes.map((node) => node.y)];
+  const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
+  const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
+  const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
+  return [left, top, width, Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top];
 }
 
 export function NetworkDrawing({ nodes, links, label, box, onChoose, children }: Properties) {
