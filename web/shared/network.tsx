@@ -13,6 +13,9 @@ export interface NetworkNode {
   label?: string;
   /** A class for the page's style sheet. */
   mark?: string;
+  width?: number;
+  /** If it is higher than others, its label is at its top. */
+  height?: number;
 }
 
 export interface NetworkLink {
@@ -32,21 +35,18 @@ interface Properties {
   links: NetworkLink[];
   /** What a screen reader says of it. */
   label: string;
-  /** Called with the id of a node that the reader chooses. */
-  onChoose?: (id: string) => void;
-  children?: ComponentChildren;
-}
-
-export function NetworkDrawing({ nodes, links, label, onChoose, children }: Properties) {
-  const places = new Map(nodes.map((node) => [node.id, node]));
-  const xs = nodes.map((node) => node.x);
-  const ys = nodes.map((node) => node.y);
+  function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
+  const [xs, ys] = [nodes.map((node) => node.x), nodes.map((node) => node.y)];
   const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
   const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
   const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
-  const height = Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top;
+  return [left, top, width, Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top];
+}
+
+export function NetworkDrawing({ nodes, links, label, box, onChoose, children }: Properties) {
+  const places = new Map(nodes.map((node) => [node.id, node]));
   return (
-    <svg class="network" viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={label}>
+    <svg class="network" viewBox={(box ?? boxOf(nodes)).join(" ")} role="img" aria-label={label}>
       {links.map((link) => {
         const from = places.get(link.from);
         const to = places.get(link.to);
@@ -75,13 +75,13 @@ export function NetworkDrawing({ nodes, links, label, onChoose, children }: Prop
           })}
         >
           <rect
-            x={-NODE_WIDTH / 2}
-            y={-NODE_HEIGHT / 2}
-            width={NODE_WIDTH}
-            height={NODE_HEIGHT}
+            x={-(node.width ?? NODE_WIDTH) / 2}
+            y={-(node.height ?? NODE_HEIGHT) / 2}
+            width={node.width ?? NODE_WIDTH}
+            height={node.height ?? NODE_HEIGHT}
             rx={node.kind === "switch" ? 4 : NODE_HEIGHT / 2}
           />
-          <text>{node.label ?? node.id}</text>
+          <text y={(NODE_HEIGHT - (node.height ?? NODE_HEIGHT)) / 2}>{node.label ?? node.id}</text>
         </g>
       ))}
       {children}
