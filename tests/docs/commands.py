@@ -199,6 +199,10 @@ ELSEWHERE = {
         ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
+    **dict.fromkeys(
+        ["fanin format program.p4", "fanin format --check p4src", "fanin format - < program.p4"],
+        "tests/fanin/verbs/programs/test_format.py::test_check_and_diff_write_nothing",
+    ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,
     "fanin run scenario.toml": _NEW,
