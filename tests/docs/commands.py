@@ -204,6 +204,10 @@ ELSEWHERE = {
         ["fanin play", "fanin play examples/own-program/firewall.p4 --open"],
         "tests/fanin/verbs/programs/test_play.py::test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c",
     ),
+    **dict.fromkeys(
+        ["fanin format program.p4", "fanin format --check p4src", "fanin format - < program.p4"],
+        "tests/fanin/verbs/programs/test_format.py::test_check_and_diff_write_nothing",
+    ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,
     "fanin run scenario.toml": _NEW,
