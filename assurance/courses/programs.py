@@ -25,7 +25,7 @@ _MAIN = re.compile(r"\b(\w+)\s*(?:<[^;{}]*>)?\s*\([^;{}]*\)\s*main\s*;")
 
 @dataclass(slots=True)
 class Programs:
-    """What became of the programs of a repository.
+    """The outcome for each program of a repository.
 
     Attributes:
         compiled: The programs that compile.

@@ -1,4 +1,4 @@
-"""What a program is tried with: entries, groups, and packets in their order. STF is its form as a file."""
+"""A scenario tries a program: entries, groups, and packets in their order. STF is its form as a file."""
 
 from __future__ import annotations
 
