@@ -15,8 +15,7 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.experiments.virtual.steps import buckets
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Cluster
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
 from fanin.simulator.units import SECOND
 from fanin.topologies.model import Topology
 from fanin.workers.host_based.transport import DATA

@@ -76,7 +76,7 @@ def virtual(
 
     table = new_table(
         ["workers"],
-        *("packet-hops", "s", "hops/s", "hops/\nCPU s", "times\nnumpy", "MB", "virtual\nms", "sums"),
+        *("packet-hops", "s", "hops/s", "hops/\nCPU s", "MB", "virtual\nms", "sums"),
     )
 
     def show(point: BenchPoint) -> None:
@@ -87,13 +87,12 @@ def virtual(
             f"{point.seconds:.1f}",
             f"{point.packet_hops_per_second:,.0f}",
             f"{point.packet_hops_per_processor_second:,.0f}",
-            f"{point.ratio:.1f}",
             f"{point.peak_bytes / 1e6:,.0f}",
             f"{point.virtual_seconds * 1e3:,.4g}",
             "right" if point.exact else "WRONG",
         )
         if as_json:
-            print_records([{**asdict(point), "ratio": point.ratio}])
+            print_records([asdict(point)])
 
     runs = new_table(
         ["simulator"], "packet-hops", "events", "CPU s", "events/\nCPU s", "median ms", "longest ms"

@@ -1,10 +1,10 @@
-/* What a link does to one packet. ../links.py and ../corruption.py (bit errors) are the reference, for many at once. */
+/* What a link does to one packet; ../links.py describes it. */
 
 #include "loop.h"
 
 #include <string.h>
 
-/* Purposes of the random draws for a packet, with the numbers of links.py. */
+/* Purposes of the random draws for a packet. The numbers are part of what a seed means. */
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Draws uniformly in [0, 1), as in draws.py. */
+/* Draws uniformly in [0, 1): a hash of the link's key, the packet and the purpose (SplitMix64). */
 static double draw(const struct link *k, int64_t number, unsigned purpose)
 {
     return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;

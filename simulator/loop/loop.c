@@ -1,4 +1,4 @@
-/* The event loop: does what ../network.py does, window by window, with the same history. ../network.py explains it. */
+/* The event loop, window by window. ../network.py explains it. */
 
 #include "loop.h"
 
@@ -20,6 +20,7 @@ SHARE_STRUCT(link,
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
+SHARE_STRUCT(arrival, FIELD(time) FIELD(port) FIELD(length))
 SHARE_NUMBER(LOST);
 SHARE_NUMBER(BURST_LOST);
 SHARE_NUMBER(CORRUPTED);

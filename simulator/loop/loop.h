@@ -69,7 +69,7 @@ struct link {
 enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
 
 /* The packets that wait for a link in one priority, from the row `first` to `last`, and the bytes that arrived on the link
- * and wait at its far end (`held`): ../queues.py. */
+ * and wait at its far end (`held`). */
 struct queue {
     int64_t backlog, busy_until, paused_at, since, held, overtaken, sent;
     uint32_t first, last;

@@ -1,5 +1,6 @@
-/* Links with queues by priority, with pauses and the watchdog over them. ../queues.py and ../pause.py are the
- * reference. */
+/* Links with queues by priority, with pauses and the watchdog over them; ../links.py describes them. What such a link
+ * sends next depends on later packets and on pauses, which take effect no earlier than in the window after the one in
+ * which they are sent. So packets wait for the window in which they begin. */
 
 #include "loop.h"
 
@@ -296,7 +297,8 @@ void loop_stopped(const struct loop *l, bool *stopped)
     }
 }
 
-/* Copies the counts of the queues (../queues.py), by link, then priority. */
+/* Copies the counts of the queues, by link, then priority: for how long packets were overtaken by ones of a higher
+ * priority, and the bytes on the wire. */
 void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {
