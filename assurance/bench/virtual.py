@@ -29,6 +29,9 @@ ROUNDS = 3  # the fastest counts
 SLAB = 1 << 14  # elements checked together: whole blocks
 
 
+HEADINGS = ("packet-hops", "s", "hops/s", "hops/\nCPU s", "MB", "virtual\nms", "sums")
+
+
 @dataclass(frozen=True, slots=True)
 class BenchPoint:
     """One all-reduce. `seconds` and `processor_seconds` are real time of the run alone; memory is of the whole process.
@@ -53,6 +56,19 @@ class BenchPoint:
     bytes_per_worker: float
     retransmissions: int
     exact: bool
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the values below HEADINGS."""
+        return (
+            f"{self.packet_hops:,}",
+            f"{self.seconds:.1f}",
+            f"{self.packet_hops_per_second:,.0f}",
+            f"{self.packet_hops_per_processor_second:,.0f}",
+            f"{self.peak_bytes / 1e6:,.0f}",
+            f"{self.virtual_seconds * 1e3:,.4g}",
+            "right" if self.exact else "WRONG",
+        )
 
 
 def measure(workers: int, elements: int = ELEMENTS) -> BenchPoint:
