@@ -52,7 +52,7 @@ def number_of(word: str) -> int:
 
 
 def match_param(word: str, kind: str, width: int) -> bm.BmMatchParam:
-    """Return what a word says of a key field of this kind of match and this width.
+    """Return the part of a key that a word states, for this kind of match and this width.
 
     Raises:
         CliError: If it is not written as this kind of match is.
