@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fanin.controller.tree import Aggregator
 from fanin.experiments.scenario.settings import Settings
@@ -18,11 +17,11 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.experiments.virtual.steps import buckets
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
-from fanin.simulator import VirtualNetwork
+from fanin.simulator import SwitchProgram, VirtualNetwork
+from fanin.simulator.compiled import PythonProgram
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.flows import PORT_WITH_A_JOB
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import FATES, NOTED
 from fanin.simulator.units import SECOND
 from fanin.topologies.model import Topology
 from fanin.workers.host_based.transport import DATA, HEADER, HEADER_BYTES
@@ -33,7 +32,7 @@ Kind = Literal["values", "sums", "between hosts", "acknowledgements", "other tra
 Again = Literal["", "retransmission", "copy"]
 
 _REGISTERS = tuple(f"ingress.aggregation.{name}" for name in ("lease", "chunk", "seen", "done"))
-_BYTES = HEADERS + max(HEADER_BYTES, AGGREGATION_HEADER.itemsize)  # of a frame, to tell what it carries
+assert HEADERS + max(HEADER_BYTES, AGGREGATION_HEADER.itemsize) <= NOTED
 _ROUNDING = 1e-12  # seconds
 
 
@@ -209,7 +208,7 @@ def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
     if settings.parallelism is not None:
         raise RecordingError("a step of a model cut among workers is not recorded: leave out parallelism")
     recorder = _Recorder()
-    run_virtual(settings, switch, recorder.watch, recorder.arrived, recorder.make_network)
+    run_virtual(settings, switch, recorder.watch, make_network=recorder.make_network)
     cluster = recorder.cluster
     # The barrier before each vector has one element.
     sizes = [ELEMENT_BYTES, *(ELEMENT_BYTES * (part.stop - part.start) for part in buckets(settings))]
@@ -231,75 +230,25 @@ def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
     )
 
 
-@dataclass(slots=True)
-class _Packet:
-    """A packet on a link, with times in picoseconds; see Flight."""
-
-    link: int
-    joined: int
-    begin: int
-    sent: int
-    length: int
-    header: bytes
-    end: int | None = None  # None while it is on its way
-    lost: str = ""
-    copy: bool = False
-
-
 class _Recorder:
-    """A journal of links (see Journal), an observer of what arrives, and a reader of the cells of switches."""
+    """Has a network record what its links carry, and reads the cells of its switches after each packet."""
 
     def __init__(self) -> None:
         self.changes: list[CellChange] = []
         self.aggregators: tuple[Aggregator, ...] = ()
-        self._packets: list[_Packet] = []
-        self._in_flight: dict[int, _Packet] = {}  # by the number of the packet in the store
         self._cells: dict[tuple[str, int], list[int]] = {}
 
     def watch(self, cluster: Cluster) -> None:
         """Begin to record."""
         self.cluster = cluster
-        cluster.network.links.journal = self
+        cluster.network.record()
         self.aggregators = tuple(part for tree in cluster.job.trees for part in tree.aggregators)
 
     def make_network(self, *arguments: Any, **options: Any) -> VirtualNetwork:
-        """Return the network of virtual_network(), recorded."""
+        """Return the network, recorded."""
         return _RecordedNetwork(self, *arguments, **options)
 
     # -- packets ---------------------------------------------------------------------------------------------
-
-    def sent(self, sent: Transit, begins: NDArray[np.int64], ends: NDArray[np.int64], store: Packets) -> None:
-        """See Journal."""
-        columns = sent.links.tolist(), sent.times.tolist(), begins.tolist(), ends.tolist()
-        for packet, *what in zip(sent.packets.tolist(), *columns, strict=True):
-            self._keep(packet, store, *what)
-
-    def lost(self, lost: Transit, reason: str, store: Packets) -> None:
-        """See Journal."""
-        for link, time, packet in zip(
-            lost.links.tolist(), lost.times.tolist(), lost.packets.tolist(), strict=True
-        ):
-            if packet not in self._in_flight:  # its queue drops it
-                self._keep(packet, store, link, time, time, time)
-            found = self._in_flight.pop(packet)
-            found.end, found.lost = time, reason
-
-    def copied(self, originals: NDArray[np.int64], copies: NDArray[np.int64]) -> None:
-        """See Journal."""
-        for original, copy in zip(originals.tolist(), copies.tolist(), strict=True):
-            self._in_flight[copy] = replace(self._in_flight[original], copy=True)
-            self._packets.append(self._in_flight[copy])
-
-    def arrived(self, arrived: Transit, _: Packets) -> None:
-        """Note arrivals, as an observer of the network."""
-        for time, packet in zip(arrived.times.tolist(), arrived.packets.tolist(), strict=True):
-            self._in_flight.pop(packet).end = time
-
-    def _keep(self, packet: int, store: Packets, link: int, joined: int, begin: int, sent: int) -> None:
-        header = store.rows[packet, :_BYTES].tobytes()
-        found = _Packet(link, joined, begin, sent, int(store.lengths[packet]), header)
-        self._in_flight[packet] = found
-        self._packets.append(found)
 
     def flights(self) -> Iterator[Flight]:
         """Yield all packets that have arrived or been lost, in the order of that."""
@@ -308,30 +257,32 @@ class _Recorder:
         contents = _Contents(cluster)
         before: set[tuple[int, Kind, str, int]] = set()
         ended: list[tuple[int, int, Flight]] = []
-        for packet in self._packets:  # in the order in which each link has sent them
-            kind, stream, number = contents.of(packet.header)
-            same = packet.link, kind, stream, number
+        network, reasons = cluster.network, [*FATES.values()]
+        for packet in network.flights:
+            link, end, lost = int(packet["link"]), int(packet["end"]), reasons[packet["fate"]]
+            kind, stream, number = contents.of(packet["first"].tobytes())
+            same = link, kind, stream, number
             repeats = same in before and kind != "acknowledgements"
             before.add(same)
-            if packet.end is None:
-                continue
-            sender, receiver = cluster.network.link_ends[packet.link]
+            if end >= network.now and not lost:
+                continue  # it is still on its way
+            sender, receiver = network.link_ends[link]
             flight = Flight(
-                link=packet.link,
+                link=link,
                 sender=sender,
                 receiver=receiver,
-                joined=packet.joined / SECOND,
-                begin=packet.begin / SECOND,
-                sent=packet.sent / SECOND,
-                end=packet.end / SECOND,
-                size=packet.length + links[packet.link].properties.virtual_overhead,
+                joined=int(packet["joined"]) / SECOND,
+                begin=int(packet["begin"]) / SECOND,
+                sent=int(packet["sent"]) / SECOND,
+                end=end / SECOND,
+                size=int(packet["length"]) + links[link].properties.virtual_overhead,
                 kind=kind,
                 stream=stream,
                 number=number,
-                again="copy" if packet.copy else "retransmission" if repeats else "",
-                lost=packet.lost,
+                again="copy" if packet["copy"] else "retransmission" if repeats else "",
+                lost=lost,
             )
-            ended.append((packet.end, len(ended), flight))
+            ended.append((end, len(ended), flight))
         yield from (flight for _, _, flight in sorted(ended, key=itemgetter(0, 1)))
 
     # -- cells -----------------------------------------------------------------------------------------------
@@ -357,22 +308,31 @@ class _Recorder:
 
 
 class _RecordedNetwork(VirtualNetwork):
-    """A network whose switches process packets of aggregation one by one, so that each change of a cell is seen."""
+    """A network whose switches tell a recorder of each packet that they have processed."""
 
     def __init__(self, recorder: _Recorder, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
         self._recorder = recorder
+        super().__init__(*arguments, **options)
 
-    def _run_switch(self, node: int, arrived: Transit) -> None:
-        headers = [row.tobytes() for row in self.store.rows[arrived.packets, :_BYTES]]
-        if not any(map(_is_aggregation, headers)):
-            super()._run_switch(node, arrived)
-            return
-        name = self.topology.switches[node].name
-        for number, header in enumerate(headers):
-            one = arrived.take(slice(number, number + 1))
-            super()._run_switch(node, one)
-            self._recorder.processed(name, header, int(one.times[0]))
+    def replace_switch(self, name: str, program: SwitchProgram) -> None:
+        """See VirtualNetwork."""
+        assert isinstance(program, PythonProgram)
+        super().replace_switch(name, _RecordedProgram(self, self._recorder, name, program))
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedProgram:
+    """The program of a switch in a recorded network."""
+
+    network: VirtualNetwork
+    recorder: _Recorder
+    switch: str
+    program: PythonProgram
+
+    def process(self, port: int, packet: bytes, now: int) -> Iterable[tuple[int, bytes]]:
+        left = self.program.process(port, packet, now)
+        self.recorder.processed(self.switch, packet[:NOTED], self.network.packet_time)
+        return left
 
 
 class _Contents:

@@ -1,10 +1,11 @@
-/* What a link does to one packet. ../links.py and ../corruption.py (bit errors) are the reference, for many at once. */
+/* What a link does to one packet; ../links.py describes it. */
 
 #include "loop.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-/* Purposes of the random draws for a packet, with the numbers of links.py. */
+/* Purposes of the random draws for a packet. The numbers are part of what a seed means. */
 enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
@@ -19,7 +20,7 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Draws uniformly in [0, 1), as in draws.py. */
+/* Draws uniformly in [0, 1): a hash of the link's key, the packet and the purpose (SplitMix64). */
 static double draw(const struct link *k, int64_t number, unsigned purpose)
 {
     return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
@@ -80,25 +81,57 @@ static void flip_bit(uint8_t *frame, uint32_t length, double drawn)
     frame[bit >> 3] ^= (uint8_t)(0x80 >> (bit & 7));
 }
 
-static bool is_lost(struct loop *l, struct link *k, int64_t number)
+/* Begins to record a packet, before faults change it. Returns NULL if there is no recording. There is room for its copy. */
+struct flight *begin_flight(struct loop *l, uint32_t link, uint32_t row, int64_t joined, int64_t begin, int64_t sent)
+{
+    struct flights *f = &l->flights;
+    if (!f->wanted)
+        return NULL;
+    if (f->count + 2 > f->room) {
+        size_t room = 2 * f->room + 1024;
+        struct flight *at = realloc(f->at, room * sizeof *at);
+        if (!at) {
+            l->failed = true;
+            return NULL;
+        }
+        f->at = at;
+        f->room = room;
+    }
+    uint32_t length = l->rows.lengths[row];
+    f->at[f->count] = (struct flight){.joined = joined, .begin = begin, .sent = sent, .link = link, .length = length};
+    memcpy(f->at[f->count].first, row_bytes(&l->rows, row), length < NOTED ? length : NOTED);
+    return f->at + f->count;
+}
+
+void end_flight(struct loop *l, struct flight *flight, int64_t end, enum fate fate)
+{
+    if (!flight)
+        return;
+    flight->end = end;
+    flight->fate = fate;
+    l->flights.count++;
+}
+
+static enum fate draw_loss(struct loop *l, struct link *k, int64_t number)
 {
     bool lost = draw(k, number, LOSS) < k->loss;
     l->faults[LOST] += lost;
+    bool in_burst = false;
     if (k->bursts) {
         double step = draw(k, number, BURST);
         k->in_burst = k->in_burst ? step >= k->burst_end : step < k->burst_begin;
-        bool in_burst = k->in_burst && draw(k, number, BURST_LOSS) < k->burst_loss && !lost;
+        in_burst = k->in_burst && draw(k, number, BURST_LOSS) < k->burst_loss && !lost;
         l->faults[BURST_LOST] += in_burst;
-        lost |= in_burst;
     }
-    return lost;
+    return lost ? LOST_AT_RANDOM : in_burst ? LOST_IN_BURST : ARRIVES;
 }
 
-/* Applies the link's faults to a packet that has been sent, and makes its copy, if any. Returns false if it is lost. */
-static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
+/* Applies the link's faults to a packet that has been sent, and makes its copy, if any. `copied`: when that arrives. */
+static enum fate disturb(struct loop *l, struct link *k, struct event *event, int64_t number, int64_t *copied)
 {
-    if (is_lost(l, k, number))
-        return false;
+    enum fate fate = draw_loss(l, k, number);
+    if (fate != ARRIVES)
+        return fate;
     uint8_t *frame = row_bytes(&l->rows, event->row);
     uint32_t length = l->rows.lengths[event->row];
     if (draw(k, number, CORRUPTION) < k->corruption) {
@@ -116,8 +149,9 @@ static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t
         copy.time += (int64_t)(draw(k, number, COPY_LATER) * k->displacement);
         add_event(l, &l->copies, copy);
         k->arrived++;
+        *copied = copy.time;
     }
-    return true;
+    return ARRIVES;
 }
 
 int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row)
@@ -142,10 +176,11 @@ void note_depth(struct link *k, int64_t time, int64_t size)
     k->longest_queue = depth > k->longest_queue ? depth : k->longest_queue;
 }
 
-void drop_for_room(struct loop *l, struct link *k, uint32_t row)
+void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row)
 {
     l->faults[QUEUE_DROP]++;
-    k->queue_drops++;
+    l->links[link].queue_drops++;
+    end_flight(l, begin_flight(l, link, row, time, time, time), time, NO_ROOM);
     free_row(l, row);
 }
 
@@ -171,9 +206,11 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     k->waited += wait;
     k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it is there on average */
     struct event event = {k->free_at + k->delay, link, row};
+    struct flight *flight = begin_flight(l, link, row, begin - wait, begin, k->free_at);
     if (event.time > k->down_from && k->free_at - duration < k->down_until) {
         l->faults[LOST]++;
         k->lost++;
+        end_flight(l, flight, event.time, LOST_WITH_LINK);
         free_row(l, row);
         return;
     }
@@ -184,7 +221,15 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
             event.time = k->last_arrival;
         k->last_arrival = event.time;
     }
-    if (k->faulty && !disturb(l, k, &event, number)) {
+    int64_t copied = NEVER;
+    enum fate fate = k->faulty ? disturb(l, k, &event, number, &copied) : ARRIVES;
+    end_flight(l, flight, event.time, fate);
+    if (flight && copied != NEVER) {
+        flight[1] = flight[0];
+        flight[1].copy = true;
+        end_flight(l, flight + 1, copied, ARRIVES);
+    }
+    if (fate != ARRIVES) {
         k->lost++;
         free_row(l, row);
         return;
@@ -205,7 +250,7 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint
     struct link *k = l->links + link;
     int64_t wait = k->free_at > time ? k->free_at - time : 0;
     if (wait + time_on_wire(l, k, row) > k->room) {
-        drop_for_room(l, k, row);
+        drop_for_room(l, link, time, row);
         return;
     }
     mark_if_crowded(l, k, wait, row);

@@ -1,4 +1,4 @@
-/* The event loop: does what ../network.py does, window by window, with the same history. ../network.py explains it. */
+/* The event loop, window by window. ../network.py explains it. */
 
 #include "loop.h"
 
@@ -20,6 +20,9 @@ SHARE_STRUCT(link,
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
+SHARE_STRUCT(flight,
+             FIELD(joined) FIELD(begin) FIELD(sent) FIELD(end) FIELD(link) FIELD(length) FIELD(fate) FIELD(copy) FIELD(first))
+SHARE_STRUCT(arrival, FIELD(time) FIELD(port) FIELD(length))
 SHARE_NUMBER(LOST);
 SHARE_NUMBER(BURST_LOST);
 SHARE_NUMBER(CORRUPTED);
@@ -28,6 +31,13 @@ SHARE_NUMBER(REORDERED);
 SHARE_NUMBER(QUEUE_DROP);
 SHARE_NUMBER(ECN_MARK);
 SHARE_NUMBER(NO_LINK);
+SHARE_NUMBER(ARRIVES);
+SHARE_NUMBER(LOST_AT_RANDOM);
+SHARE_NUMBER(LOST_IN_BURST);
+SHARE_NUMBER(LOST_WITH_LINK);
+SHARE_NUMBER(NO_ROOM);
+SHARE_NUMBER(DROPPED_BY_WATCHDOG);
+SHARE_NUMBER(NOTED);
 SHARE_NUMBER(PROGRAM_ROOM);
 SHARE_NUMBER(DROP);
 SHARE_NUMBER(FORWARD);
@@ -61,6 +71,7 @@ void loop_close(struct loop *l)
     free(l->sent.at);
     free(l->changes.at);
     free(l->happening.at);
+    free(l->flights.at);
     free(l->scratch);
     free(l->gathered);
     free(l->nodes);
@@ -127,6 +138,19 @@ void loop_set_program(struct loop *l, uint32_t node, run_function *run, void *st
 bool loop_failed(const struct loop *l) { return l->failed; }
 
 uint32_t loop_too_long(const struct loop *l) { return l->too_long; }
+
+/* When the packet arrived that a switch program has in hand. */
+int64_t loop_now(const struct loop *l) { return l->now; }
+
+/* Records all packets on links from now on. */
+void loop_record(struct loop *l) { l->flights.wanted = true; }
+
+/* Returns the number of recorded packets, and where they are until the next call that sends one. */
+uint64_t loop_flights(const struct loop *l, const struct flight **flights)
+{
+    *flights = l->flights.at;
+    return l->flights.count;
+}
 
 /* How often hosts have woken and C has done everything without Python. */
 uint64_t loop_turns(const struct loop *l) { return l->turns; }

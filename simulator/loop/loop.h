@@ -50,6 +50,25 @@ struct events {
     size_t first, end, room; /* those from `first` to `end` are still to come */
 };
 
+/* What becomes of a packet that is put on a link. */
+enum fate { ARRIVES, LOST_AT_RANDOM, LOST_IN_BURST, LOST_WITH_LINK, NO_ROOM, DROPPED_BY_WATCHDOG };
+
+enum { NOTED = 128 }; /* bytes of a recorded packet */
+
+/* A packet on a link, for a recording; `flight` of links.py describes it. */
+struct flight {
+    int64_t joined, begin, sent, end;
+    uint32_t link, length;
+    uint32_t fate, copy;
+    uint8_t first[NOTED];
+};
+
+struct flights {
+    struct flight *at;
+    size_t count, room;
+    bool wanted;
+};
+
 /* One direction of a link. First its constants: byte_time in 2^-20 ps; room, mark and always_mark as the times that these
  * queue lengths take to be sent; when it is down; pause thresholds in bytes; the watchdog's times; probabilities;
  * displacement and jitter in picoseconds. Then its state, and its counts. */
@@ -69,7 +88,7 @@ struct link {
 enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
 
 /* The packets that wait for a link in one priority, from the row `first` to `last`, and the bytes that arrived on the link
- * and wait at its far end (`held`): ../queues.py. */
+ * and wait at its far end (`held`). */
 struct queue {
     int64_t backlog, busy_until, paused_at, since, held, overtaken, sent;
     uint32_t first, last;
@@ -137,6 +156,7 @@ struct loop {
     struct events sent;     /* this window */
     struct events changes;  /* of `held`: `link` is the index in `queues`, `row` a signed number of bytes */
     struct events happening; /* pause frames and packets of this window, in order */
+    struct flights flights; /* a recording, in the order in which each link begins them */
     /* One window's: */
     struct events arrived; /* in the order of node, time, link, order of sending */
     struct events copies;  /* of duplicated packets: they join behind all others */
@@ -171,7 +191,9 @@ int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t queue_area(int64_t size, int64_t time);
 void note_depth(struct link *k, int64_t time, int64_t size);
-void drop_for_room(struct loop *l, struct link *k, uint32_t row);
+void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row);
+struct flight *begin_flight(struct loop *l, uint32_t link, uint32_t row, int64_t joined, int64_t begin, int64_t sent);
+void end_flight(struct loop *l, struct flight *flight, int64_t end, enum fate fate);
 void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row);
 void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row);
 void run_queues(struct loop *l, int64_t end);
