@@ -90,6 +90,9 @@ class Grader:
         Args:
             submissions: A folder with a folder for each submission.
             at_once: How many run at the same time.
+
+        Raises:
+            LabError: Two names are the same where they are shown.
         """
         folders = sorted(
             each
@@ -98,6 +101,12 @@ class Grader:
             and not each.is_symlink()
             and each.name != "__MACOSX"  # a zip file of macOS has one
         )
+        names = [_shown(each.name) for each in folders]
+        for name in names:
+            if names.count(name) > 1:
+                raise LabError(
+                    f"{submissions}: two submissions would be called {name}; rename one of their folders"
+                )
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
@@ -119,7 +128,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(printable(folder.name), outcomes, note or ended or _common_reason(outcomes))
+        return Marks(_shown(folder.name), outcomes, note or ended or _common_reason(outcomes))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -253,12 +262,21 @@ def _warm_up_of_failures(lab: Lab, seed: int) -> None:
             return
 
 
+def _shown(name: str) -> str:
+    """Return the name of a submission on one line: a line feed in it would begin the line of another one."""
+    return printable(name).translate(dict.fromkeys(map(ord, "\n\t"), "\N{REPLACEMENT CHARACTER}"))
+
+
 def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
     """Copy the regular files of a submission, without following links, and return what is wrong with it, or nothing."""
     staged.mkdir()
     source = folder
     if not (folder / files[0]).is_file():
-        below = [each for each in folder.iterdir() if each.is_dir() and (each / files[0]).is_file()]
+        below = [
+            each
+            for each in folder.iterdir()
+            if each.is_dir() and not each.is_symlink() and (each / files[0]).is_file()
+        ]
         source = below[0] if len(below) == 1 else folder
     left, note = MOST_BYTES, ""
     archives = [each.name for each in source.iterdir() if is_archive(each)]

@@ -124,10 +124,13 @@ def _interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
         from fanin.testbed.sandbox import raise_dropped_interrupts, stop, stop_signals
 
         raise_dropped_interrupts()
-        for number in stop_signals() - {signal.SIGINT}:
-            signal.signal(number, stop)
+        before = {number: signal.signal(number, stop) for number in stop_signals() - {signal.SIGINT}}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return call
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -162,8 +161,11 @@ def show_solution(folder: Folder = Path()) -> None:
         fanin lab solution
         fanin lab solution my-router
     """
-    work = _work(folder)
-    say(f"{work.add_solution()}: one solution of several; compare it with yours")
+    from fanin.classroom.manifest import LabError
+
+    with failing("lab", LabError):
+        made = _work(folder).add_solution()
+    say(f"{made}: one solution of several; compare it with yours")
 
 
 @app.command("verify")
@@ -208,17 +210,15 @@ def new_lab(
         fanin lab new my-lab
         fanin lab verify my-lab
     """
+    from fanin.classroom.manifest import LabError
+    from fanin.classroom.work_folder import copy_folder
     from fanin.verbs.new import TEMPLATES
 
-    try:
-        shutil.copytree(TEMPLATES.with_name("lab"), folder)
-        for name in ("lab.toml", "README.md", "tests.py"):
-            file = folder / name
-            file.write_text(file.read_text().replace("NAME", folder.resolve().name))
-    except FileExistsError:
-        raise failure("lab", f"{folder} exists already; choose another name", 2) from None
-    except OSError as error:
-        raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
+    with failing("lab", LabError, status=2):
+        copy_folder(TEMPLATES.with_name("lab"), folder, another="fanin lab new NAME")
+    for name in ("lab.toml", "README.md", "tests.py"):
+        file = folder / name
+        file.write_text(file.read_text().replace("NAME", folder.resolve().name))
     say(
         f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n"
         f"  fanin lab verify {folder}"

@@ -106,6 +106,9 @@ def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks
     program.write_text(program.read_text().replace(*LOOPING_P4))
     (add("includes-another") / "program.p4").write_text(f'#include "{good}/program.p4"\n')
     (add("includes-the-solution") / "program.p4").write_text(f'#include "{lab.solution}/program.p4"\n')
+    for name, target in (("links-to-a-folder", good), ("links-to-the-solution", lab.solution)):
+        (folder / name).mkdir()
+        (folder / name / "handed-in").symlink_to(target)
     linked = add("links-to-another") / "controller.py"
     linked.unlink()
     linked.symlink_to(good / "controller.py")
@@ -133,6 +136,8 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
         "includes-another",
         "includes-the-solution",
         "links-to-another",
+        "links-to-a-folder",
+        "links-to-the-solution",
         "pipe",
         "huge",
         "empty",
@@ -175,6 +180,18 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
         return {process} | (above(parents[process]) if process in parents else set())
 
     assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
+
+
+def test_a_name_cannot_look_like_the_line_of_another_submission(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mine\nyours: 10 of 10").mkdir()
+    [found] = Grader(lab, "", 0, tmp_path).marks(tmp_path, 1)
+    assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
+    for name in (b"\xfe", b"\xff"):
+        Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).mkdir()
+    with pytest.raises(
+        LabError, match="two submissions would be called \N{REPLACEMENT CHARACTER}; rename one"
+    ):
+        list(Grader(lab, "", 0, tmp_path).marks(tmp_path, 1))
 
 
 def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -78,6 +80,19 @@ def test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_tw
     assert "my-router exists already" in lab("start", "1", "my-router", status=2).output
     assert "no such lab" in lab("start", "unheard-of", status=2).output
     assert "no lab was started here" in lab("check", status=2).output
+
+
+@pytest.mark.parametrize("what", ["start", "new", "solution"])
+def test_without_room_a_folder_says_why(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab("start", "1", "mine")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, full, False, False))
+    arguments = {"start": ["1", "more"], "new": ["more"], "solution": ["mine"]}[what]
+    assert "No space left on device" in lab(what, *arguments, status=1 if what == "solution" else 2).output
+    assert not Path("more").exists()
 
 
 def test_a_damaged_state_is_reported() -> None:
