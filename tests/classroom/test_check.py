@@ -45,6 +45,12 @@ def test_the_solution_passes_and_hidden_tests_run_only_when_asked_for(lab: Lab) 
     assert [each.test for each in check(lab, lab.solution, hidden=True)][-1] == "at_random"
 
 
+def test_what_is_compiled_afterwards_is_compiled_as_for_other_users(lab: Lab) -> None:
+    before = dict(os.environ)
+    assert outcome(lab, lab.solution).passed
+    assert dict(os.environ) == before
+
+
 def test_a_failure_has_the_steps_the_packet_and_the_line_of_the_program(lab: Lab, tmp_path: Path) -> None:
     folder = changed(
         lab, tmp_path / "mine", "program.p4", "default_action = drop();", "default_action = forward(2);"

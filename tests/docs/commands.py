@@ -49,8 +49,13 @@ _A_MINUTE = (
 _BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
+_INDEX = (
+    "installs packages from the index, in make test-long; tests/bmv2_commands/test_course.py has the parts"
+)
+
 # Why a command does not run in the tests.
 EXEMPT = {
+    **sized({"fanin course course": _INDEX}, {}),
     **dict.fromkeys(
         [
             "fanin course ~/p4-course",
