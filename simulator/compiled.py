@@ -20,6 +20,15 @@ from fanin.simulator.links import ACTIONS, LINK
 FOLDER = Path(__file__).parent / "loop"
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
+FATES = ("", "loss", "burst loss", "link down", "queue drop", "watchdog drop")  # of packets on links
+_FATES = ("arrives", "loss", "burst", "link down", "queue full", "watchdog")  # their names in loop.h
+NOTE = np.dtype(
+    [
+        *((name, np.int64) for name in ("joined", "begin", "sent", "end")),
+        *((name, np.uint32) for name in ("link", "length", "fate", "copy")),
+        ("head", np.uint8, 96),
+    ]
+)
 EVENT = np.dtype([("time", np.int64), ("link", np.uint32), ("row", np.uint32)])
 
 
@@ -72,6 +81,8 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_take": (None, (c_void_p, c_uint32, c_uint64, c_void_p, c_void_p, c_uint64)),
     "loop_send": (None, (c_void_p, c_uint32, c_void_p, c_uint64, c_uint32, c_int64)),
     "loop_end": (None, (c_void_p, c_int64)),
+    "loop_record": (None, (c_void_p,)),
+    "loop_take_notes": (c_uint64, (c_void_p, ctypes.POINTER(c_void_p))),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
     "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),
@@ -175,8 +186,13 @@ def library(folder: Path = FOLDER) -> ctypes.CDLL:
         SharedError: C and Python disagree about a number or a struct.
     """
     loaded = ctypes.CDLL(str(compile_folder(folder)))
-    check_structs(loaded, {"link": LINK, "event": EVENT, "station": _Station, "arrival": _Arrival})
-    check_numbers(loaded, enumerated(*FAULTS) | enumerated(*ACTIONS) | {"PROGRAM_ROOM": PROGRAM_ROOM})
+    check_structs(
+        loaded, {"link": LINK, "event": EVENT, "note": NOTE, "station": _Station, "arrival": _Arrival}
+    )
+    check_numbers(
+        loaded,
+        enumerated(*FAULTS) | enumerated(*ACTIONS) | enumerated(*_FATES) | {"PROGRAM_ROOM": PROGRAM_ROOM},
+    )
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

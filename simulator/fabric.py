@@ -68,6 +68,7 @@ class Fabric:
         observer: Called with everything that arrives.
         numbers: Lease and chunk numbers that packets may carry. None allows all, from lease 1 and chunk 0 on.
         planner: Decides the entries of the switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
 
     Attributes:
@@ -85,6 +86,7 @@ class Fabric:
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
     ) -> None:
         self.topology = topology
@@ -103,7 +105,7 @@ class Fabric:
         self._numbers = numbers or NumberSpace()
         self.planner = planner
         self.install(planner.plan_forwarding(topology))
-        self.network = VirtualNetwork(
+        self.network = make_network(
             topology,
             self.engines,
             {},
@@ -604,6 +606,7 @@ class Cluster(Fabric):
         *,
         in_place: bool = False,
         planner: Planner = OURS,
+        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
     ) -> None:
         super().__init__(
             spec.topology,
@@ -612,6 +615,7 @@ class Cluster(Fabric):
             seed=spec.seed,
             observer=observer,
             planner=planner,
+            make_network=make_network,
             priorities=spec.priorities,
         )
         self.spec = spec

@@ -26,6 +26,7 @@ from fanin.simulator.compiled import (
     EVENT,
     FAULTS,
     HEADER_BYTES,
+    NOTE,
     PROGRAM_ROOM,
     CallbackProgram,
     CompiledProgram,
@@ -89,6 +90,7 @@ class HostModel:
 DEFAULT_HOST = HostModel()
 
 Observer = Callable[[Transit, Packets], None]
+Journal = Callable[[NDArray[np.void]], None]
 
 
 class VirtualNetwork:
@@ -131,6 +133,7 @@ class VirtualNetwork:
         self.wakes = 0
         self.before_window: Callable[[int], None] | None = None
         self._observer = observer
+        self._journal: Journal | None = None
         self._look_at = _LOOK
         self._width = -(-longest_frame // _CACHE_LINE) * _CACHE_LINE
         if self._width > PROGRAM_ROOM:
@@ -232,6 +235,16 @@ class VirtualNetwork:
         struct = found.as_struct() if found else None
         self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
         self._stations[index], self._in_c[index] = station, struct
+
+    def record(self, journal: Journal) -> None:
+        """Call `journal` after each window with what becomes of each packet on links, NOTE [packets], by link in order.
+
+        A note has the times in picoseconds, the link, the length, the index in FATES, whether the link itself has made
+        the packet as a copy, and the first bytes. A packet that is lost on the link has the time at which it would have
+        arrived; one that its queue drops has only one time.
+        """
+        self._journal = journal
+        self._c.loop_record(self._loop)
 
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
         """Run until a condition, tested after each window, holds.
@@ -335,6 +348,10 @@ class VirtualNetwork:
             self._run_station(host, taken=taken.value)
         self.wakes += self._c.loop_turns(self._loop) - turns
         self._c.loop_end(self._loop, end)
+        if self._journal and (count := self._c.loop_take_notes(self._loop, ctypes.byref(events))):
+            assert events.value
+            notes = ctypes.string_at(events.value, count * NOTE.itemsize)
+            self._journal(np.frombuffer(notes, NOTE))
         self._check()
         self.now = end
 
