@@ -15,11 +15,20 @@ from numpy.typing import NDArray
 
 from fanin.native.shared import check_numbers, check_structs, enumerated
 from fanin.native.toolchain import compile_folder
-from fanin.simulator.links import ACTIONS, FATES, FLIGHT, LINK, NOTED
+from fanin.simulator.links import ACTIONS, LINK
 
 FOLDER = Path(__file__).parent / "loop"
 HEADER_BYTES = 42  # Ethernet, IPv4, UDP
 PROGRAM_ROOM = 65600  # bytes of the longest packet that a program takes: native/program.h
+FATES = ("", "loss", "burst loss", "link down", "queue drop", "watchdog drop")  # of packets on links
+_FATES = ("arrives", "loss", "burst", "link down", "queue full", "watchdog")  # their names in loop.h
+NOTE = np.dtype(
+    [
+        *((name, np.int64) for name in ("joined", "begin", "sent", "end")),
+        *((name, np.uint32) for name in ("link", "length", "fate", "copy")),
+        ("head", np.uint8, 96),
+    ]
+)
 EVENT = np.dtype([("time", np.int64), ("link", np.uint32), ("row", np.uint32)])
 
 
@@ -60,9 +69,6 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_failed": (c_bool, (c_void_p,)),
     "loop_too_long": (c_uint32, (c_void_p,)),
     "loop_in_use": (c_uint64, (c_void_p,)),
-    "loop_now": (c_int64, (c_void_p,)),
-    "loop_record": (None, (c_void_p,)),
-    "loop_flights": (c_uint64, (c_void_p, ctypes.POINTER(c_void_p))),
     "loop_collect": (c_uint64, (c_void_p, c_int64, ctypes.POINTER(c_void_p))),
     "loop_read": (None, (c_void_p, c_void_p, c_uint64, c_void_p, c_void_p, c_uint64)),
     "loop_deliver": (None, (c_void_p,)),
@@ -75,18 +81,13 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "loop_take": (None, (c_void_p, c_uint32, c_uint64, c_void_p, c_void_p, c_uint64)),
     "loop_send": (None, (c_void_p, c_uint32, c_void_p, c_uint64, c_uint32, c_int64)),
     "loop_end": (None, (c_void_p, c_int64)),
+    "loop_record": (None, (c_void_p,)),
+    "loop_take_notes": (c_uint64, (c_void_p, ctypes.POINTER(c_void_p))),
     "loop_next_time": (c_int64, (c_void_p,)),
     "loop_stopped": (None, (c_void_p, c_void_p)),
     "loop_count_lanes": (None, (c_void_p, c_void_p, c_void_p)),
     "loop_waiting_areas": (None, (c_void_p, c_int64, c_void_p)),
     "loop_queued": (c_uint64, (c_void_p, c_void_p, c_uint64)),
-}
-_NUMBERS = {
-    **enumerated(*FAULTS),
-    **enumerated(*FATES),
-    **enumerated(*ACTIONS),
-    "PROGRAM_ROOM": PROGRAM_ROOM,
-    "NOTED": NOTED,
 }
 # next_function, emit_function and run_function of native/program.h
 _NEXT = ctypes.CFUNCTYPE(c_bool, c_void_p, c_void_p, ctypes.POINTER(_Arrival))
@@ -186,9 +187,12 @@ def library(folder: Path = FOLDER) -> ctypes.CDLL:
     """
     loaded = ctypes.CDLL(str(compile_folder(folder)))
     check_structs(
-        loaded, {"link": LINK, "event": EVENT, "flight": FLIGHT, "station": _Station, "arrival": _Arrival}
+        loaded, {"link": LINK, "event": EVENT, "note": NOTE, "station": _Station, "arrival": _Arrival}
     )
-    check_numbers(loaded, _NUMBERS)
+    check_numbers(
+        loaded,
+        enumerated(*FAULTS) | enumerated(*ACTIONS) | enumerated(*_FATES) | {"PROGRAM_ROOM": PROGRAM_ROOM},
+    )
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(loaded, name)
         function.restype, function.argtypes = result, arguments

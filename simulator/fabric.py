@@ -68,8 +68,8 @@ class Fabric:
         observer: Called with everything that arrives.
         numbers: Lease and chunk numbers that packets may carry. None allows all, from lease 1 and chunk 0 on.
         planner: Decides the entries of the switches.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
-        make_network: Builds the network, with the arguments of VirtualNetwork().
 
     Attributes:
         usable: The part of the topology that planning uses.
@@ -86,8 +86,8 @@ class Fabric:
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
-        priorities: bool = False,
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
+        priorities: bool = False,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -615,8 +615,8 @@ class Cluster(Fabric):
             seed=spec.seed,
             observer=observer,
             planner=planner,
-            priorities=spec.priorities,
             make_network=make_network,
+            priorities=spec.priorities,
         )
         self.spec = spec
         self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)

@@ -94,28 +94,6 @@ LINK = np.dtype(
     ]
 )
 
-# The fates of packets on links, as loop.h numbers them, and why one never arrives.
-FATES = {
-    "arrives": "",
-    "lost at random": "loss",
-    "lost in burst": "burst loss",
-    "lost with link": "link down",
-    "no room": "queue drop",
-    "dropped by watchdog": "watchdog drop",
-}
-NOTED = 128
-# The struct `flight` of loop/loop.h, a recorded packet. Times are in picoseconds. A packet joins the queue, begins to
-# be sent, has been sent, and ends: it arrives, or would if the link had not lost it. Where its queue drops it, the last
-# three are the time of that. `length` is its bytes as a frame, `fate` an index into FATES. `copy`: the link has
-# duplicated it. `first`: its first bytes, before the link corrupts them.
-FLIGHT = np.dtype(
-    [
-        *((name, np.int64) for name in ("joined", "begin", "sent", "end")),
-        *((name, np.uint32) for name in ("link", "length", "fate", "copy")),
-        ("first", np.uint8, (NOTED,)),
-    ]
-)
-
 
 @dataclass(frozen=True, slots=True)
 class Transit:

@@ -26,6 +26,7 @@ from fanin.simulator.compiled import (
     EVENT,
     FAULTS,
     HEADER_BYTES,
+    NOTE,
     PROGRAM_ROOM,
     CallbackProgram,
     CompiledProgram,
@@ -34,7 +35,7 @@ from fanin.simulator.compiled import (
     library,
 )
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
-from fanin.simulator.links import FLIGHT, PRIORITIES, Links, Packets, Transit
+from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
 from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import Topology
 
@@ -89,6 +90,7 @@ class HostModel:
 DEFAULT_HOST = HostModel()
 
 Observer = Callable[[Transit, Packets], None]
+Journal = Callable[[NDArray[np.void]], None]
 
 
 class VirtualNetwork:
@@ -131,6 +133,7 @@ class VirtualNetwork:
         self.wakes = 0
         self.before_window: Callable[[int], None] | None = None
         self._observer = observer
+        self._journal: Journal | None = None
         self._look_at = _LOOK
         self._width = -(-longest_frame // _CACHE_LINE) * _CACHE_LINE
         if self._width > PROGRAM_ROOM:
@@ -233,6 +236,16 @@ class VirtualNetwork:
         self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
         self._stations[index], self._in_c[index] = station, struct
 
+    def record(self, journal: Journal) -> None:
+        """Call `journal` after each window with what becomes of each packet on links, NOTE [packets], by link in order.
+
+        A note has the times in picoseconds, the link, the length, the index in FATES, whether the link itself has made
+        the packet as a copy, and the first bytes. A packet that is lost on the link has the time at which it would have
+        arrived; one that its queue drops has only one time.
+        """
+        self._journal = journal
+        self._c.loop_record(self._loop)
+
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
         """Run until a condition, tested after each window, holds.
 
@@ -322,24 +335,6 @@ class VirtualNetwork:
         """Return the number of packets that have arrived at the far end of a link."""
         return int(self.links.counts.arrived.sum())
 
-    @property
-    def packet_time(self) -> int:
-        """Return when the packet arrived that a switch program in Python has in hand, in picoseconds."""
-        return int(self._c.loop_now(self._loop))
-
-    def record(self) -> None:
-        """Record all packets on links from now on; see `flights`."""
-        self._c.loop_record(self._loop)
-
-    @property
-    def flights(self) -> NDArray[np.void]:
-        """Return the recorded packets, FLIGHT [packets], in the order in which each link has begun to send them."""
-        flights = c_void_p()
-        count = self._c.loop_flights(self._loop, ctypes.byref(flights))
-        return np.frombuffer(
-            ctypes.string_at(flights.value, count * FLIGHT.itemsize) if flights.value else b"", FLIGHT
-        )
-
     # -- a window --------------------------------------------------------------------------------------------
 
     def _run_window(self, begin: int) -> None:
@@ -353,6 +348,10 @@ class VirtualNetwork:
             self._run_station(host, taken=taken.value)
         self.wakes += self._c.loop_turns(self._loop) - turns
         self._c.loop_end(self._loop, end)
+        if self._journal and (count := self._c.loop_take_notes(self._loop, ctypes.byref(events))):
+            assert events.value
+            notes = ctypes.string_at(events.value, count * NOTE.itemsize)
+            self._journal(np.frombuffer(notes, NOTE))
         self._check()
         self.now = end
 

@@ -51,7 +51,7 @@ def run_virtual(
         switch: The program of its switches.
         prepare: Called before the run to add more to the network, such as other jobs.
         observer: Called with everything that arrives.
-        make_network: Builds the network, with the arguments of VirtualNetwork().
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         CollectiveError: If a worker gives up.

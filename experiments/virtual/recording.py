@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
@@ -9,6 +10,7 @@ from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.controller.tree import Aggregator
 from fanin.experiments.scenario.settings import Settings
@@ -17,11 +19,12 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.experiments.virtual.steps import buckets
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
-from fanin.simulator import SwitchProgram, VirtualNetwork
-from fanin.simulator.compiled import PythonProgram
+from fanin.simulator import VirtualNetwork
+from fanin.simulator.compiled import FATES, PythonProgram
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.flows import PORT_WITH_A_JOB
-from fanin.simulator.links import FATES, NOTED
+from fanin.simulator.links import Packets, Transit
+from fanin.simulator.network import SwitchProgram
 from fanin.simulator.units import SECOND
 from fanin.topologies.model import Topology
 from fanin.workers.host_based.transport import DATA, HEADER, HEADER_BYTES
@@ -32,7 +35,7 @@ Kind = Literal["values", "sums", "between hosts", "acknowledgements", "other tra
 Again = Literal["", "retransmission", "copy"]
 
 _REGISTERS = tuple(f"ingress.aggregation.{name}" for name in ("lease", "chunk", "seen", "done"))
-assert HEADERS + max(HEADER_BYTES, AGGREGATION_HEADER.itemsize) <= NOTED
+_BYTES = HEADERS + max(HEADER_BYTES, AGGREGATION_HEADER.itemsize)  # of a frame, to tell what it carries
 _ROUNDING = 1e-12  # seconds
 
 
@@ -208,7 +211,7 @@ def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
     if settings.parallelism is not None:
         raise RecordingError("a step of a model cut among workers is not recorded: leave out parallelism")
     recorder = _Recorder()
-    run_virtual(settings, switch, recorder.watch, make_network=recorder.make_network)
+    run_virtual(settings, switch, recorder.watch, recorder.arrived, recorder.make_network)
     cluster = recorder.cluster
     # The barrier before each vector has one element.
     sizes = [ELEMENT_BYTES, *(ELEMENT_BYTES * (part.stop - part.start) for part in buckets(settings))]
@@ -231,24 +234,35 @@ def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
 
 
 class _Recorder:
-    """Has a network record what its links carry, and reads the cells of its switches after each packet."""
+    """A journal of links, an observer of what arrives, and a reader of the cells of switches."""
 
     def __init__(self) -> None:
         self.changes: list[CellChange] = []
         self.aggregators: tuple[Aggregator, ...] = ()
+        self._notes: list[NDArray[np.void]] = []
+        self._times: dict[str, deque[int]] = {}  # of packets that a switch processes next, in picoseconds
         self._cells: dict[tuple[str, int], list[int]] = {}
 
     def watch(self, cluster: Cluster) -> None:
         """Begin to record."""
         self.cluster = cluster
-        cluster.network.record()
+        cluster.network.record(self._notes.append)
+        self._times = {name: deque() for name in cluster.engines}
         self.aggregators = tuple(part for tree in cluster.job.trees for part in tree.aggregators)
 
     def make_network(self, *arguments: Any, **options: Any) -> VirtualNetwork:
-        """Return the network, recorded."""
+        """Return a network whose switches are recorded."""
         return _RecordedNetwork(self, *arguments, **options)
 
     # -- packets ---------------------------------------------------------------------------------------------
+
+    def arrived(self, arrived: Transit, _: Packets) -> None:
+        """Note when packets arrive at switches, as an observer of the network."""
+        ends = self.cluster.network.link_ends
+        for time, link in zip(arrived.times.tolist(), arrived.links.tolist(), strict=True):
+            _, node = ends[link]
+            if node in self._times:
+                self._times[node].append(time)
 
     def flights(self) -> Iterator[Flight]:
         """Yield all packets that have arrived or been lost, in the order of that."""
@@ -257,38 +271,38 @@ class _Recorder:
         contents = _Contents(cluster)
         before: set[tuple[int, Kind, str, int]] = set()
         ended: list[tuple[int, int, Flight]] = []
-        network, reasons = cluster.network, [*FATES.values()]
-        for packet in network.flights:
-            link, end, lost = int(packet["link"]), int(packet["end"]), reasons[packet["fate"]]
-            kind, stream, number = contents.of(packet["first"].tobytes())
+        for note in np.concatenate(self._notes):  # in the order in which each link has sent them
+            link, lost = int(note["link"]), FATES[note["fate"]]
+            kind, stream, number = contents.of(note["head"].tobytes())
             same = link, kind, stream, number
             repeats = same in before and kind != "acknowledgements"
             before.add(same)
-            if end >= network.now and not lost:
-                continue  # it is still on its way
-            sender, receiver = network.link_ends[link]
+            if not lost and note["end"] >= cluster.network.now:  # it is still on its way
+                continue
+            sender, receiver = cluster.network.link_ends[link]
             flight = Flight(
                 link=link,
                 sender=sender,
                 receiver=receiver,
-                joined=int(packet["joined"]) / SECOND,
-                begin=int(packet["begin"]) / SECOND,
-                sent=int(packet["sent"]) / SECOND,
-                end=end / SECOND,
-                size=int(packet["length"]) + links[link].properties.virtual_overhead,
+                joined=int(note["joined"]) / SECOND,
+                begin=int(note["begin"]) / SECOND,
+                sent=int(note["sent"]) / SECOND,
+                end=int(note["end"]) / SECOND,
+                size=int(note["length"]) + links[link].properties.virtual_overhead,
                 kind=kind,
                 stream=stream,
                 number=number,
-                again="copy" if packet["copy"] else "retransmission" if repeats else "",
+                again="copy" if note["copy"] else "retransmission" if repeats else "",
                 lost=lost,
             )
-            ended.append((end, len(ended), flight))
+            ended.append((int(note["end"]), len(ended), flight))
         yield from (flight for _, _, flight in sorted(ended, key=itemgetter(0, 1)))
 
     # -- cells -----------------------------------------------------------------------------------------------
 
-    def processed(self, switch: str, header: bytes, time: int) -> None:
+    def processed(self, switch: str, header: bytes) -> None:
         """Note what the cell that a packet names holds, once the switch has processed the packet."""
+        time = self._times[switch].popleft()
         if not _is_aggregation(header):
             return
         engine = self.cluster.engines[switch]
@@ -307,8 +321,23 @@ class _Recorder:
             )
 
 
+class _RecordedSwitch:
+    """A switch that processes packets one by one, so that each change of a cell is seen."""
+
+    def __init__(self, recorder: _Recorder, name: str, engine: PythonProgram) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._engine = engine
+
+    def process(self, port: int, packet: bytes, now: int) -> Iterable[tuple[int, bytes]]:
+        """Process a packet; see PythonProgram."""
+        left = self._engine.process(port, packet, now)
+        self._recorder.processed(self._name, packet[:_BYTES])
+        return left
+
+
 class _RecordedNetwork(VirtualNetwork):
-    """A network whose switches tell a recorder of each packet that they have processed."""
+    """A network whose switches are recorded."""
 
     def __init__(self, recorder: _Recorder, *arguments: Any, **options: Any) -> None:
         self._recorder = recorder
@@ -316,23 +345,8 @@ class _RecordedNetwork(VirtualNetwork):
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
         """See VirtualNetwork."""
-        assert isinstance(program, PythonProgram)
-        super().replace_switch(name, _RecordedProgram(self, self._recorder, name, program))
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordedProgram:
-    """The program of a switch in a recorded network."""
-
-    network: VirtualNetwork
-    recorder: _Recorder
-    switch: str
-    program: PythonProgram
-
-    def process(self, port: int, packet: bytes, now: int) -> Iterable[tuple[int, bytes]]:
-        left = self.program.process(port, packet, now)
-        self.recorder.processed(self.switch, packet[:NOTED], self.network.packet_time)
-        return left
+        assert isinstance(program, PythonProgram)  # engines can be called from Python, too
+        super().replace_switch(name, _RecordedSwitch(self._recorder, name, program))
 
 
 class _Contents:

@@ -2,11 +2,10 @@
 
 #include "loop.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* Purposes of the random draws for a packet. The numbers are part of what a seed means. */
-enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
+enum { TO_LOSE, TO_CORRUPT, TO_DUPLICATE, TO_REORDER, LATER, COPY_LATER, TO_BURST, TO_LOSE_IN_BURST, TO_JITTER, BIT, TO_MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -52,7 +51,7 @@ static bool too_much(const struct link *k, int64_t wait)
     if (wait <= k->mark || wait > k->always_mark)
         return wait > k->mark;
     double share = k->mark_probability * (double)(wait - k->mark) / (double)(k->always_mark - k->mark);
-    return draw(k, k->joined, MARK) < share;
+    return draw(k, k->joined, TO_MARK) < share;
 }
 
 static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
@@ -81,77 +80,45 @@ static void flip_bit(uint8_t *frame, uint32_t length, double drawn)
     frame[bit >> 3] ^= (uint8_t)(0x80 >> (bit & 7));
 }
 
-/* Begins to record a packet, before faults change it. Returns NULL if there is no recording. There is room for its copy. */
-struct flight *begin_flight(struct loop *l, uint32_t link, uint32_t row, int64_t joined, int64_t begin, int64_t sent)
+static enum fate loss_of(struct loop *l, struct link *k, int64_t number)
 {
-    struct flights *f = &l->flights;
-    if (!f->wanted)
-        return NULL;
-    if (f->count + 2 > f->room) {
-        size_t room = 2 * f->room + 1024;
-        struct flight *at = realloc(f->at, room * sizeof *at);
-        if (!at) {
-            l->failed = true;
-            return NULL;
-        }
-        f->at = at;
-        f->room = room;
-    }
-    uint32_t length = l->rows.lengths[row];
-    f->at[f->count] = (struct flight){.joined = joined, .begin = begin, .sent = sent, .link = link, .length = length};
-    memcpy(f->at[f->count].first, row_bytes(&l->rows, row), length < NOTED ? length : NOTED);
-    return f->at + f->count;
-}
-
-void end_flight(struct loop *l, struct flight *flight, int64_t end, enum fate fate)
-{
-    if (!flight)
-        return;
-    flight->end = end;
-    flight->fate = fate;
-    l->flights.count++;
-}
-
-static enum fate draw_loss(struct loop *l, struct link *k, int64_t number)
-{
-    bool lost = draw(k, number, LOSS) < k->loss;
-    l->faults[LOST] += lost;
-    bool in_burst = false;
+    enum fate fate = draw(k, number, TO_LOSE) < k->loss ? LOSS : ARRIVES;
+    l->faults[LOST] += fate == LOSS;
     if (k->bursts) {
-        double step = draw(k, number, BURST);
+        double step = draw(k, number, TO_BURST);
         k->in_burst = k->in_burst ? step >= k->burst_end : step < k->burst_begin;
-        in_burst = k->in_burst && draw(k, number, BURST_LOSS) < k->burst_loss && !lost;
-        l->faults[BURST_LOST] += in_burst;
+        if (k->in_burst && draw(k, number, TO_LOSE_IN_BURST) < k->burst_loss && fate == ARRIVES) {
+            l->faults[BURST_LOST]++;
+            fate = BURST;
+        }
     }
-    return lost ? LOST_AT_RANDOM : in_burst ? LOST_IN_BURST : ARRIVES;
+    return fate;
 }
 
-/* Applies the link's faults to a packet that has been sent, and makes its copy, if any. `copied`: when that arrives. */
-static enum fate disturb(struct loop *l, struct link *k, struct event *event, int64_t number, int64_t *copied)
+/* Applies the link's faults to a packet that is not lost, and makes its copy, if any. Returns when the copy arrives, or
+ * NEVER. */
+static int64_t disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
 {
-    enum fate fate = draw_loss(l, k, number);
-    if (fate != ARRIVES)
-        return fate;
     uint8_t *frame = row_bytes(&l->rows, event->row);
     uint32_t length = l->rows.lengths[event->row];
-    if (draw(k, number, CORRUPTION) < k->corruption) {
+    if (draw(k, number, TO_CORRUPT) < k->corruption) {
         l->faults[CORRUPTED]++;
         flip_bit(frame, length, draw(k, number, BIT));
     }
-    if (draw(k, number, REORDERING) < k->reordering) {
+    if (draw(k, number, TO_REORDER) < k->reordering) {
         l->faults[REORDERED]++;
         event->time += (int64_t)(draw(k, number, LATER) * k->displacement);
     }
     struct event copy = *event;
-    if (draw(k, number, DUPLICATION) < k->duplication && add_row(l, length, &copy.row)) {
+    if (draw(k, number, TO_DUPLICATE) < k->duplication && add_row(l, length, &copy.row)) {
         l->faults[DUPLICATED]++;
         memcpy(row_bytes(&l->rows, copy.row), frame, length);
         copy.time += (int64_t)(draw(k, number, COPY_LATER) * k->displacement);
         add_event(l, &l->copies, copy);
         k->arrived++;
-        *copied = copy.time;
+        return copy.time;
     }
-    return ARRIVES;
+    return NEVER;
 }
 
 int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row)
@@ -178,9 +145,9 @@ void note_depth(struct link *k, int64_t time, int64_t size)
 
 void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row)
 {
+    note(l, &(struct note){time, time, time, time, .link = link, .fate = QUEUE_FULL}, row);
     l->faults[QUEUE_DROP]++;
     l->links[link].queue_drops++;
-    end_flight(l, begin_flight(l, link, row, time, time, time), time, NO_ROOM);
     free_row(l, row);
 }
 
@@ -206,33 +173,33 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     k->waited += wait;
     k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it is there on average */
     struct event event = {k->free_at + k->delay, link, row};
-    struct flight *flight = begin_flight(l, link, row, begin - wait, begin, k->free_at);
+    struct note noted = {begin - wait, begin, k->free_at, event.time, .link = link};
     if (event.time > k->down_from && k->free_at - duration < k->down_until) {
+        noted.fate = LINK_DOWN;
+        note(l, &noted, row);
         l->faults[LOST]++;
         k->lost++;
-        end_flight(l, flight, event.time, LOST_WITH_LINK);
         free_row(l, row);
         return;
     }
     int64_t number = k->numbered++;
     if (k->jitter > 0) {
-        event.time += (int64_t)(draw(k, number, JITTER) * k->jitter);
+        event.time += (int64_t)(draw(k, number, TO_JITTER) * k->jitter);
         if (event.time < k->last_arrival) /* it overtakes none */
             event.time = k->last_arrival;
         k->last_arrival = event.time;
     }
-    int64_t copied = NEVER;
-    enum fate fate = k->faulty ? disturb(l, k, &event, number, &copied) : ARRIVES;
-    end_flight(l, flight, event.time, fate);
-    if (flight && copied != NEVER) {
-        flight[1] = flight[0];
-        flight[1].copy = true;
-        end_flight(l, flight + 1, copied, ARRIVES);
-    }
-    if (fate != ARRIVES) {
+    noted.end = event.time;
+    noted.fate = k->faulty ? loss_of(l, k, number) : ARRIVES;
+    note(l, &noted, row);
+    if (noted.fate != ARRIVES) {
         k->lost++;
         free_row(l, row);
         return;
+    }
+    if (k->faulty) {
+        int64_t copy_arrives = disturb(l, k, &event, number);
+        note_arrivals(l, event.time, copy_arrives);
     }
     k->arrived++;
     schedule(l, event);

@@ -50,25 +50,6 @@ struct events {
     size_t first, end, room; /* those from `first` to `end` are still to come */
 };
 
-/* What becomes of a packet that is put on a link. */
-enum fate { ARRIVES, LOST_AT_RANDOM, LOST_IN_BURST, LOST_WITH_LINK, NO_ROOM, DROPPED_BY_WATCHDOG };
-
-enum { NOTED = 128 }; /* bytes of a recorded packet */
-
-/* A packet on a link, for a recording; `flight` of links.py describes it. */
-struct flight {
-    int64_t joined, begin, sent, end;
-    uint32_t link, length;
-    uint32_t fate, copy;
-    uint8_t first[NOTED];
-};
-
-struct flights {
-    struct flight *at;
-    size_t count, room;
-    bool wanted;
-};
-
 /* One direction of a link. First its constants: byte_time in 2^-20 ps; room, mark and always_mark as the times that these
  * queue lengths take to be sent; when it is down; pause thresholds in bytes; the watchdog's times; probabilities;
  * displacement and jitter in picoseconds. Then its state, and its counts. */
@@ -132,6 +113,17 @@ struct host {
     struct station *station; /* NULL: Python handles everything */
 };
 
+/* What became of a packet on a link, for recordings: when it joined the queue, when its first and its last bit were sent,
+ * and when it arrives, or would if it were not lost. A packet that a queue drops has one time only. */
+enum fate { ARRIVES, LOSS, BURST, LINK_DOWN, QUEUE_FULL, WATCHDOG };
+enum { NOTED = 96 }; /* bytes of a packet that are noted */
+
+struct note {
+    int64_t joined, begin, sent, end;
+    uint32_t link, length, fate, copy;
+    uint8_t head[NOTED];
+};
+
 struct program {
     run_function *run;
     void *state;
@@ -156,7 +148,6 @@ struct loop {
     struct events sent;     /* this window */
     struct events changes;  /* of `held`: `link` is the index in `queues`, `row` a signed number of bytes */
     struct events happening; /* pause frames and packets of this window, in order */
-    struct flights flights; /* a recording, in the order in which each link begins them */
     /* One window's: */
     struct events arrived; /* in the order of node, time, link, order of sending */
     struct events copies;  /* of duplicated packets: they join behind all others */
@@ -171,6 +162,9 @@ struct loop {
     size_t gather_room;
     uint64_t turns;        /* of hosts, done by C alone */
     uint32_t next_host;
+    bool recording;
+    struct note *notes;    /* this window's, if recording */
+    size_t note_count, note_room;
     uint32_t too_long;     /* the longest packet that did not fit a row; 0: all did */
     bool failed;           /* no memory */
 };
@@ -192,11 +186,11 @@ int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t queue_area(int64_t size, int64_t time);
 void note_depth(struct link *k, int64_t time, int64_t size);
 void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row);
-struct flight *begin_flight(struct loop *l, uint32_t link, uint32_t row, int64_t joined, int64_t begin, int64_t sent);
-void end_flight(struct loop *l, struct flight *flight, int64_t end, enum fate fate);
 void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row);
 void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row);
 void run_queues(struct loop *l, int64_t end);
+void note(struct loop *l, const struct note *note, uint32_t row);
+void note_arrivals(struct loop *l, int64_t end, int64_t copy_end);
 int64_t queues_act_at(const struct loop *l);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at);

@@ -73,10 +73,10 @@ static int64_t soonest(const struct loop *l, uint32_t link, uint32_t *priority)
     return found;
 }
 
-static void drop_by_watchdog(struct loop *l, uint32_t link, int64_t joined, int64_t now, uint32_t row)
+static void drop_by_watchdog(struct loop *l, uint32_t link, int64_t time, uint32_t row)
 {
+    note(l, &(struct note){time, time, time, time, .link = link, .fate = WATCHDOG}, row);
     l->links[link].watchdog_drops++;
-    end_flight(l, begin_flight(l, link, row, joined, now, now), now, DROPPED_BY_WATCHDOG);
     free_row(l, row);
 }
 
@@ -95,7 +95,7 @@ static void give_up(struct loop *l, uint32_t link, struct queue *q, uint32_t pri
         k->queued_bytes -= size;
         k->queue_area += queue_area(size, now - l->rows.waits[row].time);
         change(l, row, (uint32_t)k->overhead, priority, now, -1);
-        drop_by_watchdog(l, link, l->rows.waits[row].time, now, row);
+        drop_by_watchdog(l, link, now, row);
     }
     q->backlog = 0;
 }
@@ -155,7 +155,7 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     uint32_t priority = priority_of(l, row);
     struct queue *q = l->queues + (size_t)link * l->priorities + priority;
     if (q->storming && k->action == DROP) {
-        drop_by_watchdog(l, link, time, time, row);
+        drop_by_watchdog(l, link, time, row);
         return;
     }
     int64_t ahead = q->backlog + latest(q->busy_until - time, 0), duration = time_on_wire(l, k, row);

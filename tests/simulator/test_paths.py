@@ -1,4 +1,4 @@
-"""Whatever path packets between hosts take, sums are right, and the loop in C has the history of numpy's."""
+"""Whatever path packets between hosts take, sums are right, and a seed has one history."""
 
 from __future__ import annotations
 

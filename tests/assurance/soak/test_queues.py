@@ -141,9 +141,9 @@ MUTANTS = {
     # What a watchdog drops still counts as held, so that those who sent it are never let go.
     "forgetful watchdog": Mutant(
         {
-            "        change(l, row, (uint32_t)k->overhead, priority, now, -1);\n        drop_by_watchdog(l, k, row);": (
-                "        (void)priority;\n        drop_by_watchdog(l, k, row);"
-            )
+            "        change(l, row, (uint32_t)k->overhead, priority, now, -1);\n"
+            "        drop_by_watchdog(l, link, now, row);": "        (void)priority;\n"
+            "        drop_by_watchdog(l, link, now, row);"
         },
         148,
     ),
