@@ -9,7 +9,7 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from fanin.p4compiler import phases
+from fanin.p4compiler import ir, phases
 from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.emit.bmv2json import emit_json
 from fanin.p4compiler.emit.p4info import emit_p4info
@@ -32,6 +32,7 @@ def compile_file(
     include_dirs: Iterable[str | Path] = (),
     defines: Mapping[str, str] | None = None,
     lookups: Lookups | None = None,
+    confined: bool = False,
 ) -> Compiled:
     """Compile a P4_16 program written for v1model.
 
@@ -40,6 +41,7 @@ def compile_file(
         include_dirs: Folders to search before the compiler's own core.p4 and v1model.p4.
         defines: Macros by name.
         lookups: Receives all files that the result depends on.
+        confined: Whether `#include` finds no file outside of the program's folder and `include_dirs`.
 
     Returns:
         The JSON, the P4Info and the warnings.
@@ -52,11 +54,15 @@ def compile_file(
 
     def run() -> Compiled:
         reporter = Reporter()
-        tree: Any = _tokens(path, include_dirs, defines, reporter, lookups)
+        tree: Any = _tokens(path, include_dirs, defines, reporter, lookups, confined=confined)
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
-        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings))
+        states = {
+            state.name: (state.span, *(statement.span for statement in state.body))
+            for state in tree.flat.blocks[ir.Role.PARSER].states
+        }
+        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings), states)
 
     return _at_any_depth(path, run)
 
@@ -140,9 +146,11 @@ def _tokens(
     defines: Mapping[str, str] | None,
     reporter: Reporter,
     lookups: Lookups | None = None,
+    *,
+    confined: bool = False,
 ) -> list[Token]:
     places = (*(Path(d) for d in include_dirs), INCLUDE)
-    tokens = preprocess(Path(path), places, defines or {}, reporter, lookups)
+    tokens = preprocess(Path(path), places, defines or {}, reporter, lookups, confined=confined)
     if all(token.text == ";" for token in tokens):
         raise error(_start(path), "the program is empty")
     return tokens

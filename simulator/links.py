@@ -7,14 +7,14 @@ drawn independently for each packet (draws.py).
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fanin.simulator import draws
 from fanin.simulator.corruption import flip_bits
-from fanin.simulator.packets import PacketStore
+from fanin.simulator.packets import Packets, PacketStore
 from fanin.simulator.segments import segment_starts, segments
 from fanin.simulator.units import NEVER, SECOND
 from fanin.topologies.link import LinkModel
@@ -119,6 +119,29 @@ class Transit:
 NOTHING = Transit(*(np.zeros(0, np.int64) for _ in range(3)))
 
 
+class Journal(Protocol):
+    """A record of what becomes of each packet on links. Times are in picoseconds."""
+
+    def sent(self, sent: Transit, begins: NDArray[np.int64], ends: NDArray[np.int64], store: Packets) -> None:
+        """Note packets that leave their queues; `sent` has the times at which they joined them.
+
+        Args:
+            sent: The packets.
+            begins: When the first bit of each is sent, [packets].
+            ends: When the last bit of each has been sent, [packets].
+            store: What the packets hold.
+        """
+        ...
+
+    def lost(self, lost: Transit, reason: str, store: Packets) -> None:
+        """Note packets that will not arrive; their times are those of their loss."""
+        ...
+
+    def copied(self, originals: NDArray[np.int64], copies: NDArray[np.int64]) -> None:
+        """Note that a link duplicates packets; both arguments have their numbers, [packets]."""
+        ...
+
+
 def fifo_start_times(
     links: NDArray[np.int64],
     times: NDArray[np.int64],
@@ -219,6 +242,7 @@ class Links:
         self.down_from, self.down_until = np.full(count, NEVER), np.full(count, NEVER)
         self._cut = False
         self.counts = LinkCounts.of(count)
+        self.journal: Journal | None = None
 
     @property
     def lookahead(self) -> int:
@@ -297,6 +321,8 @@ class Links:
         np.add.at(self.counts.busy, sent.links, durations)
         self.counts.packets += np.bincount(sent.links, minlength=count)
         self.counts.bytes += np.bincount(sent.links, lengths, minlength=count).astype(np.int64)
+        if self.journal:
+            self.journal.sent(sent, ends - durations, ends, self._store)
         arriving = Transit(sent.links, ends + self._delay[sent.links], sent.packets)
         if self._cut:
             arriving = self._lose_where_cut(arriving, ends - durations)
@@ -401,7 +427,13 @@ class Links:
     def _drop(self, dropped: Transit) -> None:
         self.counts.faults["queue drop"] += len(dropped.packets)
         np.add.at(self.counts.queue_drops, dropped.links, 1)
-        self._store.free(dropped.packets)
+        self._discard(dropped, "queue drop")
+
+    def _discard(self, lost: Transit, reason: str) -> None:
+        """Free packets that will not arrive."""
+        if self.journal and len(lost.packets):
+            self.journal.lost(lost, reason, self._store)
+        self._store.free(lost.packets)
 
     def _mark_congestion(self, joining: Transit, ahead: NDArray[np.int64]) -> None:
         """Mark packets that join queues, sorted by link, behind what takes `ahead` to be sent.
@@ -442,7 +474,7 @@ class Links:
         lost = (arriving.times > self.down_from[links]) & (begins < self.down_until[links])
         self.counts.faults["loss"] += int(np.count_nonzero(lost))
         self.counts.lost += np.bincount(links[lost], minlength=len(self._sent))
-        self._store.free(arriving.packets[lost])
+        self._discard(arriving.take(lost), "link down")
         return arriving.take(~lost)
 
     def _jitter_in_order(self, arriving: Transit, numbers: NDArray[np.int64]) -> Transit:
@@ -460,9 +492,11 @@ class Links:
         drawn = draws.uniform(self._keys[links], numbers, _FAULTS)
         lost = drawn[_LOSS] < self._loss[links]
         faults["loss"] += int(np.count_nonzero(lost))
+        self._discard(arriving.take(lost), "loss")
         if self._bursts:
             in_burst = self._burst_loss(links, drawn) & ~lost
             faults["burst loss"] += int(np.count_nonzero(in_burst))
+            self._discard(arriving.take(in_burst), "burst loss")
             lost |= in_burst
         self.counts.lost += np.bincount(links[lost], minlength=len(self._sent))
         kept = ~lost
@@ -474,7 +508,6 @@ class Links:
         faults["duplication"] += len(copied)
 
         store, displacement = self._store, self._displacement
-        store.free(arriving.packets[lost])
         if len(corrupted):
             self._corrupt(arriving.take(corrupted), numbers[corrupted])
         if len(late):
@@ -484,11 +517,10 @@ class Links:
             return arriving.take(kept)
         originals = arriving.packets[copied]
         later = (drawn[_COPY_LATER, copied] * displacement[links[copied]]).astype(np.int64)
-        copies = Transit(
-            links[copied],
-            arriving.times[copied] + later,
-            store.add(store.rows[originals], store.lengths[originals]),
-        )
+        numbers_of_copies = store.add(store.rows[originals], store.lengths[originals])
+        if self.journal:
+            self.journal.copied(originals, numbers_of_copies)
+        copies = Transit(links[copied], arriving.times[copied] + later, numbers_of_copies)
         return Transit.joined([arriving.take(kept), copies])
 
     def _corrupt(self, frames: Transit, numbers: NDArray[np.int64]) -> None:

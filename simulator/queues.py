@@ -112,7 +112,7 @@ class QueuedLinks(Links):
         self._joined_now: Rows = []  # this window's: link, time, packet, backlog ahead
         self._sent_now: Rows = []  # link, time of joining, packet, time of beginning
         self._dropped_now: Rows = []  # link, time, packet
-        self._given_up_now: list[int] = []  # packets that the watchdog drops
+        self._given_up_now: Rows = []  # link, time, packet: what the watchdog drops
         self._changes: Rows = []  # changes of what lanes hold: lane, time, bytes
 
     @property
@@ -223,12 +223,18 @@ class QueuedLinks(Links):
 
     def _settle(self) -> Transit:
         """Apply to the packets, all at once, what happened in this window."""
-        joined, sent, dropped = (
-            np.array(rows, np.int64).reshape(-1, width)
-            for rows, width in ((self._joined_now, 4), (self._sent_now, 4), (self._dropped_now, 3))
+        rows_and_widths = (
+            (self._joined_now, 4),
+            (self._sent_now, 4),
+            (self._dropped_now, 3),
+            (self._given_up_now, 3),
+        )
+        joined, sent, dropped, given_up = (
+            np.array(rows, np.int64).reshape(-1, width) for rows, width in rows_and_widths
         )
         lanes, times, change = np.array(self._changes, np.int64).reshape(-1, 3).T
-        self._joined_now, self._sent_now, self._dropped_now, self._changes = [], [], [], []
+        self._joined_now, self._sent_now, self._dropped_now, self._given_up_now = [], [], [], []
+        self._changes = []
         if self._marking and len(joined):
             self._mark_congestion(Transit(*joined.T[:3]), joined[:, 3])
         told, said, wait = self.held.count(lanes, times, change)
@@ -237,8 +243,7 @@ class QueuedLinks(Links):
             heapq.heappush(self._signals, signal)
         if len(dropped):
             self._drop(Transit(*dropped.T))
-        self._store.free(np.array(self._given_up_now, np.int64))
-        self._given_up_now.clear()
+        self._discard(Transit(*given_up.T), "watchdog drop")
         sent = sent[np.argsort(sent[:, 0], kind="stable")]
         leaving = Transit(sent[:, 0], sent[:, 1], sent[:, 2])
         self._note_waits(leaving, sent[:, 3] - sent[:, 1])
@@ -296,7 +301,7 @@ class QueuedLinks(Links):
     def _join(self, link: int, time: int, packet: int, priority: int, size: int, duration: int) -> None:
         queue = self._lanes[link * self.priorities + priority]
         if queue.storming and self._action[link] == _DROP:
-            self._drop_by_watchdog(link, packet)
+            self._drop_by_watchdog(link, time, packet)
             return
         ahead = queue.backlog + max(queue.busy_until - time, 0)
         if ahead + duration > self._room[link]:
@@ -334,12 +339,12 @@ class QueuedLinks(Links):
             self.queued_bytes[link] -= size
             self.counts.queue_area[link] += size * (now - joined) // 1000
             self._change(queue, now, packet, -size)
-            self._drop_by_watchdog(link, packet)
+            self._drop_by_watchdog(link, now, packet)
         queue.waiting.clear()
         queue.backlog = 0
 
-    def _drop_by_watchdog(self, link: int, packet: int) -> None:
-        self._given_up_now.append(packet)
+    def _drop_by_watchdog(self, link: int, time: int, packet: int) -> None:
+        self._given_up_now.append((link, time, packet))
         self.counts.watchdog_drops[link] += 1
 
     def _change(self, queue: _Queue, time: int, packet: int, size: int) -> None:

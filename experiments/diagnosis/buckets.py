@@ -5,6 +5,7 @@ from __future__ import annotations
 from fanin.experiments.diagnosis.case import Case
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
+from fanin.experiments.models.step import step_parts
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.topologies.units import BYTES, quantity_text
 
@@ -17,11 +18,15 @@ def buckets(case: Case) -> Finding | None:
     if settings.step is None or case.computing is None:
         return None
     elements = settings.elements or 1
-    now = min((settings.step.bucket or settings.size or 0) // ELEMENT_BYTES, elements)
+    now = -(-elements // len(step_parts(settings.step, elements)[0]))
+    if settings.step.bucket is not None:
+        now = min(settings.step.bucket // ELEMENT_BYTES, elements)
+    tried: dict[int, int | None] = {-(-elements // count): -(-elements // count) for count in _COUNTS}
+    tried[now] = None  # the present ones, which may differ in size
     predicted = {
         size: seconds
-        for size in {now, *(-(-elements // count) for count in _COUNTS)}
-        if (seconds := predicted_training_step(settings, case.window, size, case.slowness)) is not None
+        for size, bucket in tried.items()
+        if (seconds := predicted_training_step(settings, case.window, bucket, case.slowness)) is not None
     }
     if now not in predicted:
         return None
@@ -36,8 +41,9 @@ def buckets(case: Case) -> Finding | None:
         f"the analytical model predicts a step of {1e6 * predicted[best]:,.0f} us with {few:,} buckets of {better}, "
         f"and {1e6 * predicted[now]:,.0f} us with the present ones"
     )
+    key = "workload" if settings.workload else "step"
     change = (
-        f"set step.bucket = '{better}' (DDP: bucket_cap_mb={max(1, round(ELEMENT_BYTES * best / 2**20))})"
+        f"set {key}.bucket = '{better}' (DDP: bucket_cap_mb={max(1, round(ELEMENT_BYTES * best / 2**20))})"
     )
     share = saved / case.step_seconds
     if now < best:

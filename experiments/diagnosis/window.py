@@ -6,7 +6,9 @@ from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
+from fanin.experiments.models.step import step_parts
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 
@@ -42,8 +44,9 @@ def _windows(settings: Settings, paths: Paths) -> int:
 def _longest_message(settings: Settings) -> int:
     """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
     size = settings.size or 0
-    if settings.step is not None and settings.step.bucket is not None:
-        size = min(size, settings.step.bucket)
+    if settings.step is not None:
+        parts, _ = step_parts(settings.step, size // ELEMENT_BYTES)
+        size = ELEMENT_BYTES * max(part.stop - part.start for part in parts)
     if settings.algorithm == "in-network":
         return size
     algorithm = algorithm_named(settings.algorithm)

@@ -68,6 +68,8 @@ def preprocess(
     defines: Mapping[str, str],
     reporter: Reporter,
     lookups: Lookups | None = None,
+    *,
+    confined: bool = False,
 ) -> list[Token]:
     """Preprocess a file and return its tokens.
 
@@ -80,12 +82,15 @@ def preprocess(
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
+        confined: Whether files outside of the folder of `path` and of `include_dirs` count as missing.
 
     Raises:
         CompileError: If a directive is wrong, or an included file cannot be read.
         OSError: If `path` itself cannot be read.
     """
-    preprocessor = _Preprocessor(tuple(include_dirs), reporter, {} if lookups is None else lookups)
+    places = tuple(include_dirs)
+    below = [place.resolve() for place in (path.parent, *places)] if confined else None
+    preprocessor = _Preprocessor(places, reporter, {} if lookups is None else lookups, below)
     for name, value in defines.items():
         origin = SourceFile(f"-D{name}", (value,))
         body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
@@ -119,10 +124,17 @@ def _tokens(file: SourceFile) -> tuple[Token, ...]:
 
 
 class _Preprocessor:
-    def __init__(self, include_dirs: tuple[Path, ...], reporter: Reporter, lookups: Lookups) -> None:
+    def __init__(
+        self,
+        include_dirs: tuple[Path, ...],
+        reporter: Reporter,
+        lookups: Lookups,
+        below: list[Path] | None,
+    ) -> None:
         self.include_dirs = include_dirs
         self.reporter = reporter
         self.lookups = lookups
+        self.below = below
         self.macros: dict[str, Macro] = {}
         self.output: list[Token] = []
         self.depth = 0
@@ -300,6 +312,8 @@ class _Preprocessor:
             )
         for place in places:
             found = place / wanted
+            if self.below is not None and not any(map(found.resolve().is_relative_to, self.below)):
+                continue
             if found.is_file():
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return

@@ -7,13 +7,16 @@ import io
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from fanin.classroom.confine import require_sandboxes
-from fanin.classroom.grade import Marks, grader, gradescope, write_csv
+from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.manifest import Lab, LabError
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
@@ -174,6 +177,26 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
     assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
 
 
+def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) -> None:
+    started: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+
+    class Interrupted(Grader):
+        def mark(self, folder: Path) -> Marks:
+            if folder.name == "a":
+                started.put(started.get())  # b's runs by now
+                raise KeyboardInterrupt
+            with self._started(["sleep", "1000"]) as process:
+                started.put(process)
+                process.wait()
+            return Marks(folder.name, ())
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        list(Interrupted(lab, "", 0, tmp_path).marks(tmp_path, 2))
+    assert started.get().returncode == -signal.SIGKILL
+
+
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:
     file = io.StringIO()
     write_csv([marks["a-good"], marks["skeleton"], Marks("=1+1", marks["a-good"].outcomes)], file)
@@ -222,8 +245,11 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
     (submissions / "__MACOSX").mkdir()
+    (submissions / "bob").mkdir()
+    (submissions / "bob" / "lab.zip").write_bytes(b"PK")
     with grader(lab, seed=0) as found:
-        (marks,) = found.marks(submissions, 1)
+        marks, unmarked = found.marks(submissions, 1)
+    assert unmarked.note == "program.p4: No such file or directory; unpack lab.zip"
     assert marks.student == "ada"
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")

@@ -65,6 +65,7 @@ EXEMPT = {
             "cd p4-learning/exercises/03-L2_Flooding/thrift/solution",
             "sudo python3 network-all-ports.py",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
+            "python -m fanin.assurance.courses.programs FOLDERS/* -D BMV2",
         ],
         "needs the package index and a checkout of the course; tests/bmv2_commands has the parts",
     ),
@@ -198,6 +199,14 @@ ELSEWHERE = {
     **dict.fromkeys(
         ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
+    ),
+    **dict.fromkeys(
+        ["fanin play", "fanin play examples/own-program/firewall.p4 --open"],
+        "tests/fanin/verbs/programs/test_play.py::test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c",
+    ),
+    **dict.fromkeys(
+        ["fanin format program.p4", "fanin format --check p4src", "fanin format - < program.p4"],
+        "tests/fanin/verbs/programs/test_format.py::test_check_and_diff_write_nothing",
     ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,
