@@ -111,7 +111,7 @@ def communication(case: Case) -> Finding | None:
     return Finding(
         "communication",
         exposed,
-        f"for {percent(exposed)} of the time the slowest worker has computed and waits for sums; the busiest link, "
+        f"for {percent(exposed)} of the time even the slowest worker only waits for sums; the busiest link, "
         f"{busiest.name}, sends for {percent(share)} of the time, so mostly {limit} set it",
         "let workers compute more for each sum (larger batches, gradient accumulation), send less (compression), or "
         "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums") + fewer,
