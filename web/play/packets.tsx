@@ -126,11 +126,12 @@ function SwitchDrawing() {
     { from: "in", to: "switch", mark: "reached" },
     ...ports.map((port) => ({ from: "switch", to: `out ${port}`, mark: left.has(port) ? "reached" : "" })),
   ];
+  const height = Math.max(ports.length, 1) * 42;
   const dropped = !ports.length && stepIndex.value >= shown.steps.length - 1;
   const label = `The packet arrives at port ${packet.port}. ${shown.verdict}.`;
   return (
     <div class="switch-drawing">
-      <NetworkDrawing nodes={nodes} links={links} label={label} places={[{ x: 212, y: 0 }]}>
+      <NetworkDrawing nodes={nodes} links={links} label={label} box={[-48, -height / 2 - 4, 308, height + 8]}>
         {dropped && (
           <text class="dropped" x={152} y={0}>
             ✕ dropped

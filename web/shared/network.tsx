@@ -13,6 +13,9 @@ export interface NetworkNode {
   label?: string;
   /** A class for the page's style sheet. */
   mark?: string;
+  width?: number;
+  /** If it is higher than others, its label is at its top. */
+  height?: number;
 }
 
 export interface NetworkLink {
@@ -32,27 +35,28 @@ interface Properties {
   links: NetworkLink[];
   /** What a screen reader says of it. */
   label: string;
+  /** The part of the plane that is shown: left, top, width and height. By default all of it. */
+  box?: [number, number, number, number];
   /** Called with the id of a node that the reader chooses. */
   onChoose?: (id: string) => void;
-  /** Further places that must be in the picture. */
-  places?: { x: number; y: number }[];
   children?: ComponentChildren;
 }
 
-export function NetworkDrawing({ nodes, links, label, onChoose, places = [], children }: Properties) {
-  const byId = new Map(nodes.map((node) => [node.id, node]));
-  const shown = [...nodes, ...places];
-  const xs = shown.map((place) => place.x);
-  const ys = shown.map((place) => place.y);
+function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
+  const [xs, ys] = [nodes.map((node) => node.x), nodes.map((node) => node.y)];
   const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
   const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
   const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
-  const height = Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top;
+  return [left, top, width, Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top];
+}
+
+export function NetworkDrawing({ nodes, links, label, box, onChoose, children }: Properties) {
+  const places = new Map(nodes.map((node) => [node.id, node]));
   return (
-    <svg class="network" viewBox={`${left} ${top} ${width} ${height}`} role="img" aria-label={label}>
+    <svg class="network" viewBox={(box ?? boxOf(nodes)).join(" ")} role="img" aria-label={label}>
       {links.map((link) => {
-        const from = byId.get(link.from);
-        const to = byId.get(link.to);
+        const from = places.get(link.from);
+        const to = places.get(link.to);
         if (!from || !to) return null;
         return (
           <g key={`${link.from} ${link.to}`} class={`link ${link.mark ?? ""}`}>
@@ -78,13 +82,13 @@ export function NetworkDrawing({ nodes, links, label, onChoose, places = [], chi
           })}
         >
           <rect
-            x={-NODE_WIDTH / 2}
-            y={-NODE_HEIGHT / 2}
-            width={NODE_WIDTH}
-            height={NODE_HEIGHT}
+            x={-(node.width ?? NODE_WIDTH) / 2}
+            y={-(node.height ?? NODE_HEIGHT) / 2}
+            width={node.width ?? NODE_WIDTH}
+            height={node.height ?? NODE_HEIGHT}
             rx={node.kind === "switch" ? 4 : NODE_HEIGHT / 2}
           />
-          <text>{node.label ?? node.id}</text>
+          <text y={(NODE_HEIGHT - (node.height ?? NODE_HEIGHT)) / 2}>{node.label ?? node.id}</text>
         </g>
       ))}
       {children}

@@ -19,11 +19,36 @@ from selenium.webdriver.support.ui import Select, WebDriverWait
 from fanin.p4compiler import compile_file
 from fanin.p4switch.stf.run import run_stf
 from fanin.testbed.patience import setting
+from tests.browser.chromium import chromium, keep_screenshot
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.xdist_group("playground")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("playground")]
 
 ROOT = Path(__file__).parents[3]
 FIREWALL = ROOT / "examples" / "own-program" / "firewall.p4"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture
+def picture(browser: Chrome) -> Callable[..., None]:
+    """`picture(name, width, height)` keeps what a page looks like in a window of that size, for people to look at."""
+
+    def take(name: str, width: int, height: int) -> None:
+        show_in(browser, width, height)
+        frames = "const done = arguments[0]; const next = requestAnimationFrame; "
+        browser.execute_async_script(f"{frames}next(() => next(() => next(() => setTimeout(done, 100))))")
+        keep_screenshot(browser, name)
+
+    return take
+
+
+def show_in(browser: Chrome, width: int, height: int) -> None:
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +70,7 @@ class Reader:
 
     def open(self, fragment: str = "") -> None:
         self.chromium.get("about:blank")
-        self.chromium.set_window_size(1280, 900)
+        show_in(self.chromium, 1280, 900)
         self.chromium.get(f"{self.address}#{fragment}")
         self.wait(lambda: self.texts(".step"))
 
@@ -79,11 +104,11 @@ class Reader:
 
 
 @pytest.fixture
-def reader(chromium: Chrome, address: str) -> Iterator[Reader]:
+def reader(browser: Chrome, address: str) -> Iterator[Reader]:
     """A reader, to whom no page may show anything that the browser complains about."""
-    chromium.get_log("browser")
-    yield Reader(chromium, address)
-    assert [each["message"] for each in chromium.get_log("browser") if each["level"] == "SEVERE"] == []
+    browser.get_log("browser")
+    yield Reader(browser, address)
+    assert [each["message"] for each in browser.get_log("browser") if each["level"] == "SEVERE"] == []
 
 
 def test_a_packet_is_followed_with_the_keys(reader: Reader, picture: Callable[..., None]) -> None:
@@ -104,7 +129,6 @@ def test_a_packet_is_followed_with_the_keys(reader: Reader, picture: Callable[..
         for width, height in ((1280, 800), (1920, 1080)):
             picture(f"play-steps-{theme}-{width}", width, height)
         reader.press("d")
-    reader.chromium.set_window_size(1280, 900)
 
 
 def test_copies_are_a_tree(reader: Reader, picture: Callable[..., None]) -> None:
