@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pygls.server import ServerErrors
 
 # After the last change: until errors are looked for, and until warnings are, which take longer.
-_ERRORS_AFTER = 0.03
+_ERRORS_AFTER = 0.02
 _WARNINGS_AFTER = 0.3
 _SOURCE = "fanin"
 _MOST_SYMBOLS = 500

@@ -164,9 +164,9 @@ def analyze(
     Args:
         path: The program's file.
         include_dirs: Folders to search before the compiler's own.
-        texts: What stands for the text of files, by their resolved paths.
+        texts: What stands for the text of files, by their absolute paths.
     """
-    places = (*(Path(d) for d in include_dirs), INCLUDE)
+    places = (*(Path(d) for d in include_dirs), INCLUDE.resolve())
 
     def run() -> Analysis:
         index, reporter = Index(), Reporter()

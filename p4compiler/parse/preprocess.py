@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
+from os.path import abspath
 from pathlib import Path
 
 from fanin.p4compiler.index import Definition, Index
@@ -83,7 +84,7 @@ def preprocess(
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
-        texts: What stands for the text of files, by their resolved paths, such as what an editor has not saved.
+        texts: What stands for the text of files, by their absolute paths, such as what an editor has not saved.
         index: Receives the files, the macros and the places that use them.
 
     Raises:
@@ -108,6 +109,11 @@ def unchanged(lookups: Lookups) -> bool:
         )
     except OSError:
         return False
+
+
+def _absolute(path: Path) -> Path:
+    """Return the absolute path. Resolving symbolic links as well would take a third of the preprocessor's time."""
+    return Path(abspath(path))  # noqa: PTH100
 
 
 def _text(path: Path) -> str:
@@ -146,12 +152,12 @@ class _Preprocessor:
 
     def read(self, path: Path, shown: str) -> None:
         self.depth += 1
-        text = self.texts.get(path.resolve()) if self.texts else None
+        text = self.texts.get(_absolute(path)) if self.texts else None
         if text is None:
             text = _text(path)
         self.lookups[path] = _digest(text)
         if self.index is not None:
-            self.index.paths[shown] = path.resolve()
+            self.index.paths[shown] = _absolute(path)
         file, tokens = _tokens(shown, text)
         conditions: list[_Condition] = []
         pending: list[Token] = []
@@ -324,9 +330,9 @@ class _Preprocessor:
             )
         for place in places:
             found = place / wanted
-            if found.is_file() or (self.texts and found.resolve() in self.texts):
+            if found.is_file() or (self.texts and _absolute(found) in self.texts):
                 if self.index is not None:
-                    self.index.includes.append((span, found.resolve()))
+                    self.index.includes.append((span, _absolute(found)))
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
@@ -404,6 +410,7 @@ class _Preprocessor:
         expanded: dict[str, list[_Item]] = {}
         result: list[_Item] = []
         body = macro.body
+        begin = call.span[:5]
         at = 0
         operand = False  # whether a following ## has a token on its left (an argument may be empty)
         while at < len(body):
@@ -429,9 +436,7 @@ class _Preprocessor:
             else:
                 spelled = token.span
                 place = Expansion(macro.name, spelled.file, spelled.line, spelled.column)
-                pieces = [
-                    (Token(token.kind, token.text, call.span._replace(expansion=place), token.glued), hidden)
-                ]
+                pieces = [(Token(token.kind, token.text, Span(*begin, place), token.glued), hidden)]
             operand = bool(pieces) or (pasted and operand)
             if pasted and before and pieces:
                 joined = _paste(result.pop()[0], pieces[0][0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib.metadata import version
@@ -25,6 +26,8 @@ def lsp() -> None:
         if error.name not in ("pygls", "lsprotocol"):
             raise
         raise failure("lsp", "it needs pygls: pip install 'fanin[editor]'") from None
+    # An analysis makes many objects that stay: looking through them for garbage would take half of its time.
+    gc.set_threshold(200_000, 20, 50)
     # pygls closes what it writes to, and fanin flushes its standard output at the end.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0) as output:
         make_server(version("fanin")).start_io(stdout=output)
