@@ -87,7 +87,10 @@ def _in_code(text: str) -> bool:
     while position < len(text):
         found = TOKEN.match(text, position)
         if found is None:
-            return '"' not in text[position : position + 1]
+            if text[position] == '"' and "\n" not in text[position:]:
+                return False
+            position += 1
+            continue
         written = found.group()
         if found.lastgroup == "open" or (written.startswith("//") and found.end() == len(text)):
             return False

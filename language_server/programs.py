@@ -202,14 +202,14 @@ class Programs:
 
     def uses(self, found: Found) -> list[Place]:
         """Return all places that mean the same as a name, in all programs that its declaration belongs to."""
-        declared = found.snapshot.analysis.index.paths.get(found.definition.span.file.path)
+        declared = self.place(found.snapshot, found.definition.span)
         places = self._places(found.snapshot, found.definition)
-        if declared is not None and not of_compiler(declared):
-            for root in self.roots(declared):
-                index = self.snapshot(root).analysis.index
-                other = index.at(declared, *found.definition.span[1:3])
-                if other is not None and self.snapshot(root) is not found.snapshot:
-                    places |= self._places(self.snapshot(root), other[1])
+        if declared is not None and not of_compiler(declared.path):
+            for root in self.roots(declared.path):
+                snapshot = self.snapshot(root)
+                other = snapshot.analysis.index.at(declared.path, *declared.span[1:3])
+                if other is not None and snapshot is not found.snapshot:
+                    places |= self._places(snapshot, other[1])
         return sorted(places, key=lambda p: (str(p.path), p.span[1:3]))
 
     def _places(self, snapshot: Snapshot, definition: Definition) -> set[Place]:

@@ -179,18 +179,23 @@ def analyze(
                 raise error(_start(path), "the program is empty")
             tree = parse(tokens, failures=failures)
             sound = not failures
+            if not tree.declarations:
+                return Analysis(index, tree, None, _diagnostics(failures), reporter)
             whole = expand(tree) if sound else tree
             typed = check(whole, reporter if sound else Reporter(), index)
         except CompileError as failure:
             typed = None
             failures = failures or [failure]
-        found = tuple(diagnostic for failure in failures for diagnostic in failure.diagnostics)
-        return Analysis(index, tree, None if failures else typed, found, reporter, sound)
+        return Analysis(index, tree, None if failures else typed, _diagnostics(failures), reporter, sound)
 
     try:
         return _at_any_depth(path, run)
     except CompileError as failure:
         return Analysis(Index(), None, None, tuple(failure.diagnostics), Reporter())
+
+
+def _diagnostics(failures: Iterable[CompileError]) -> tuple[Diagnostic, ...]:
+    return tuple(diagnostic for failure in failures for diagnostic in failure.diagnostics)
 
 
 def findings(analysis: Analysis) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
