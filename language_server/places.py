@@ -37,7 +37,7 @@ def from_units(text: str, units: int, encoding: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Where the lines of an analysed text are in the text of now.
+    """Places of the lines of an analysed text in the text of now.
 
     Lines at the beginning and the end that are equal keep their meaning. Those between have none.
     """

@@ -28,7 +28,7 @@ Stamp = str | tuple[int, int] | None  # of a file: the text in the editor, or wh
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a glance at a file shows: which files it includes, and whether it ends a program."""
+    """Result of a glance at a file: which files it includes, and whether it ends a program."""
 
     stamp: Stamp
     includes: tuple[str, ...]

@@ -205,7 +205,7 @@ class P4Server(LanguageServer):
 
 
 def _incomplete(diagnostic: Diagnostic) -> bool:
-    """Return whether an error says only that a file is not a whole program, which included files need not be."""
+    """Return whether an error only reports that a file is not a whole program, which included files need not be."""
     return diagnostic.message == "the program has no 'main' package"
 
 

@@ -1,4 +1,4 @@
-"""What each name in a program means and where it is declared: for editors, filled by the checker."""
+"""An index of a program: what each name means and where it is declared. The checker fills it, for editors."""
 
 from __future__ import annotations
 
