@@ -23,7 +23,7 @@ from fanin.language_server.programs import Place, Programs, of_compiler
 from fanin.language_server.rename import RenameError, check_renamable, rename
 from fanin.p4compiler.compile import findings
 from fanin.p4compiler.format import format_text
-from fanin.p4compiler.source import CompileError, Diagnostic, Span
+from fanin.p4compiler.source import CompileError, Diagnostic, Span, page_of
 
 if TYPE_CHECKING:
     from pygls.server import ServerErrors
@@ -33,7 +33,6 @@ _ERRORS_AFTER = 0.02
 _WARNINGS_AFTER = 0.3
 _SOURCE = "fanin"
 _MOST_SYMBOLS = 500
-_PAGES = Path(__file__).resolve().parents[1] / "docs" / "reference"
 _UNUSED = ("unused", "unreachable")
 
 _KINDS = {
@@ -220,10 +219,9 @@ def _refusing() -> Iterator[None]:
 
 def _page(code: str | None) -> str | None:
     """Return the address of the section that explains a code, or None if it is not on this machine."""
-    if code is None:
-        return None
-    name = "lint.md" if code[1:].isdigit() else "messages.md"
-    return f"{from_fs_path(str(_PAGES / name))}#{code.lower()}" if (_PAGES / name).exists() else None
+    name, _, heading = page_of(code).partition("#")
+    page = Path(__file__).resolve().parents[1] / name
+    return f"{from_fs_path(str(page))}#{heading}" if heading and page.exists() else None
 
 
 def _uri(path: Path) -> str:
