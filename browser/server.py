@@ -28,8 +28,11 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from fanin.testbed.sandbox import stop_signals
+
 BUILT = Path(__file__).parent / "built"
 LONGEST_MESSAGE = 1 << 20  # bytes of one message of a page
+_MOST_CONNECTIONS = 1000  # others are answered with 503
 _CLOSING_SECONDS = 2  # for connections to end at Ctrl-C
 _NONCE = "PAGE-NONCE"  # in the pages' HTML, where the editor needs the nonce of the answer
 _HEADERS = {
@@ -180,7 +183,7 @@ def serve(
     fragment: str = "",
     open_browser: bool = False,
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM.
+    """Serve pages until Ctrl-C, SIGTERM or SIGHUP.
 
     Args:
         pages: The pages; the first is the one to open.
@@ -206,6 +209,7 @@ def serve(
         application(pages, names=names, token=token),
         log_level="error",
         ws_max_size=LONGEST_MESSAGE,
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
     server = _Server(config, lambda: _started(url, say, open_browser))
@@ -240,7 +244,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        kept = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        kept = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
         try:
             yield
         finally:

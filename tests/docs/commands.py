@@ -207,7 +207,12 @@ ELSEWHERE = {
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
     **dict.fromkeys(
-        ["fanin play", "fanin play examples/own-program/firewall.p4 --open"],
+        [
+            "fanin play",
+            "fanin play examples/own-program/firewall.p4",
+            "fanin play examples/own-program/firewall.p4 --open",
+            "fanin play --address 0.0.0.0 --sessions 30",
+        ],
         "tests/fanin/verbs/programs/test_play.py::test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c",
     ),
     **dict.fromkeys(
