@@ -35,7 +35,14 @@ interface Properties {
   links: NetworkLink[];
   /** What a screen reader says of it. */
   label: string;
-  function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
+  /** The part of the plane that is shown: left, top, width and height. By default all of it. */
+  box?: [number, number, number, number];
+  /** Called with the id of a node that the reader chooses. */
+  onChoose?: (id: string) => void;
+  children?: ComponentChildren;
+}
+
+function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
   const [xs, ys] = [nodes.map((node) => node.x), nodes.map((node) => node.y)];
   const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
   const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
