@@ -186,15 +186,15 @@ class _Bracket:
 
 
 class _Structure:
-    """The meaning of a file's tokens for its layout.
+    """Meaning of the tokens of a file for its layout.
 
     Attributes:
         pieces: All tokens, comments and directives.
         closing: The closing bracket of each opening one.
         opening: The opening bracket of each closing one.
-        roles: What a symbol is, where its text does not tell. Brackets are "block" (statements), "switch", "list" (the
-            names of an enum), "value" (braces in an expression) or "cast"; < and > are "types". Others are "unary",
-            "ternary" and "slice".
+        roles: What a symbol is, where its text does not tell. Brackets are "block" (with statements), "switch", "list"
+            (with the names of an enum), "value" (braces in an expression) or "cast". < and > are "types", operators
+            "unary", and : is "ternary" or "slice".
         begins: The tokens that begin a statement, True for those that always begin a line.
         operands: The tokens that follow an operand: a minus before them is binary.
     """

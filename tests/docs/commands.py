@@ -134,6 +134,7 @@ EXEMPT = {
         _CLASS,
     ),
     ".venv/bin/pip install -e '.[torch]'": _SETS_UP,
+    "pip install 'fanin[editor]'": _SETS_UP,
     "python -m fanin.p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
     "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
     "tests/p4switch/test_cli.py reads such options",
