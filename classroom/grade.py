@@ -22,7 +22,7 @@ from typing import Any, TextIO
 import fanin
 from fanin.classroom.bench import LabTest, collect
 from fanin.classroom.check import FAST_COMPILE, check
-from fanin.classroom.confine import COMPLAINT, Confinement
+from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin
 from fanin.classroom.manifest import Lab, LabError
 from fanin.classroom.story import Outcome, Problem, outcome_from, told
 from fanin.native.text import printable
@@ -191,18 +191,14 @@ class Grader:
 
     def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
         root.mkdir()
-        packages = Path(fanin.__file__).parent
-        parts = [each.resolve() for each in packages.iterdir() if each.is_symlink() and each.name != "labs"]
-        shown = ["/usr", sys.prefix, sys.base_prefix, packages, *parts]
         mounted = {_SERVER: str(staged)}
         if judge:
-            shown += ["/etc/alternatives"]
             mounted[_CACHE] = str(self.compiled)
         return Confinement(
             root=str(root),
-            shown=[str(each) for each in dict.fromkeys(shown)],
+            shown=files_of_fanin(),
             mounted=mounted,
-            masked=[str(packages / "labs")],
+            masked=[str(Path(fanin.__file__).parent / "labs")],
             user=user,
             disk_bytes=(96 << 20) if judge else 0,
             memory_bytes=(4 << 30) if judge else (1 << 30),
@@ -283,6 +279,8 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         ]
         source = below[0] if len(below) == 1 else folder
     left, note = MOST_BYTES, ""
+    archives = [each.name for each in source.iterdir() if is_archive(each)]
+    packed = f"; unpack {', '.join(archives[:3])}" if archives else ""
     names = [
         *files,
         *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
@@ -291,7 +289,7 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         try:
             descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            note = note or (f"{name}: {error.strerror}" if name in files else "")
+            note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
             continue
         with os.fdopen(descriptor, "rb") as opened:
             if not S_ISREG(os.fstat(descriptor).st_mode):
@@ -304,6 +302,11 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         (staged / name).chmod(0o644)
     staged.chmod(0o755)
     return note
+
+
+def is_archive(file: Path) -> bool:
+    """Return whether a file has to be unpacked before what it holds can be marked."""
+    return file.suffix in {".zip", ".tar", ".gz", ".tgz", ".xz", ".7z", ".rar"}
 
 
 def _common_reason(outcomes: Sequence[Outcome]) -> str:

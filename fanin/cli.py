@@ -76,10 +76,13 @@ VERBS = {
     "allreduce": Verb(
         "Jobs", "running.allreduce:allreduce", "All-reduce vectors on a running network; check every sum."
     ),
+    "play": Verb("P4", "programs.play:play", "Try P4 programs in the browser, packet by packet."),
     "compile": Verb(
         "P4", "programs.compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info."
     ),
     "lint": Verb("P4", "programs.lint:lint", "Find what a hardware pipeline cannot run, and mistakes."),
+    "format": Verb("P4", "programs.format:format_programs", "Lay out P4 programs in fanin's style."),
+    "lsp": Verb("P4", "programs.lsp:lsp", "Answer an editor's questions about P4 programs."),
     "stf": Verb("P4", "programs.stf:stf", "Run an STF test on a program."),
     "diff": Verb("P4", "programs.diff:diff", "Compare compilers and switches on one program."),
     "trace": Verb("P4", "programs.trace:trace", "Trace packets through the parser, tables and actions."),

@@ -149,6 +149,8 @@ def show_hint(folder: Folder = Path()) -> None:
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
+    if given == len(hint.stages):
+        say("this was the last hint; fanin lab solution shows one solution")
 
 
 @app.command("solution")
@@ -192,7 +194,8 @@ def verify_labs(
             wrong += bool(problem)
             say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
     if wrong:
-        raise failure("lab", f"{wrong} problems in {', '.join(lab.name for lab in chosen)}")
+        problems = "1 problem" if wrong == 1 else f"{wrong} problems"
+        raise failure("lab", f"{problems} in {', '.join(lab.name for lab in chosen)}")
 
 
 @app.command("new")
@@ -265,7 +268,7 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import grader, gradescope, write_csv
+    from fanin.classroom.grade import grader, gradescope, is_archive, write_csv
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError
@@ -288,6 +291,9 @@ def grade_submissions(
                 else:
                     note = f" ({each.note})" if each.note else ""
                     say(f"{each.student}: {each.points} of {each.most}{note}")
+    packed = sorted(each.name for each in submissions.iterdir() if is_archive(each))
+    if packed:
+        say(f"not marked, since they are not unpacked: {', '.join(packed)}", err=True)
     if not marks:
         raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
     table.parent.mkdir(parents=True, exist_ok=True)

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 import thrift
+from typer.testing import CliRunner
 
 from fanin.bmv2_commands import course
 from fanin.bmv2_commands.course import CourseError, missing_programs, set_up
 from fanin.bmv2_commands.install import COMMANDS
+from fanin.cli import app
 
 
 @pytest.fixture
@@ -56,6 +58,15 @@ def test_the_folder_has_packages_modules_and_commands(without_index: list[list[s
     assert str(folder) in done.stdout.partition(" ")[2]
     for command in COMMANDS:
         assert os.access(folder / "bin" / command, os.X_OK)
+
+
+@pytest.mark.usefixtures("without_index")
+def test_the_command_says_what_to_put_into_path(tmp_path: Path) -> None:
+    folder = tmp_path / "course"
+    done = CliRunner().invoke(app, ["course", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert f"export PATH={folder / 'bin'}:$PATH" in done.output
+    assert os.access(folder / "bin/p4c", os.X_OK)
 
 
 @pytest.mark.usefixtures("without_index")

@@ -77,7 +77,7 @@ ATTACKS = {
 }
 LOOPING_P4 = (
     "        ethernet_host.apply();",
-    "        ethernet_host.apply(); recirculate_preserving_field_list(0);",
+    "        ethernet_host.apply(); resubmit_preserving_field_list(0);",
 )
 
 
@@ -145,8 +145,8 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
 )
 def test_an_attack_gets_no_points_for_what_does_not_work(marks: dict[str, Marks], name: str) -> None:
     found = marks[name]
-    # What it returns has no entries, at best: an unknown destination is dropped, as it should be.
-    most = 1 if name == "prints-results" else 0
+    # What it returns has no entries, or nothing leaves: an unknown destination is dropped, as it should be.
+    most = 1 if name in ("prints-results", "loops-in-p4") else 0
     assert found.points <= most, [each for each in found.outcomes if each.passed]
     assert found.most == MOST
 
@@ -163,6 +163,7 @@ def test_what_attackers_were_refused_is_in_their_reports(marks: dict[str, Marks]
     assert "unreachable" in text("connects")
     assert "MemoryError" in text("eats-memory")
     assert "left" in text("leaves-processes")
+    assert "nothing left the switch" in text("loops-in-p4")
     assert "Too many levels of symbolic links" in marks["links-to-another"].note
     assert "MiB" in marks["huge"].note
 
@@ -262,8 +263,11 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
     (submissions / "__MACOSX").mkdir()
+    (submissions / "bob").mkdir()
+    (submissions / "bob" / "lab.zip").write_bytes(b"PK")
     with grader(lab, seed=0) as found:
-        (marks,) = found.marks(submissions, 1)
+        marks, unmarked = found.marks(submissions, 1)
+    assert unmarked.note == "program.p4: No such file or directory; unpack lab.zip"
     assert marks.student == "ada"
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")
