@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from fanin.experiments.results.measured import Measured
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual import usage
@@ -16,6 +19,9 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import compiled
 from tests.experiments.virtual.cut_models import point
+
+# In one process of pytest-xdist: what one test has run, others look at.
+pytestmark = pytest.mark.xdist_group("queue samples")
 
 INCAST = {
     "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},
@@ -33,12 +39,6 @@ def _point(**changes: Any) -> Settings:
     return Settings.model_validate(INCAST | changes).settled
 
 
-def _usage(settings: Settings, switch: Engine) -> Usage:
-    found = run_virtual(settings, switch).usage
-    assert found is not None
-    return found
-
-
 @pytest.fixture(params=["C", "numpy"])
 def _loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What runs the event loop."""
@@ -46,6 +46,22 @@ def _loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(compiled, "library", lambda: None)
     elif compiled.library() is None:
         pytest.skip("no C compiler")
+
+
+@pytest.fixture(scope="module")
+def run(switch: Engine) -> Callable[..., Measured]:
+    """`run(name)`: one of POINTS, once with each loop and each interval; a run has one outcome in virtual time."""
+
+    @cache
+    def measured(_by_c: bool, name: str, interval: float | None) -> Measured:
+        return run_virtual(POINTS[name].model_copy(update={"queue_samples": interval}), switch)
+
+    return lambda name, interval=INTERVAL: measured(compiled.library() is not None, name, interval)
+
+
+def _usage(found: Measured) -> Usage:
+    assert found.usage is not None
+    return found.usage
 
 
 POINTS = {
@@ -60,8 +76,8 @@ POINTS = {
 
 @pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
-def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
-    found = _usage(POINTS[name], switch)
+def test_samples_keep_what_links_count(run: Callable[..., Measured], name: str) -> None:
+    found = _usage(run(name))
     areas: dict[tuple[str, str], float] = defaultdict(float)
     longest: dict[tuple[str, str], int] = defaultdict(int)
     for sample in found.queues:
@@ -80,18 +96,19 @@ def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_both_loops_take_the_same_samples(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_loops_take_the_same_samples(
+    run: Callable[..., Measured], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if compiled.library() is None:
         pytest.skip("no C compiler")
-    by_c = _usage(POINTS[name], switch)
+    by_c = _usage(run(name))
     assert by_c.queues
     monkeypatch.setattr(compiled, "library", lambda: None)
-    assert _usage(POINTS[name], switch).queues == by_c.queues
+    assert _usage(run(name)).queues == by_c.queues
 
 
-def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> None:
-    found = run_virtual(_point(queue_samples=INTERVAL), switch).usage
-    assert found is not None
+def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(run: Callable[..., Measured]) -> None:
+    found = _usage(run("one queue"))
     depths: dict[tuple[str, str], list[int]] = defaultdict(list)
     for sample in found.queues:
         depths[sample.near, sample.far].append(sample.bytes)
@@ -104,17 +121,13 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> Non
 
 @pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
-def test_sampling_changes_nothing_else(switch: Engine, name: str) -> None:
-    settings = POINTS[name]
-    without, sampled = (
-        run_virtual(settings.model_copy(update={"queue_samples": one}), switch) for one in (None, INTERVAL)
-    )
-    assert without.usage is not None
-    assert sampled.usage is not None
-    assert not without.usage.queues
+def test_sampling_changes_nothing_else(run: Callable[..., Measured], name: str) -> None:
+    without, sampled = run(name, None), run(name)
+    assert not _usage(without).queues
     assert without.seconds == sampled.seconds
     assert without.packet_hops == sampled.packet_hops
-    assert (without.usage.links, without.usage.workers) == (sampled.usage.links, sampled.usage.workers)
+    assert _usage(without).links == _usage(sampled).links
+    assert _usage(without).workers == _usage(sampled).workers
 
 
 @pytest.mark.usefixtures("_loop")
