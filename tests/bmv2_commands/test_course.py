@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import thrift
@@ -113,3 +116,26 @@ def test_missing_programs_are_named_with_their_packages(
     missing = missing_programs()
     assert "ping" not in missing
     assert (missing["brctl"], missing["mn"]) == ("bridge-utils", "mininet")
+
+
+def test_an_interrupted_command_ends_with_its_children_and_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int | None] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def communicate(self, *_: object, **__: object) -> tuple[str, str]:
+            assert self.stdout is not None
+            assert self.stdout.readline() == "started\n"
+            raise KeyboardInterrupt
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            ended.append(self.returncode)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        course._run(["sh", "-c", "touch $TMPDIR/of-pip; echo started; sleep 1000; :"])
+    assert ended == [-signal.SIGKILL]
+    assert not list(tmp_path.iterdir())

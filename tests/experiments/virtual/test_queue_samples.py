@@ -17,7 +17,6 @@ from fanin.experiments.virtual import usage
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import compiled
 from tests.experiments.virtual.cut_models import point
 
 # In one process of pytest-xdist: what one test has run, others look at.
@@ -39,24 +38,15 @@ def _point(**changes: Any) -> Settings:
     return Settings.model_validate(INCAST | changes).settled
 
 
-@pytest.fixture(params=["C", "numpy"])
-def _loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs the event loop."""
-    if request.param == "numpy":
-        monkeypatch.setattr(compiled, "library", lambda: None)
-    elif compiled.library() is None:
-        pytest.skip("no C compiler")
-
-
 @pytest.fixture(scope="module")
 def run(switch: Engine) -> Callable[..., Measured]:
-    """`run(name)`: one of POINTS, once with each loop and each interval; a run has one outcome in virtual time."""
+    """`run(name)`: one of POINTS, once with each interval, since a run has one outcome in virtual time."""
 
     @cache
-    def measured(_by_c: bool, name: str, interval: float | None) -> Measured:
+    def measured(name: str, interval: float | None) -> Measured:
         return run_virtual(POINTS[name].model_copy(update={"queue_samples": interval}), switch)
 
-    return lambda name, interval=INTERVAL: measured(compiled.library() is not None, name, interval)
+    return lambda name, interval=INTERVAL: measured(name, interval)
 
 
 def _usage(found: Measured) -> Usage:
@@ -74,7 +64,6 @@ POINTS = {
 }
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_samples_keep_what_links_count(run: Callable[..., Measured], name: str) -> None:
     found = _usage(run(name))
@@ -95,18 +84,6 @@ def test_samples_keep_what_links_count(run: Callable[..., Measured], name: str) 
         assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * INTERVAL)
 
 
-@pytest.mark.parametrize("name", POINTS)
-def test_both_loops_take_the_same_samples(
-    run: Callable[..., Measured], name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if compiled.library() is None:
-        pytest.skip("no C compiler")
-    by_c = _usage(run(name))
-    assert by_c.queues
-    monkeypatch.setattr(compiled, "library", lambda: None)
-    assert _usage(run(name)).queues == by_c.queues
-
-
 def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(run: Callable[..., Measured]) -> None:
     found = _usage(run("one queue"))
     depths: dict[tuple[str, str], list[int]] = defaultdict(list)
@@ -119,7 +96,6 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(run: Callable[..., Mea
         assert (0, 0) not in pairwise(link)
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_sampling_changes_nothing_else(run: Callable[..., Measured], name: str) -> None:
     without, sampled = run(name, None), run(name)
@@ -130,7 +106,6 @@ def test_sampling_changes_nothing_else(run: Callable[..., Measured], name: str) 
     assert _usage(without).workers == _usage(sampled).workers
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_too_many_samples_are_refused(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_SAMPLES", 10)
