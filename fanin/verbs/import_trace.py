@@ -42,9 +42,9 @@ def import_trace(
     """Make a scenario of traces from PyTorch, Chakra or NCCL.
 
     It shows what the traces have: those of PyTorch's profiler (.json), execution traces of MLCommons Chakra (.et), and
-    logs of NCCL, each of which may be compressed by gzip. For the output of nccl-tests, it finds the latency and the rate that explain the times.
-    Edit the network of the scenario, and run it with `fanin run`: its table has the predicted time of a step next to
-    the measured one.
+    logs of NCCL, each of which may be compressed by gzip. For the output of nccl-tests, it finds the latency and the
+    rate that explain the times. Edit the network of the scenario, and run it with `fanin run`: its table has the
+    predicted time of a step next to the measured one.
 
     Examples:
         fanin import rank0.json rank1.json -o scenario.toml
