@@ -28,8 +28,11 @@ def animate(
         ),
     ] = None,
     duration: Annotated[
-        float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
-    ] = 10,
+        float | None,
+        typer.Option(
+            min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing; 10 by default"
+        ),
+    ] = None,
 ) -> None:
     """Draw packets as an animated SVG, or write a run's trace.
 
@@ -73,6 +76,12 @@ def animate(
             2,
         )
     path = output or Path("results", loaded.frame.name, "animation.svg")
+    if duration is not None and path.suffix == ".json":
+        raise failure(
+            "animate",
+            f"--duration {duration:g}: is for drawings, and {path} is a trace in virtual time; leave it out",
+            2,
+        )
     with (
         failing("animate", AnimationError, RecordingError, status=2),
         failing("animate", ControllerError, PythonFileError, ToolError, CompileError),
@@ -94,7 +103,7 @@ def animate(
         if traced:
             text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
         else:
-            text, viewer = draw(scenes, duration), "a browser"
+            text, viewer = draw(scenes, 10 if duration is None else duration), "a browser"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     say(f"wrote {path}; open it in {viewer}")

@@ -34,6 +34,14 @@ def test_without_a_name_the_drawing_is_among_the_results(
     assert 'dur="5s"' in (tmp_path / "results/in-network-and-ring/animation.svg").read_text()
 
 
+def test_a_trace_has_no_duration(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    status, said = animate("scenario:in-network-and-ring", "--duration", "3", "-o", str(path))
+    assert status == 2
+    assert f"--duration 3: is for drawings, and {path} is a trace in virtual time; leave it out" in said
+    assert not path.exists()
+
+
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     status, said = animate("scenario:in-network-and-ring", "--set", "size=1 MB", "-o", str(path))
