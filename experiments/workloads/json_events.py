@@ -112,7 +112,7 @@ class JsonEvents:
         self._at += 1
 
     def _peek(self) -> str:
-        """Return the next character that is no space, or nothing at the end of the file."""
+        """Return the next character after spaces, or nothing at the end of the file."""
         while True:
             match = _SPACE.match(self._buffer, self._at)
             assert match is not None

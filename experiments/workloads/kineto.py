@@ -50,7 +50,7 @@ class _Communication:
 
 @dataclass(slots=True)
 class _Events:
-    """What is kept of the events; times are in microseconds."""
+    """The events that are kept; times are in microseconds."""
 
     steps: list[tuple[float, float]] = field(default_factory=list)  # begin and end
     begins: array[float] = field(default_factory=lambda: array("d"))  # of operators
@@ -270,7 +270,7 @@ def _of_gpu(events: _Events, groups: _Groups, file: str) -> Iterator[_Communicat
 
 
 class _Launched:
-    """When the kernels that the CPU had launched before a certain time were done."""
+    """The kernels that the CPU launched, and the times at which they were done."""
 
     def __init__(self, events: _Events) -> None:
         pairs = sorted(
