@@ -240,6 +240,7 @@ ELSEWHERE = {
     'fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1': (
         "tests/fanin/verbs/test_cost.py::test_the_documentation_shows_what_is_printed"
     ),
+    "fanin lsp": "tests/language_server/test_server.py::test_errors_show_while_typing_and_go_away",
     "fanin import rank0.json rank1.json -o scenario.toml": (
         "tests/fanin/verbs/test_import_trace.py::test_a_trace_is_shown_and_becomes_a_scenario"
     ),
