@@ -37,6 +37,7 @@ def compile_file(
     include_dirs: Iterable[str | Path] = (),
     defines: Mapping[str, str] | None = None,
     lookups: Lookups | None = None,
+    confined: bool = False,
 ) -> Compiled:
     """Compile a P4_16 program written for v1model.
 
@@ -45,6 +46,7 @@ def compile_file(
         include_dirs: Folders to search before the compiler's own core.p4 and v1model.p4.
         defines: Macros by name.
         lookups: Receives all files that the result depends on.
+        confined: Whether `#include` finds no file outside of the program's folder and `include_dirs`.
 
     Returns:
         The JSON, the P4Info and the warnings.
@@ -57,11 +59,15 @@ def compile_file(
 
     def run() -> Compiled:
         reporter = Reporter()
-        tree: Any = _tokens(path, include_dirs, defines, reporter, lookups)
+        tree: Any = _tokens(path, include_dirs, defines, reporter, lookups, confined=confined)
         for phase in phases.PHASES:
             tree = phase.run(tree, reporter)
         made = emit_json(tree, str(path), reporter)
-        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings))
+        states = {
+            state.name: (state.span, *(statement.span for statement in state.body))
+            for state in tree.flat.blocks[ir.Role.PARSER].states
+        }
+        return Compiled(made, emit_p4info(tree), _in_order(reporter.warnings), states)
 
     return _at_any_depth(path, run)
 
@@ -188,7 +194,9 @@ def analyze(
         failures: list[CompileError] = []
         sound = False
         try:
-            tokens = preprocess(Path(path), places, {}, reporter, None, texts, index, kept.includes)
+            tokens = preprocess(
+                Path(path), places, {}, reporter, texts=texts, index=index, kept=kept.includes
+            )
             if all(token.text == ";" for token in tokens):
                 raise error(_start(path), "the program is empty")
             tree = parse(tokens, failures=failures, kept=kept.declarations)
@@ -241,9 +249,11 @@ def _tokens(
     defines: Mapping[str, str] | None,
     reporter: Reporter,
     lookups: Lookups | None = None,
+    *,
+    confined: bool = False,
 ) -> list[Token]:
     places = (*(Path(d) for d in include_dirs), INCLUDE)
-    tokens = preprocess(Path(path), places, defines or {}, reporter, lookups)
+    tokens = preprocess(Path(path), places, defines or {}, reporter, lookups, confined=confined)
     if all(token.text == ";" for token in tokens):
         raise error(_start(path), "the program is empty")
     return tokens

@@ -106,6 +106,8 @@ def preprocess(
     defines: Mapping[str, str],
     reporter: Reporter,
     lookups: Lookups | None = None,
+    *,
+    confined: bool = False,
     texts: Mapping[Path, str] | None = None,
     index: Index | None = None,
     kept: KeptIncludes | None = None,
@@ -121,6 +123,7 @@ def preprocess(
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
+        confined: Whether files outside of the folder of `path` and of `include_dirs` count as missing.
         texts: What stands for the text of files, by their absolute paths, such as what an editor has not saved.
         index: Receives the files, the macros and the places that use them.
         kept: The results of included files from the last time, which are brought up to date. Only with an index.
@@ -129,8 +132,10 @@ def preprocess(
         CompileError: If a directive is wrong, or an included file cannot be read.
         OSError: If `path` itself cannot be read.
     """
+    places = tuple(include_dirs)
+    below = [place.resolve() for place in (path.parent, *places)] if confined else None
     lookups = {} if lookups is None else lookups
-    preprocessor = _Preprocessor(tuple(include_dirs), reporter, lookups, texts or {}, index, kept)
+    preprocessor = _Preprocessor(places, reporter, lookups, below, texts or {}, index, kept)
     for name, value in defines.items():
         origin = SourceFile(f"-D{name}", (value,))
         body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
@@ -175,6 +180,7 @@ class _Preprocessor:
         include_dirs: tuple[Path, ...],
         reporter: Reporter,
         lookups: Lookups,
+        below: list[Path] | None,
         texts: Mapping[Path, str],
         index: Index | None,
         kept: KeptIncludes | None,
@@ -182,6 +188,7 @@ class _Preprocessor:
         self.include_dirs = include_dirs
         self.reporter = reporter
         self.lookups = lookups
+        self.below = below
         self.texts = texts
         self.index = index
         self.kept = kept
@@ -422,6 +429,8 @@ class _Preprocessor:
             )
         for place in places:
             found = place / wanted
+            if self.below is not None and not any(map(found.resolve().is_relative_to, self.below)):
+                continue
             if self.exists(found):
                 self.note(_Note("", span, path=_absolute(found)))
                 self.read_included(found, wanted if rest[0].text == "<" else str(found))
