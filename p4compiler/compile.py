@@ -15,7 +15,7 @@ from fanin.p4compiler.check.program import check
 from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.emit.bmv2json import emit_json
 from fanin.p4compiler.emit.p4info import emit_p4info
-from fanin.p4compiler.index import Index
+from fanin.p4compiler.index import NameIndex
 from fanin.p4compiler.parse.lex import Token
 from fanin.p4compiler.parse.preprocess import KeptIncludes, Lookups, preprocess
 from fanin.p4compiler.parse.program import KeptDeclarations, parse
@@ -154,7 +154,7 @@ class Analysis:
         sound: Whether the syntax is right.
     """
 
-    index: Index
+    index: NameIndex
     tree: nodes.Program | None
     typed: ir.Program | None
     errors: tuple[Diagnostic, ...]
@@ -189,7 +189,7 @@ def analyze(
     places = (*(Path(d) for d in include_dirs), INCLUDE.resolve())
 
     def run() -> Analysis:
-        index, reporter = Index(), Reporter()
+        index, reporter = NameIndex(), Reporter()
         tree: nodes.Program | None = None
         failures: list[CompileError] = []
         sound = False
@@ -213,7 +213,7 @@ def analyze(
     try:
         return _at_any_depth(path, run)
     except CompileError as failure:
-        return Analysis(Index(), None, None, tuple(failure.diagnostics), Reporter())
+        return Analysis(NameIndex(), None, None, tuple(failure.diagnostics), Reporter())
 
 
 def _diagnostics(failures: Iterable[CompileError]) -> tuple[Diagnostic, ...]:

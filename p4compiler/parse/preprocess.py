@@ -17,7 +17,7 @@ from hashlib import sha256
 from os.path import abspath
 from pathlib import Path
 
-from fanin.p4compiler.index import Definition, Index
+from fanin.p4compiler.index import Definition, NameIndex
 from fanin.p4compiler.parse.conditions import evaluate
 from fanin.p4compiler.parse.lex import (
     NAME,
@@ -109,7 +109,7 @@ def preprocess(
     *,
     confined: bool = False,
     texts: Mapping[Path, str] | None = None,
-    index: Index | None = None,
+    index: NameIndex | None = None,
     kept: KeptIncludes | None = None,
 ) -> list[Token]:
     """Preprocess a file and return its tokens.
@@ -182,7 +182,7 @@ class _Preprocessor:
         lookups: Lookups,
         below: list[Path] | None,
         texts: Mapping[Path, str],
-        index: Index | None,
+        index: NameIndex | None,
         kept: KeptIncludes | None,
     ) -> None:
         self.include_dirs = include_dirs
