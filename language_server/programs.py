@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fanin.language_server.places import Moves
-from fanin.p4compiler.compile import INCLUDE, Analysis, analyze
+from fanin.p4compiler.compile import INCLUDE, Analysis, Kept, analyze
 from fanin.p4compiler.index import Definition
 from fanin.p4compiler.source import SourceFile, Span
 
@@ -69,6 +69,7 @@ class Programs:
         self.buffers: dict[Path, str] = {}  # the texts of open files
         self._latest: dict[Path, Snapshot] = {}
         self._good: dict[Path, Snapshot] = {}  # without syntax errors
+        self._kept: dict[Path, Kept] = {}
         self._files: list[Path] | None = None
         self._looks: dict[Path, _Look] = {}
 
@@ -148,7 +149,7 @@ class Programs:
         latest = self._latest.get(root)
         if latest is not None and all(self._stamp(p) == stamp for p, stamp in latest.stamps.items()):
             return latest
-        analysis = analyze(root, texts=self.buffers)
+        analysis = analyze(root, texts=self.buffers, kept=self._kept.setdefault(root, Kept()))
         paths = {root, *analysis.index.paths.values()}
         if analysis.tree is None or analysis.errors:
             paths |= set(self.files())  # a file that is missing may appear

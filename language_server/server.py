@@ -139,23 +139,21 @@ class P4Server(LanguageServer):
 
     async def _report(self, path: Path) -> None:
         await asyncio.sleep(_ERRORS_AFTER)
-        roots = self.programs.roots(path)
-        for root in roots[:1]:
-            snapshot = self.programs.snapshot(root)
-            analysis = snapshot.analysis
-            found = [(d, lsp.DiagnosticSeverity.Error, None) for d in analysis.errors if not _incomplete(d)]
-            self._publish(root, found)
-            if analysis.typed is None:
-                continue
-            await asyncio.sleep(_WARNINGS_AFTER)
-            found_later: list[tuple[Diagnostic, lsp.DiagnosticSeverity, str | None]] = []
-            try:
-                misfits, warnings = findings(analysis)
-                found_later += [(w, lsp.DiagnosticSeverity.Warning, w.option) for w in warnings]
-                found_later += [(m.diagnostic, lsp.DiagnosticSeverity.Information, m.code) for m in misfits]
-            except CompileError as failure:
-                found_later += [(d, lsp.DiagnosticSeverity.Error, None) for d in failure.diagnostics]
-            self._publish(root, found_later)
+        root = self.programs.roots(path)[0]
+        analysis = self.programs.snapshot(root).analysis
+        errors = [d for d in analysis.errors if not _incomplete(d)]
+        self._publish(root, [(d, lsp.DiagnosticSeverity.Error, None) for d in errors])
+        if analysis.typed is None:
+            return
+        await asyncio.sleep(_WARNINGS_AFTER)
+        found: list[tuple[Diagnostic, lsp.DiagnosticSeverity, str | None]] = []
+        try:
+            misfits, warnings = findings(analysis)
+            found += [(w, lsp.DiagnosticSeverity.Warning, w.option) for w in warnings]
+            found += [(m.diagnostic, lsp.DiagnosticSeverity.Information, m.code) for m in misfits]
+        except CompileError as failure:
+            found += [(d, lsp.DiagnosticSeverity.Error, None) for d in failure.diagnostics]
+        self._publish(root, found)
 
     def _publish(
         self, root: Path, found: Iterable[tuple[Diagnostic, lsp.DiagnosticSeverity, str | None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
@@ -15,10 +15,10 @@ from fanin.p4compiler.check.program import check
 from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.emit.bmv2json import emit_json
 from fanin.p4compiler.emit.p4info import emit_p4info
-from fanin.p4compiler.index import Index
+from fanin.p4compiler.index import NameIndex
 from fanin.p4compiler.parse.lex import Token
-from fanin.p4compiler.parse.preprocess import Lookups, preprocess
-from fanin.p4compiler.parse.program import parse
+from fanin.p4compiler.parse.preprocess import KeptIncludes, Lookups, preprocess
+from fanin.p4compiler.parse.program import KeptDeclarations, parse
 from fanin.p4compiler.psa.expand import expand
 from fanin.p4compiler.source import TOO_DEEP, CompileError, Diagnostic, Reporter, SourceFile, Span, error
 from fanin.p4compiler.warn.pipeline import Misfit, misfits
@@ -154,7 +154,7 @@ class Analysis:
         sound: Whether the syntax is right.
     """
 
-    index: Index
+    index: NameIndex
     tree: nodes.Program | None
     typed: ir.Program | None
     errors: tuple[Diagnostic, ...]
@@ -162,8 +162,20 @@ class Analysis:
     sound: bool = False
 
 
+@dataclass(slots=True)
+class Kept:
+    """Parts of the last analysis of a program that the next one may use again."""
+
+    includes: KeptIncludes = field(default_factory=dict)
+    declarations: KeptDeclarations = field(default_factory=KeptDeclarations)
+
+
 def analyze(
-    path: str | Path, *, include_dirs: Iterable[str | Path] = (), texts: Mapping[Path, str] | None = None
+    path: str | Path,
+    *,
+    include_dirs: Iterable[str | Path] = (),
+    texts: Mapping[Path, str] | None = None,
+    kept: Kept | None = None,
 ) -> Analysis:
     """Find out as much as possible about a program, without an exception for what is wrong with it.
 
@@ -171,19 +183,23 @@ def analyze(
         path: The program's file.
         include_dirs: Folders to search before the compiler's own.
         texts: What stands for the text of files, by their absolute paths.
+        kept: Parts of the last analysis of the same program, which are brought up to date.
     """
+    kept = kept if kept is not None else Kept()
     places = (*(Path(d) for d in include_dirs), INCLUDE.resolve())
 
     def run() -> Analysis:
-        index, reporter = Index(), Reporter()
+        index, reporter = NameIndex(), Reporter()
         tree: nodes.Program | None = None
         failures: list[CompileError] = []
         sound = False
         try:
-            tokens = preprocess(Path(path), places, {}, reporter, texts=texts, index=index)
+            tokens = preprocess(
+                Path(path), places, {}, reporter, texts=texts, index=index, kept=kept.includes
+            )
             if all(token.text == ";" for token in tokens):
                 raise error(_start(path), "the program is empty")
-            tree = parse(tokens, failures=failures)
+            tree = parse(tokens, failures=failures, kept=kept.declarations)
             sound = not failures
             if not tree.declarations:
                 return Analysis(index, tree, None, _diagnostics(failures), reporter)
@@ -197,7 +213,7 @@ def analyze(
     try:
         return _at_any_depth(path, run)
     except CompileError as failure:
-        return Analysis(Index(), None, None, tuple(failure.diagnostics), Reporter())
+        return Analysis(NameIndex(), None, None, tuple(failure.diagnostics), Reporter())
 
 
 def _diagnostics(failures: Iterable[CompileError]) -> tuple[Diagnostic, ...]:

@@ -30,7 +30,7 @@ class Definition:
     uses: list[Span] = field(default_factory=list)
 
 
-class Index:
+class NameIndex:
     """All definitions of a program, and the places that use them.
 
     Names that come out of a macro have no place of their own, and are left out.

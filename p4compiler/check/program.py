@@ -11,7 +11,7 @@ from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.check.statements import StatementChecker
-from fanin.p4compiler.index import Index
+from fanin.p4compiler.index import NameIndex
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import CompileError, Reporter, Span, error
 
@@ -21,7 +21,7 @@ _PSA_PACKAGES = ("IngressPipeline", "EgressPipeline", "PSA_Switch")
 _ARCHITECTURE_FILES = ("core.p4", "v1model.p4", "psa.p4", "frame.p4")
 
 
-def check(program: nodes.Program, reporter: Reporter, index: Index | None = None) -> ir.Program:
+def check(program: nodes.Program, reporter: Reporter, index: NameIndex | None = None) -> ir.Program:
     """Check a program and return it with types.
 
     Args:
@@ -93,7 +93,7 @@ def _check_architecture(program: nodes.Program) -> None:
 
 
 class _ProgramChecker:
-    def __init__(self, reporter: Reporter, index: Index | None) -> None:
+    def __init__(self, reporter: Reporter, index: NameIndex | None) -> None:
         self.scopes = Scopes(reporter, index)
         self.expressions = ExpressionChecker(self.scopes)
         self.types = self.expressions.types

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 
 from fanin.p4compiler import ir, nodes, types
-from fanin.p4compiler.index import Definition, Index
+from fanin.p4compiler.index import Definition, NameIndex
 from fanin.p4compiler.source import CompileError, Reporter, Span, error, suggestion
 
 Symbol = (
@@ -59,7 +59,7 @@ class Scopes:
     The index, if there is one, receives all declarations and all names that are looked up.
     """
 
-    def __init__(self, reporter: Reporter, index: Index | None = None) -> None:
+    def __init__(self, reporter: Reporter, index: NameIndex | None = None) -> None:
         self.reporter = reporter
         self.index = index
         self.top = self.current = Scope()

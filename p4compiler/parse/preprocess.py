@@ -17,7 +17,7 @@ from hashlib import sha256
 from os.path import abspath
 from pathlib import Path
 
-from fanin.p4compiler.index import Definition, Index
+from fanin.p4compiler.index import Definition, NameIndex
 from fanin.p4compiler.parse.conditions import evaluate
 from fanin.p4compiler.parse.lex import (
     NAME,
@@ -30,7 +30,7 @@ from fanin.p4compiler.parse.lex import (
     parse_number,
     tokenize,
 )
-from fanin.p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
+from fanin.p4compiler.source import CompileError, Diagnostic, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
 _MAX_KEPT = 64  # files whose tokens are kept
@@ -64,6 +64,42 @@ class _Condition:
     finished: bool = False
 
 
+@dataclass(slots=True)
+class _Note:
+    """Something for an index: the use of a macro, or its definition if `macro` is given; else a file."""
+
+    name: str = ""
+    span: Span | None = None
+    macro: Macro | None = None
+    path: Path | None = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Result of an included file. It is used again while the macros before it and the files that it read are the same.
+
+    Attributes:
+        before: The macros before it.
+        after: The macros after it.
+        texts: The files that were read.
+        missing: Places where no file was.
+        output: The tokens.
+        notes: What the index has received.
+        warnings: What the reporter has received.
+    """
+
+    before: dict[str, Macro]
+    after: dict[str, Macro]
+    texts: list[tuple[Path, str]]
+    missing: list[Path]
+    output: list[Token]
+    notes: list[_Note]
+    warnings: list[Diagnostic]
+
+
+KeptIncludes = dict[tuple[Path, str], _Kept]
+
+
 def preprocess(
     path: Path,
     include_dirs: Iterable[Path],
@@ -73,7 +109,8 @@ def preprocess(
     *,
     confined: bool = False,
     texts: Mapping[Path, str] | None = None,
-    index: Index | None = None,
+    index: NameIndex | None = None,
+    kept: KeptIncludes | None = None,
 ) -> list[Token]:
     """Preprocess a file and return its tokens.
 
@@ -89,6 +126,7 @@ def preprocess(
         confined: Whether files outside of the folder of `path` and of `include_dirs` count as missing.
         texts: What stands for the text of files, by their absolute paths, such as what an editor has not saved.
         index: Receives the files, the macros and the places that use them.
+        kept: The results of included files from the last time, which are brought up to date. Only with an index.
 
     Raises:
         CompileError: If a directive is wrong, or an included file cannot be read.
@@ -97,7 +135,7 @@ def preprocess(
     places = tuple(include_dirs)
     below = [place.resolve() for place in (path.parent, *places)] if confined else None
     lookups = {} if lookups is None else lookups
-    preprocessor = _Preprocessor(places, reporter, lookups, below, texts or {}, index)
+    preprocessor = _Preprocessor(places, reporter, lookups, below, texts or {}, index, kept)
     for name, value in defines.items():
         origin = SourceFile(f"-D{name}", (value,))
         body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
@@ -144,7 +182,8 @@ class _Preprocessor:
         lookups: Lookups,
         below: list[Path] | None,
         texts: Mapping[Path, str],
-        index: Index | None,
+        index: NameIndex | None,
+        kept: KeptIncludes | None,
     ) -> None:
         self.include_dirs = include_dirs
         self.reporter = reporter
@@ -152,6 +191,10 @@ class _Preprocessor:
         self.below = below
         self.texts = texts
         self.index = index
+        self.kept = kept
+        self.notes: list[_Note] = []
+        self.read_texts: list[tuple[Path, str]] = []
+        self.missing: list[Path] = []
         self.macros: dict[str, Macro] = {}
         self.definitions: dict[str, Definition] = {}  # of macros; only with an index
         self.output: list[Token] = []
@@ -159,12 +202,10 @@ class _Preprocessor:
 
     def read(self, path: Path, shown: str) -> None:
         self.depth += 1
-        text = self.texts.get(_absolute(path)) if self.texts else None
-        if text is None:
-            text = _text(path)
+        text = self.text(path)
         self.lookups[path] = _digest(text)
-        if self.index is not None:
-            self.index.paths[shown] = _absolute(path)
+        self.read_texts.append((path, text))
+        self.note(_Note(shown, path=_absolute(path)))
         file, tokens = _tokens(shown, text)
         conditions: list[_Condition] = []
         pending: list[Token] = []
@@ -182,6 +223,58 @@ class _Preprocessor:
         self.flush(pending)
         _require_closed(conditions)
         self.depth -= 1
+
+    def text(self, path: Path) -> str:
+        text = self.texts.get(_absolute(path)) if self.texts else None
+        return _text(path) if text is None else text
+
+    def exists(self, path: Path) -> bool:
+        return path.is_file() or (bool(self.texts) and _absolute(path) in self.texts)
+
+    def note(self, note: _Note) -> None:
+        """Give the index something, and keep it for the next time."""
+        index, (name, span) = self.index, (note.name, note.span)
+        if index is None:
+            return
+        self.notes.append(note)
+        if note.path is not None:
+            if span is None:
+                index.paths[name] = note.path
+            else:
+                index.includes.append((span, note.path))
+        elif span is not None and note.macro is not None:
+            self.definitions[name] = index.define(name, span, note.macro)
+        elif span is not None:
+            index.use(name, span, self.definitions.get(name))
+
+    def read_included(self, path: Path, shown: str) -> None:
+        """Read an included file, or use its result from the last time."""
+        if self.kept is None:
+            self.read(path, shown)
+            return
+        kept = self.kept.get((path, shown))
+        if kept is None or not self.fits(kept):
+            before = dict(self.macros)
+            marks = [len(self.read_texts), len(self.missing), len(self.output), len(self.notes)]
+            warned = len(self.reporter.warnings)
+            self.read(path, shown)
+            self.kept[path, shown] = _Kept(
+                before, dict(self.macros), self.read_texts[marks[0] :], self.missing[marks[1] :],
+                self.output[marks[2] :], self.notes[marks[3] :], self.reporter.warnings[warned:],
+            )  # fmt: skip
+            return
+        self.macros = dict(kept.after)
+        self.read_texts += kept.texts
+        self.missing += kept.missing
+        self.output += kept.output
+        self.reporter.warnings += kept.warnings
+        for note in kept.notes:
+            self.note(note)
+
+    def fits(self, kept: _Kept) -> bool:
+        """Return whether a kept result is that of now."""
+        same = kept.before == self.macros and not any(map(self.exists, kept.missing))
+        return same and all(self.exists(path) and self.text(path) == text for path, text in kept.texts)
 
     def flush(self, pending: list[Token]) -> None:
         for token in pending:
@@ -316,8 +409,7 @@ class _Preprocessor:
                 option="macro-redefined",
             )
         self.macros[name.text] = macro
-        if self.index is not None:
-            self.definitions[name.text] = self.index.define(name.text, name.span, macro)
+        self.note(_Note(name.text, name.span, macro))
 
     def include(self, directive: Token, rest: list[Token], path: Path) -> None:
         if rest and rest[0].kind == NAME:
@@ -339,12 +431,12 @@ class _Preprocessor:
             found = place / wanted
             if self.below is not None and not any(map(found.resolve().is_relative_to, self.below)):
                 continue
-            if found.is_file() or (self.texts and _absolute(found) in self.texts):
-                if self.index is not None:
-                    self.index.includes.append((span, _absolute(found)))
-                self.read(found, wanted if rest[0].text == "<" else str(found))
+            if self.exists(found):
+                self.note(_Note("", span, path=_absolute(found)))
+                self.read_included(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
+            self.missing.append(found)
         looked = f"looked in {', '.join(map(str, places))}"
         there = {f.name for place in places if place.is_dir() for f in place.iterdir()}
         near = get_close_matches(Path(wanted).name, sorted(there), n=1)
@@ -366,7 +458,7 @@ class _Preprocessor:
         if self.index is not None:
             for token in tokens:
                 if token.text in self.macros:
-                    self.index.use(token.text, token.span, self.definitions.get(token.text))
+                    self.note(_Note(token.text, token.span))
 
     def expand_items(self, items: list[_Item]) -> list[_Item]:
         result: list[_Item] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from fanin.p4compiler import nodes
@@ -23,8 +24,31 @@ PROPERTIES = (
 _FORMER_PROPERTIES = {"reads": "key"}  # of P4_14
 
 
+@dataclass(slots=True)
+class KeptDeclarations:
+    """Declarations of the last time, which are used again up to the first token that is another one.
+
+    Attributes:
+        tokens: The tokens of the last time.
+        declared: For each declaration before the first error the number of tokens up to its end, and the names of types
+            that are known after it.
+    """
+
+    tokens: list[Token] = field(default_factory=list)
+    declared: list[tuple[int, nodes.Declaration, frozenset[str]]] = field(default_factory=list)
+
+    def reusable(self, tokens: list[Token]) -> list[tuple[int, nodes.Declaration, frozenset[str]]]:
+        """Return the declarations whose tokens, and the one after, are the same objects."""
+        pairs = enumerate(zip(tokens, self.tokens, strict=False))
+        same = next((n for n, (a, b) in pairs if a is not b), min(len(tokens), len(self.tokens)))
+        return [each for each in self.declared if each[0] < same]
+
+
 def parse(
-    tokens: list[Token], type_names: Iterable[str] = (), failures: list[CompileError] | None = None
+    tokens: list[Token],
+    type_names: Iterable[str] = (),
+    failures: list[CompileError] | None = None,
+    kept: KeptDeclarations | None = None,
 ) -> nodes.Program:
     """Parse a preprocessed program into its syntax tree.
 
@@ -33,6 +57,7 @@ def parse(
         type_names: The names of types that are declared elsewhere.
         failures: Receives the syntax errors. The tree then lacks the broken declarations and statements. None: the
             first error is raised.
+        kept: What the last time has left, which is brought up to date.
 
     Raises:
         CompileError: At the first syntax error, without `failures`.
@@ -42,12 +67,17 @@ def parse(
     parser = _Parser(tokens, end)
     parser.type_names |= set(type_names)
     parser.failures = failures
-    declarations: list[nodes.Declaration] = []
+    declared = kept.reusable(tokens) if kept is not None else []
+    declarations = [declaration for _, declaration, _ in declared]
+    if declared:
+        parser.at, parser.type_names = declared[-1][0], set(declared[-1][2])
     while parser.token.kind != END:
         begin = parser.at
         try:
             if not parser.accept(";"):
                 declarations.append(parser.declaration())
+                if kept is not None and not failures:
+                    declared.append((parser.at, declarations[-1], frozenset(parser.type_names)))
         except CompileError as failure:
             brace = unclosed_brace(tokens, parser.at)
             if brace is not None:
@@ -60,6 +90,8 @@ def parse(
                 raise failure from None
             failures.append(failure)
             parser.skip_declaration(begin)
+    if kept is not None:
+        kept.tokens, kept.declared = tokens, declared
     return nodes.Program(tuple(declarations))
 
 

@@ -40,7 +40,7 @@ def test_the_grammar_knows_all_reserved_words() -> None:
 @pytest.mark.skipif(not GRAMMAR_TEST.exists(), reason="npm ci has not been run in editors/vscode")
 def test_colours() -> None:
     done = subprocess.run(
-        [GRAMMAR_TEST, "tests/grammar.p4"], cwd=VSCODE, capture_output=True, text=True, check=False
+        [GRAMMAR_TEST, Path("tests") / "grammar.p4"], cwd=VSCODE, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -39,7 +39,7 @@ def with_slips(text: str, r: random.Random) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(sized(8, 500)))
+@pytest.mark.parametrize("seed", range(sized(5, 500)))
 def test_every_question_about_a_program_with_slips_is_answered(tmp_path: Path, seed: int) -> None:
     r = random.Random(seed)
     programs, path = Programs(), tmp_path.resolve() / "x.p4"
@@ -78,7 +78,7 @@ def test_no_request_about_a_program_with_slips_is_a_fault(tmp_path: Path) -> Non
     path.write_text(TEXTS[0])
     with editing(folder) as editor:
         editor.open(path)
-        for _ in range(sized(8, 200)):
+        for _ in range(sized(6, 200)):
             text = with_slips(r.choice(TEXTS), r)
             editor.change(path, text)
             lines = text.split("\n")

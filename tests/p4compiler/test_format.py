@@ -74,7 +74,7 @@ SEPARATORS = st.sampled_from(
 )
 
 
-@settings(max_examples=sized(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(25, 1000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_program_with_other_white_space_keeps_its_tokens(data: st.DataObject) -> None:
     written = tokens(PROGRAMS[data.draw(st.sampled_from(sorted(PROGRAMS)))])
@@ -102,7 +102,7 @@ SLIPS = st.sampled_from(
 )
 
 
-@settings(max_examples=sized(60, 5000), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=sized(40, 5000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_a_program_with_slips_is_formatted_or_refused(data: st.DataObject) -> None:
     text = PROGRAMS[data.draw(st.sampled_from(sorted(PROGRAMS)))]

@@ -23,7 +23,7 @@ def lsp() -> None:
     try:
         from fanin.language_server.server import make_server
     except ModuleNotFoundError as error:
-        if error.name not in ("pygls", "lsprotocol"):
+        if (error.name or "").partition(".")[0] not in ("pygls", "lsprotocol"):
             raise
         raise failure("lsp", "it needs pygls: pip install 'fanin[editor]'") from None
     # An analysis makes many objects that stay: looking through them for garbage would take half of its time.
