@@ -70,10 +70,20 @@ class Sessions:
         with tempfile.TemporaryDirectory(prefix="fanin-play-") as made:
             files = {"files": {"smallest.p4": _SMALLEST}, "main": "smallest.p4"}
             request = {"do": "run", **files, "scenario": {"packets": [{"port": 1, "hex": ""}]}}
+            # In a session of its own: after Ctrl-C, Python would print where it was interrupted.
             compiling = await asyncio.create_subprocess_exec(
-                *_WORKER, made, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL
+                *_WORKER,
+                made,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                start_new_session=True,
             )
-            await compiling.communicate(json.dumps(request).encode() + b"\n")
+            try:
+                await compiling.communicate(json.dumps(request).encode() + b"\n")
+            finally:
+                if compiling.returncode is None:
+                    os.killpg(compiling.pid, signal.SIGKILL)
+                    await compiling.wait()
             self._compiled = Path(made, "compiled")
             self._compiled.mkdir()
             for library in cache_directory().glob("runtime-*.so"):
