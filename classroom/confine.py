@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
+import fanin
 from fanin.native import libc
 from fanin.testbed.sandbox import SandboxError, check
 
@@ -61,6 +62,14 @@ class Confinement:
     def command(self, *words: str) -> list[str]:
         """Return the command that runs another one in the sandbox."""
         return [sys.executable, "-m", "fanin.classroom.confine", json.dumps(asdict(self)), *words]
+
+
+def files_of_fanin() -> list[str]:
+    """Return the files and folders that fanin and the C compiler need in a sandbox. The labs are not among them."""
+    package = Path(fanin.__file__).parent
+    parts = [each.resolve() for each in package.iterdir() if each.is_symlink() and each.name != "labs"]
+    places = ["/usr", "/etc/alternatives", sys.prefix, sys.base_prefix, package, *parts]
+    return [str(each) for each in dict.fromkeys(places)]
 
 
 def require_sandboxes() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -12,15 +12,13 @@ import numpy as np
 
 from fanin.experiments.virtual.recording import Flight, Kind, PacketRecording
 from fanin.native.text import printable
-from fanin.topologies.model import Topology
 from fanin.topologies.units import TIMES, quantity_text
 
 MOST_FLIGHTS: Final = 3000  # in one drawing: browsers get slow
 
-_ROUNDING = 1e-12  # seconds
-
 _WIDTH, _MARGIN, _TOP, _TIER, _HOST = 440, 50, 96, 84, 30  # pixels
 _HOLD = 2.0  # seconds at the end, before it begins again
+_ASIDE = 4.0  # pixels from the middle of a link to the packets of each direction
 _STEPS = 24  # of a bar that fills
 _LEGEND = 208  # pixels of a word of the legend
 _LONG = 30  # characters of a title in smaller letters
@@ -29,17 +27,20 @@ _WORDS: Mapping[Kind, str] = {
     "sums": "sums",
     "between hosts": "values between workers",
     "acknowledgements": "acknowledgements",
+    "other traffic": "packets of others",
 }
 _STYLE = """
 .page { fill: #ffffff } .text { fill: #1f2328 } .quiet { fill: #59636e }
 .link { stroke: #d1d9e0; stroke-width: 2 } .box { fill: #f6f8fa; stroke: #59636e; stroke-width: 1.5 }
 .empty { fill: #d1d9e0 } .full { fill: #1a7f37 }
 .values { fill: #0969da } .sums { fill: #1a7f37 } .between { fill: #bc4c00 } .acknowledgements { fill: #8250df }
+.other { fill: #59636e } .lost { stroke: #cf222e; stroke-width: 2; fill: none }
 @media (prefers-color-scheme: dark) {
 .page { fill: #151b23 } .text { fill: #f0f6fc } .quiet { fill: #9198a1 }
 .link { stroke: #3d444d } .box { fill: #212830; stroke: #9198a1 }
 .empty { fill: #3d444d } .full { fill: #3fb950 }
 .values { fill: #4493f8 } .sums { fill: #3fb950 } .between { fill: #f0883e } .acknowledgements { fill: #ab7df8 }
+.other { fill: #9198a1 } .lost { stroke: #ff7b72 }
 }
 @media (prefers-reduced-motion: reduce) { .packet { display: none } .end { visibility: visible } }
 """
@@ -49,61 +50,13 @@ class AnimationError(ValueError):
     """Something that cannot be drawn. The message explains what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """The last all-reduce of a recording, which differs from the first one.
-
-    Workers announce the scale of the values of a length before they send any (docs/reference/protocol.md).
-
-    Attributes:
-        title: What tells it from other points.
-        network: The network.
-        workers: The names of the hosts that take part, by rank.
-        seconds: How long the all-reduce took after its last worker had begun, as results count it.
-        flights: What its links carried, by the time at which it arrived. Time 0 is when the last worker began.
-    """
-
-    title: str
-    network: Topology
-    workers: tuple[str, ...]
-    seconds: float
-    flights: tuple[Flight, ...]
-
-    @classmethod
-    def of(cls, recording: PacketRecording) -> Scene:
-        """Return the last all-reduce of a recording, with all its buckets.
-
-        Raises:
-            AnimationError: There are too many packets.
-        """
-        calls = [call for call in recording.calls if call.repetition == recording.calls[-1].repetition]
-        begun = [call.begin for call in calls if call.bucket == 1]
-        first, last, end = min(begun), max(begun), max(call.end for call in calls)
-        flights = tuple(
-            replace(each, begin=each.begin - last, sent=each.sent - last, end=each.end - last)
-            for each in recording.flights
-            # What was on its way before is of the barrier.
-            if each.end <= end + _ROUNDING and each.begin > first - _ROUNDING
-        )
-        if len(flights) > MOST_FLIGHTS:
-            raise AnimationError(
-                f"{recording.title}: more than {MOST_FLIGHTS:,} packets; draw a smaller vector, such as --set size=16kB"
-            )
-        return cls(recording.title, recording.network, recording.workers, end - last, flights)
-
-    @property
-    def early(self) -> float:
-        """Return for how many seconds before time 0 other workers had begun."""
-        return max(0.0, -min((flight.begin for flight in self.flights), default=0.0))
-
-
-def draw(scenes: Sequence[Scene], seconds: float) -> str:
+def draw(scenes: Sequence[PacketRecording], seconds: float) -> str:
     """Return an SVG image in which packets move, with a panel for each all-reduce and one clock for all.
 
     It needs no script (SVG 1.1, chapter 19), so that it also moves where a page shows it as an image.
 
     Args:
-        scenes: At least one.
+        scenes: At least one all-reduce; see PacketRecording.last_all_reduce.
         seconds: How long the longest of them takes in the drawing.
 
     Raises:
@@ -111,10 +64,11 @@ def draw(scenes: Sequence[Scene], seconds: float) -> str:
     """
     if (count := sum(len(each.flights) for each in scenes)) > MOST_FLIGHTS:
         raise AnimationError(
-            f"{count:,} packets are too many for one drawing ({MOST_FLIGHTS:,}); draw a smaller vector, such as "
-            "--set size=16kB, or fewer points"
+            f"{count:,} packets on links are too many for one drawing ({MOST_FLIGHTS:,}); choose a smaller vector, "
+            "such as --set size=16kB, or fewer points"
         )
-    clock = _Clock(max(each.early for each in scenes), max(each.seconds for each in scenes), seconds)
+    early = max(-min((flight.begin for flight in each.flights), default=0.0) for each in scenes)
+    clock = _Clock(max(0.0, early), max(each.seconds for each in scenes), seconds)
     panels = [_Panel(each, _WIDTH * number, clock) for number, each in enumerate(scenes)]
     width, height = _WIDTH * len(panels), max(panel.bottom for panel in panels) + 64
     told = "; ".join(
@@ -131,7 +85,9 @@ def draw(scenes: Sequence[Scene], seconds: float) -> str:
     ]
     for panel in panels:
         lines += panel.lines()
-    lines += _legend({flight.kind for each in scenes for flight in each.flights}, width / 2, height - 48)
+    shown = {flight.kind for each in scenes for flight in each.flights}
+    lost = any(flight.lost for each in scenes for flight in each.flights)
+    lines += _legend([kind for kind in _WORDS if kind in shown], width / 2, height - 48, lost=lost)
     lines += clock.lines(40, height - 22, width - 80)
     return "\n".join([*lines, "</svg>", ""])
 
@@ -140,13 +96,15 @@ def _escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def _legend(kinds: Iterable[Kind], x: float, y: float) -> Iterator[str]:
-    shown = [kind for kind in _WORDS if kind in kinds]
-    begin = x - _LEGEND / 2 * len(shown)
-    for number, kind in enumerate(shown):
-        left = begin + _LEGEND * number + 14
+def _legend(kinds: Sequence[Kind], x: float, y: float, *, lost: bool) -> Iterator[str]:
+    left = x - _LEGEND / 2 * (len(kinds) + lost) + 14
+    for kind in kinds:
         yield f'<circle class="{kind.split()[0]}" cx="{left:g}" cy="{y - 5:g}" r="5"/>'
         yield f'<text class="quiet" x="{left + 12:g}" y="{y:g}" text-anchor="start">{_WORDS[kind]}</text>'
+        left += _LEGEND
+    if lost:
+        yield f'<path class="lost" d="M{left - 5:g} {y - 10:g}l10 10m0 -10l-10 10"/>'
+        yield f'<text class="quiet" x="{left + 12:g}" y="{y:g}" text-anchor="start">lost</text>'
 
 
 class _Clock:
@@ -179,7 +137,7 @@ class _Clock:
 class _Panel:
     """A drawing of one all-reduce, with its left edge at `left`."""
 
-    def __init__(self, scene: Scene, left: float, clock: _Clock) -> None:
+    def __init__(self, scene: PacketRecording, left: float, clock: _Clock) -> None:
         self._scene, self._left, self._clock = scene, left, clock
         tiers = [
             *([switch.name for switch in tier] for tier in reversed(scene.network.tiers)),
@@ -208,18 +166,18 @@ class _Panel:
             (x, y), (to_x, to_y) = self._places[link.a.node], self._places[link.b.node]
             yield f'<path class="link" d="M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"/>'
         for flight in scene.flights:
-            yield self._packet(flight)
+            yield from self._packet(flight)
         for name, (x, y) in self._places.items():
             yield (
                 f'<rect class="box" x="{x - self._box / 2:.1f}" y="{y - 12:g}" width="{self._box:.1f}" height="24" '
                 f'rx="5"/><text class="text" x="{x:.1f}" y="{y + 5:g}" font-size="12">{_escaped(name)}</text>'
             )
-        received = defaultdict(list)
+        received: defaultdict[str, dict[tuple[str, int], float]] = defaultdict(dict)
         for flight in scene.flights:
-            if flight.kind != "acknowledgements":
-                received[flight.receiver].append(flight.end)
+            if flight.kind in ("sums", "between hosts") and not flight.lost:
+                received[flight.receiver].setdefault((flight.stream, flight.number), flight.end)
         for name in scene.workers:
-            yield from self._bar(name, received[name])
+            yield from self._bar(name, [*received[name].values()])
 
     def _hidden_until(self, share: float) -> str:
         return (
@@ -227,16 +185,31 @@ class _Panel:
             f'calcMode="discrete" {self._clock.repeated}/>'
         )
 
-    def _packet(self, flight: Flight) -> str:
+    def _packet(self, flight: Flight) -> Iterator[str]:
+        """Yield a dot that moves along a link, and a cross where the packet is lost: in its queue, or half way."""
         (x, y), (to_x, to_y) = self._places[flight.sender], self._places[flight.receiver]
-        begin, end = self._clock.share(flight.begin), self._clock.share(flight.end)
+        across, along = to_x - x, to_y - y
+        # Each direction has its side of the link.
+        aside = _ASIDE / math.hypot(across, along)
+        from_x, from_y = x - aside * along, y + aside * across
+        way = (0.25 if flight.lost == "queue drop" else 0.5) if flight.lost else 1.0
+        end_x, end_y = from_x + way * across, from_y + way * along
+        begin = self._clock.share(flight.begin)
+        end = self._clock.share(flight.begin + way * (flight.end - flight.begin))
         kind, radius = flight.kind.split()[0], 2 if flight.kind == "acknowledgements" else 4
-        return (
-            f'<circle class="packet {kind}" r="{radius}" visibility="hidden"><animateMotion path="M{x:.1f} {y:.1f}'
-            f'L{to_x:.1f} {to_y:.1f}" keyPoints="0;0;1;1" keyTimes="0;{begin:.5f};{end:.5f};1" calcMode="linear" '
-            f'{self._clock.repeated}/><animate attributeName="visibility" values="hidden;visible;hidden" '
-            f'keyTimes="0;{begin:.5f};{end:.5f}" calcMode="discrete" {self._clock.repeated}/></circle>'
-        )
+        if end > begin:
+            yield (
+                f'<circle class="packet {kind}" r="{radius}" visibility="hidden"><animateMotion path="M{from_x:.1f} '
+                f'{from_y:.1f}L{end_x:.1f} {end_y:.1f}" keyPoints="0;0;1;1" keyTimes="0;{begin:.5f};{end:.5f};1" '
+                f'calcMode="linear" {self._clock.repeated}/><animate attributeName="visibility" '
+                f'values="hidden;visible;hidden" keyTimes="0;{begin:.5f};{end:.5f}" calcMode="discrete" '
+                f"{self._clock.repeated}/></circle>"
+            )
+        if flight.lost:
+            yield (
+                f'<path class="lost end" d="M{end_x - 5:.1f} {end_y - 5:.1f}l10 10m0 -10l-10 10">'
+                f"{self._hidden_until(end)}</path>"
+            )
 
     def _bar(self, name: str, arrivals: Sequence[float]) -> Iterator[str]:
         """Yield a bar below a worker that fills with what the worker receives."""

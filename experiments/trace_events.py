@@ -53,30 +53,21 @@ def _links(process: int, recording: PacketRecording) -> Iterator[Event]:
     for flight in recording.flights:
         carried[flight.link].append(flight)
     for link, flights in sorted(carried.items()):
-        yield _named("thread_name", process, link + 1, f"{flights[0].sender} → {flights[0].receiver}")
-        yield from reversed([*_sending(process, flights)])
+        track = process, link + 1
+        yield _named("thread_name", *track, f"{flights[0].sender} → {flights[0].receiver}")
+        for flight in sorted(flights, key=lambda each: (each.begin, each.sent)):
+            if flight.again != "copy":  # the link sends once what it duplicates
+                yield _sending(track, flight)
 
 
-def _sending(process: int, flights: Sequence[Flight]) -> Iterator[Event]:
-    """Yield a link's packets, the last one first.
-
-    A link sends one packet at a time. Where jitter or reordering makes packets seem to overlap, each is sent as late as
-    its arrival and the packets behind it allow.
-    """
-    free_until = None
-    for flight in sorted(flights, key=lambda each: (each.sent, each.begin), reverse=True):
-        duration = _picoseconds(flight.sent - flight.begin)
-        sent = _picoseconds(flight.sent)
-        sent = sent if free_until is None else min(sent, free_until)
-        free_until = sent - duration
-        yield _complete(
-            flight.kind,
-            "packet",
-            (process, flight.link + 1),
-            free_until,
-            duration,
-            {"bytes": flight.size, "arrives": _picoseconds(flight.end) / _MICROSECOND},
-        )
+def _sending(track: tuple[int, int], flight: Flight) -> Event:
+    begin, end = _picoseconds(flight.begin), _picoseconds(flight.end)
+    facts: dict[str, Any] = {"bytes": flight.size, flight.stream: flight.number}
+    if flight.lost == "queue drop":
+        return _instant(f"{flight.kind}: {flight.lost}", track, begin, facts)
+    facts |= {"queued": (begin - _picoseconds(flight.joined)) / _MICROSECOND}
+    facts |= {"lost": flight.lost} if flight.lost else {"arrives": end / _MICROSECOND}
+    return _complete(flight.kind, "packet", track, begin, _picoseconds(flight.sent) - begin, facts)
 
 
 def _complete(
@@ -86,6 +77,13 @@ def _complete(
     process, thread = track
     times = {"ts": begin / _MICROSECOND, "dur": duration / _MICROSECOND}
     return {"name": name, "cat": category, "ph": "X", **times, "pid": process, "tid": thread, "args": facts}
+
+
+def _instant(name: str, track: tuple[int, int], time: int, facts: dict[str, Any]) -> Event:
+    """Return an event without a duration, with its time in picoseconds."""
+    process, thread = track
+    where = {"pid": process, "tid": thread, "s": "t"}  # the arrow is as high as the track of the thread
+    return {"name": name, "cat": "drop", "ph": "i", "ts": time / _MICROSECOND, **where, "args": facts}
 
 
 def _named(what: str, process: int, thread: int, name: str) -> Event:

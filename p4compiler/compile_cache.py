@@ -17,13 +17,13 @@ from fanin.native.cache import CacheError, cache_directory, locked, make_room
 from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.externs import OUTSIDE
 from fanin.p4compiler.parse.preprocess import Lookups, unchanged
-from fanin.p4compiler.source import Diagnostic
+from fanin.p4compiler.source import Diagnostic, Span
 
 _SOURCES = Path(__file__).parent
 _DIGEST_BYTES = sha256().digest_size
 
-# A cached result: the files it depends on, the JSON, the P4Info and the warnings.
-_Kept = tuple[Lookups, dict[str, Any], bytes, tuple[Diagnostic, ...]]
+# A cached result: the files it depends on, the JSON, the P4Info, the warnings and the places of parser states.
+_Kept = tuple[Lookups, dict[str, Any], bytes, tuple[Diagnostic, ...], Mapping[str, tuple[Span, ...]]]
 
 
 def compile_once(
@@ -59,9 +59,8 @@ def compile_once(
         # Do not cache a file that is being written, or that came through a pipe.
         if entry is not None and unchanged(lookups):
             with suppress(OSError):
-                _write(
-                    entry, (lookups, compiled.json, compiled.p4info.SerializeToString(), compiled.warnings)
-                )
+                p4info = compiled.p4info.SerializeToString()
+                _write(entry, (lookups, compiled.json, p4info, compiled.warnings, compiled.states))
         return compiled
 
 
@@ -97,8 +96,8 @@ def _read(entry: Path) -> Compiled | None:
     if sha256(body).digest() != digest:
         return None
     kept: _Kept = pickle.loads(body)  # safe: only this user can write to the folder
-    lookups, json, p4info, warnings = kept
-    return Compiled(json, p4i.P4Info.FromString(p4info), warnings) if unchanged(lookups) else None
+    lookups, json, p4info, warnings, states = kept
+    return Compiled(json, p4i.P4Info.FromString(p4info), warnings, states) if unchanged(lookups) else None
 
 
 def _write(entry: Path, kept: _Kept) -> None:

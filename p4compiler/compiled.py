@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from finsy.proto import p4i
 from google.protobuf import text_format
 
-from fanin.p4compiler.source import Diagnostic
+from fanin.p4compiler.source import Diagnostic, Span
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """Compiled program: BMv2's JSON, its P4Info, and its warnings in the order of their places."""
+    """Compiled program.
+
+    Attributes:
+        json: BMv2's JSON.
+        p4info: Its P4Info.
+        warnings: Its warnings in the order of their places.
+        states: The places of each parser state by name: its own, and those of its statements. BMv2's JSON has none.
+    """
 
     json: dict[str, Any]
     p4info: p4i.P4Info
     warnings: tuple[Diagnostic, ...]
+    states: Mapping[str, tuple[Span, ...]]
 
     def json_text(self) -> str:
         """Return the JSON as the text of a file."""

@@ -36,7 +36,7 @@ from fanin.workers.wire import HEADERS
 Frames = NDArray[np.uint8]  # [m, length]
 
 _PORT = 20_000  # UDP port where flows are received
-_PORT_WITH_A_JOB = 19_999  # the same, on a host that has a job
+PORT_WITH_A_JOB = 19_999  # the same, on a host that has a job
 _SOURCE_PORTS = (32_768, 61_000)  # the range from which Linux gives each new socket one
 _STREAM = slice(2, 10)  # bytes of a datagram that hold source, destination and session
 _PORTS_DRAW = 2  # separates draws of ports from other draws with the same seed
@@ -112,7 +112,7 @@ class Flows:
             control = congestion_control(fabric.topology, flow.source)
             sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
             _, receiver = open_stream(transport, back, window, recovery, self.counts)
-            received_at = _PORT_WITH_A_JOB if flow.destination in shared else _PORT
+            received_at = PORT_WITH_A_JOB if flow.destination in shared else _PORT
             source.will_send(session, flow, sender, destination.host, (port, received_at))
             destination.will_receive(session, flow, receiver, source.host, (received_at, port))
         for name, station in self._stations.items():

@@ -60,6 +60,12 @@ class Lesson(Table):
     small: Annotated[
         tuple[str, ...], Field(description="changes that make it small and quick, as for --set")
     ] = ()
+    theatre: Annotated[
+        tuple[str, ...],
+        Field(
+            description="changes that leave a few points of few packets, as for --set; empty: it has no theatre"
+        ),
+    ] = ()
     wrong: Annotated[bool, Field(description="some sums are wrong on purpose")] = False
     fails: Annotated[str | None, Field(description="some points fail with this error on purpose")] = None
 

@@ -139,7 +139,8 @@ class Settings(Table):
     ] = None
     values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
     checksums: Annotated[
-        bool, Field(description="in-network, live: UDP checksums; false sends each datagram as one frame")
+        bool,
+        Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
     ] = True
     recovery: Annotated[Recovery, Field(description="timers of retransmission")] = Recovery()
     coalescing: Annotated[

@@ -26,7 +26,7 @@ from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
+from fanin.simulator import HostModel, VirtualNetwork
 from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
@@ -41,6 +41,7 @@ def run_virtual(
     switch: Engine,
     prepare: Callable[[Cluster], None] = lambda _: None,
     observer: Observer | None = None,
+    make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
 ) -> Measured:
     """Run a point and check every sum.
 
@@ -51,6 +52,7 @@ def run_virtual(
         switch: The program of its switches.
         prepare: Called before the run to add more to the network, such as other jobs.
         observer: Called with everything that arrives.
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         TraceError: If the trace of a training cannot be read.
@@ -82,7 +84,17 @@ def run_virtual(
     spec = cluster_spec(settings)
     planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
     with telling(settings.worker):
-        cluster = Cluster(spec, switch, inputs, None, make_worker, observer, in_place=True, planner=planner)
+        cluster = Cluster(
+            spec,
+            switch,
+            inputs,
+            None,
+            make_worker,
+            observer,
+            in_place=True,
+            planner=planner,
+            make_network=make_network,
+        )
         prepare(cluster)
         other = start_other_job(settings, cluster)
         wanted = requests(settings)

@@ -1,4 +1,4 @@
-"""`fanin animate`: the packets of a scenario's points as an animated drawing, or as a trace."""
+"""`fanin animate`: the packets of a scenario's points as an animated drawing, as a page to play, or as a trace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from fanin.cli_errors import failing, failure
 from fanin.options import Changes, ScenarioFile
 from fanin.output import say
 
-_MOST_POINTS = 4
-
 
 def animate(
     scenario: ScenarioFile,
@@ -24,7 +22,7 @@ def animate(
             "-o",
             "--output",
             dir_okay=False,
-            help="SVG file, or a trace if it ends in .json; results/NAME/animation.svg by default",
+            help="SVG file, a page if it ends in .html, or a trace if in .json; results/NAME/animation.svg by default",
         ),
     ] = None,
     duration: Annotated[
@@ -34,76 +32,53 @@ def animate(
         ),
     ] = None,
 ) -> None:
-    """Draw packets as an animated SVG, or write a run's trace.
+    """Draw packets as an animated SVG, write a page that plays them, or a run's trace.
 
     Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
     in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
     follow it.
+
+    If the output ends in .html, it is the theatre: one file that plays the packets, pauses, steps, and shows slots that
+    fill and packets that are lost in slow motion. It needs no server and no network.
 
     If the output ends in .json, the whole run is written as a trace, with any number of packets: a track for the calls
     of each worker, and one for the packets of each link. Open it in ui.perfetto.dev or chrome://tracing.
 
     Examples:
         fanin animate scenario:in-network-and-ring
+        fanin animate scenario:in-network-and-ring --set loss=0.02 -o theatre.html
         fanin animate scenario:in-network-and-ring -o trace.json
     """
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
-    from fanin.experiments.animation import AnimationError, Scene, draw
+    from fanin.experiments.animation import MOST_FLIGHTS, AnimationError, draw
     from fanin.experiments.models.prediction import predicted_call_seconds
-    from fanin.experiments.results.axes import value_label
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
-    from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.shipped import scenario_file
-    from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.scenario.user_files import program_of
     from fanin.experiments.trace_events import trace_events
-    from fanin.experiments.virtual.outcome import UnfinishedError
-    from fanin.experiments.virtual.recording import RecordingError, record
-    from fanin.p4compiler import CompileError
-    from fanin.p4switch.engine.engine import Engine
-    from fanin.progress import Steps
-    from fanin.simulator.deadlock import DeadlockError
-    from fanin.workers.collective import CollectiveError
+    from fanin.record_points import MOST_IN_THEATRE, record_points, write_theatre
 
     with failing("animate", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes, predicted_call_seconds)
-    if len(loaded.points) > _MOST_POINTS:
-        raise failure(
-            "animate",
-            f"{scenario}: {len(loaded.points)} points; choose at most {_MOST_POINTS} with --set, such as --set seed=1",
-            2,
-        )
     path = output or Path("results", loaded.frame.name, "animation.svg")
-    if duration is not None and path.suffix == ".json":
+    if duration is not None and path.suffix in (".json", ".html"):
         raise failure(
             "animate",
-            f"--duration {duration:g}: is for drawings, and {path} is a trace in virtual time; leave it out",
+            f"--duration {duration:g}: is for drawings, and {path} is none; leave it out",
             2,
         )
-    with (
-        failing("animate", AnimationError, RecordingError, status=2),
-        failing("animate", ControllerError, PythonFileError, ToolError, CompileError),
-        failing("animate", CollectiveError, UnfinishedError, DeadlockError, KeyboardInterrupt),
-    ):
-        traced = path.suffix == ".json"
-        recordings, scenes = [], []
-        with Steps("points", len(loaded.points)) as progress:
-            for point in loaded.points:
-                row = setting_columns(point)
-                labels = [value_label(name, row[name]) for name in loaded.varied if row.get(name) is not None]
-                name = ", ".join(labels) or loaded.frame.name
-                recording = record(name, point, Engine.load(program_of(point).device_config))
-                if traced:
-                    recordings.append(recording)
-                else:
-                    scenes.append(Scene.of(recording))
-                progress.advance()
-        if traced:
+    limits = {".html": MOST_IN_THEATRE, ".json": None}
+    recordings = record_points("animate", scenario, loaded, limits.get(path.suffix, MOST_FLIGHTS))
+    if path.suffix == ".html":
+        write_theatre("animate", loaded, loaded.frame.description, recordings, path)
+        say(f"wrote {path}; open it in a browser")
+        return
+    with failing("animate", AnimationError, status=2):
+        if path.suffix == ".json":
             text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
         else:
+            scenes = [each.last_all_reduce() for each in recordings]
             text, viewer = draw(scenes, 10 if duration is None else duration), "a browser"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    with failing("animate", OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     say(f"wrote {path}; open it in {viewer}")

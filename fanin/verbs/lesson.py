@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fanin.cli_errors import failing
+from fanin.cli_errors import failing, failure
 from fanin.options import Changes, PointsAsJson, Processes, Results
+from fanin.output import say
+
+if TYPE_CHECKING:
+    from fanin.experiments.scenario.file import Lesson
 
 app = typer.Typer(
     add_completion=False,
@@ -53,6 +61,12 @@ def list_lessons(
 def run_lesson(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the lesson (see fanin lesson list)")],
     small: Annotated[bool, typer.Option("--small", help="Run a smaller version that takes seconds")] = False,
+    theatre: Annotated[
+        bool,
+        typer.Option(
+            "--theatre", help="Show the packets of a tiny version in the browser, and run nothing else"
+        ),
+    ] = False,
     changes: Changes = [],  # noqa: B006 - typer's way
     results: Results = None,
     as_json: PointsAsJson = False,
@@ -65,6 +79,7 @@ def run_lesson(
     Examples:
         fanin lesson run loss
         fanin lesson run loss --small --set loss=0,0.01
+        fanin lesson run loss --theatre
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.scenario.file import ScenarioError, load_scenario
@@ -75,6 +90,30 @@ def run_lesson(
     with failing("lesson", ScenarioError, status=2):
         lesson = load_scenario(scenario_file(file)).frame.lesson
     assert lesson is not None
+    if theatre:
+        _show_packets(name, lesson, changes, results)
+        return
     said = [*(lesson.small if small else ()), *changes]
     scenario = load("lesson", file, said)
     run_scenario("lesson", file, scenario, said, results, afresh=True, processes=processes, as_json=as_json)
+
+
+def _show_packets(name: str, lesson: Lesson, changes: Sequence[str], results: Path | None) -> None:
+    """Write the page that plays the lesson's packets, and open it where there is a screen."""
+    from fanin.experiments.models.prediction import predicted_call_seconds
+    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.shipped import lessons, scenario_file
+    from fanin.record_points import MOST_IN_THEATRE, record_points, write_theatre
+
+    if not lesson.theatre:
+        those = ", ".join(other for other, found in lessons().items() if found.theatre)
+        raise failure("lesson", f"{name} has no theatre; these lessons have one: {those}", 2)
+    file = f"lesson:{name}"
+    with failing("lesson", ScenarioError, status=2):
+        scenario = load_scenario(scenario_file(file), [*lesson.theatre, *changes], predicted_call_seconds)
+    path = (results or Path("results", scenario.frame.name)) / "theatre.html"
+    recordings = record_points("lesson", file, scenario, MOST_IN_THEATRE)
+    write_theatre("lesson", scenario, lesson.title, recordings, path)
+    say(f"wrote {path}; open it in a browser")
+    if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        webbrowser.open(path.resolve().as_uri())

@@ -64,8 +64,14 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
                 depth = 4 if isinstance(previous, (Lookup, Choice)) else 3
         lines += [f"{'  ' * (depth + shift)}{line}" for shift, line in _render(part, depth)]
         previous = part
-    lines.append(f"  => {_verdict(trace.events)}")
+    lines.append(f"  => {verdict(trace.events)}")
     return "\n".join(lines)
+
+
+def event_lines(event: Event) -> list[str]:
+    """Return the lines of one event, the first without indentation."""
+    rendered = list(_render(event, 3))
+    return [f"{'  ' * (shift - rendered[0][0])}{line}" for shift, line in rendered]
 
 
 def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
@@ -162,7 +168,8 @@ def _file_name(path: str) -> str:
     return PurePath(path).name
 
 
-def _verdict(events: Sequence[Event]) -> str:
+def verdict(events: Sequence[Event]) -> str:
+    """Return what became of a packet, in one line."""
     out = [e for e in events if isinstance(e, Output)]
     drops = [f"{e.reason}{_at(e.source)}" for e in events if isinstance(e, Drop)]
     parts = []

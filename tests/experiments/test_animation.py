@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from fanin.experiments import animation
-from fanin.experiments.animation import AnimationError, Scene, draw
+from fanin.experiments.animation import AnimationError, draw
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -30,13 +30,8 @@ def points(*changes: str) -> dict[str, Settings]:
 
 
 @pytest.fixture(scope="module")
-def recordings(program: Engine) -> dict[str, PacketRecording]:
-    return {name: record(name, settings, program) for name, settings in points().items()}
-
-
-@pytest.fixture(scope="module")
-def scenes(recordings: dict[str, PacketRecording]) -> dict[str, Scene]:
-    return {name: Scene.of(recording) for name, recording in recordings.items()}
+def scenes(program: Engine) -> dict[str, PacketRecording]:
+    return {name: record(name, settings, program).last_all_reduce() for name, settings in points().items()}
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +42,7 @@ def program() -> Engine:
 
 
 def test_each_worker_sends_its_values_once_and_receives_the_sums_once(
-    scenes: dict[str, Scene],
+    scenes: dict[str, PacketRecording],
 ) -> None:
     flights = scenes["in-network"].flights
     up = Counter((flight.sender, flight.receiver) for flight in flights if flight.kind == "values")
@@ -63,7 +58,7 @@ def test_each_worker_sends_its_values_once_and_receives_the_sums_once(
     assert {flight.kind for flight in flights} == {"values", "sums"}
 
 
-def test_a_ring_sends_between_workers_and_acknowledges(scenes: dict[str, Scene]) -> None:
+def test_a_ring_sends_between_workers_and_acknowledges(scenes: dict[str, PacketRecording]) -> None:
     flights = scenes["ring"].flights
     assert {flight.kind for flight in flights} == {"between hosts", "acknowledgements"}
     sent = sum(flight.kind == "between hosts" and flight.sender.startswith("h") for flight in flights)
@@ -74,27 +69,29 @@ def test_a_ring_sends_between_workers_and_acknowledges(scenes: dict[str, Scene])
 
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_the_drawing_and_the_results_agree_on_the_time(
-    scenes: dict[str, Scene], program: Engine, algorithm: str
+    scenes: dict[str, PacketRecording], program: Engine, algorithm: str
 ) -> None:
     assert scenes[algorithm].seconds == pytest.approx(
         run_virtual(points()[algorithm], program).seconds[-1], rel=1e-12
     )
 
 
-def test_a_packet_takes_its_serialization_and_the_delay_of_the_link(scenes: dict[str, Scene]) -> None:
+def test_a_packet_takes_its_serialization_and_the_delay_of_the_link(
+    scenes: dict[str, PacketRecording],
+) -> None:
     for scene in scenes.values():
         for flight in scene.flights:
-            assert -scene.early <= flight.begin < flight.end < scene.seconds + ROUNDING
+            assert flight.joined <= flight.begin < flight.sent < flight.end < scene.seconds + ROUNDING
     values = [flight for flight in scenes["in-network"].flights if flight.kind == "values"]
     full = max(flight.end - flight.begin for flight in values)
     assert full == pytest.approx(DELAY + 8 * 1104 / RATE, rel=1e-3)  # 1,104 bytes: 256 values, on the wire
 
 
-def drawn(*scenes: Scene, seconds: float = 10) -> ElementTree.Element:
+def drawn(*scenes: PacketRecording, seconds: float = 10) -> ElementTree.Element:
     return ElementTree.fromstring(draw(scenes, seconds))
 
 
-def test_every_packet_moves_once_in_each_round(scenes: dict[str, Scene]) -> None:
+def test_every_packet_moves_once_in_each_round(scenes: dict[str, PacketRecording]) -> None:
     root = drawn(*scenes.values())
     circles = [circle for circle in root.iter(f"{SVG}circle") if circle.get("class", "").startswith("packet")]
     assert len(circles) == sum(len(scene.flights) for scene in scenes.values())
@@ -107,7 +104,7 @@ def test_every_packet_moves_once_in_each_round(scenes: dict[str, Scene]) -> None
             assert moving.get("dur") == "12s"  # with the two seconds before it begins again
 
 
-def test_all_panels_have_one_clock(scenes: dict[str, Scene]) -> None:
+def test_all_panels_have_one_clock(scenes: dict[str, PacketRecording]) -> None:
     """An all-reduce that takes three times as long ends three times as late in the drawing."""
     root = drawn(*scenes.values())
     ends = {
@@ -118,12 +115,12 @@ def test_all_panels_have_one_clock(scenes: dict[str, Scene]) -> None:
             strict=True,
         )
     }
-    early = max(scene.early for scene in scenes.values())
+    early = -min(flight.begin for scene in scenes.values() for flight in scene.flights)
     passed = {name: scene.seconds + early for name, scene in scenes.items()}
     assert ends["ring"] / ends["in-network"] == pytest.approx(passed["ring"] / passed["in-network"], rel=1e-3)
 
 
-def test_texts_from_outside_are_escaped(scenes: dict[str, Scene]) -> None:
+def test_texts_from_outside_are_escaped(scenes: dict[str, PacketRecording]) -> None:
     hostile = replace(scenes["ring"], title="</text><script>alert(1)</script>\x1b[31m")
     root = drawn(hostile)
     assert not list(root.iter(f"{SVG}script"))
@@ -131,10 +128,8 @@ def test_texts_from_outside_are_escaped(scenes: dict[str, Scene]) -> None:
 
 
 def test_too_many_packets_are_refused(
-    recordings: dict[str, PacketRecording], scenes: dict[str, Scene], monkeypatch: pytest.MonkeyPatch
+    scenes: dict[str, PacketRecording], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(animation, "MOST_FLIGHTS", 300)
-    with pytest.raises(AnimationError, match="ring: more than 300 packets; draw a smaller vector"):
-        Scene.of(recordings["ring"])
-    with pytest.raises(AnimationError, match="566 packets are too many for one drawing"):
+    with pytest.raises(AnimationError, match="566 packets on links are too many for one drawing"):
         draw([*scenes.values()], 10)

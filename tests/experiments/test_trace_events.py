@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def names(events: list[Event], what: str) -> dict[tuple[int, int], str]:
 def test_every_event_has_what_the_format_asks_for(program: Engine) -> None:
     events = traced(program, point("algorithm=in-network"), point("algorithm=ring"))
     for event in events:
-        assert event["ph"] in ("X", "M")
+        assert event["ph"] in ("X", "M")  # no queue drops a packet: see below
         assert isinstance(event["name"], str)
         assert isinstance(event["pid"], int)
         assert isinstance(event["tid"], int)
@@ -80,7 +81,7 @@ def test_every_event_has_what_the_format_asks_for(program: Engine) -> None:
         ("algorithm=in-network",),
         ("algorithm=ring",),
         ("algorithm=ring", "jitter=3 us"),
-        ("algorithm=in-network", "reordering=0.2", "displacement=2 us", "loss=0.05"),
+        ("algorithm=in-network", "reordering=0.2", "displacement=2 us", "duplication=0.1", "loss=0.05"),
     ],
 )
 def test_a_track_shows_one_thing_at_a_time(program: Engine, changes: tuple[str, ...]) -> None:
@@ -89,12 +90,12 @@ def test_a_track_shows_one_thing_at_a_time(program: Engine, changes: tuple[str, 
         for track in tracks(events, category).values():
             assert all(a["ts"] + a["dur"] <= b["ts"] + PICOSECOND / 2 for a, b in pairwise(track))
     for packets in tracks(events, "packet").values():
-        assert all(one["ts"] + one["dur"] <= one["args"]["arrives"] for one in packets)
+        assert all(one["ts"] + one["dur"] <= one["args"].get("arrives", inf) for one in packets)
 
 
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_links_are_busy_for_as_long_as_in_the_results(program: Engine, algorithm: str) -> None:
-    settings = point(f"algorithm={algorithm}", "size=1 MB")
+    settings = point(f"algorithm={algorithm}", "size=250 kB")
     events = traced(program, settings)
     threads = names(events, "thread_name")
     busy = {threads[key]: sum(one["dur"] for one in track) for key, track in tracks(events, "packet").items()}
@@ -108,6 +109,22 @@ def test_links_are_busy_for_as_long_as_in_the_results(program: Engine, algorithm
     for name, link in measured.items():
         # A packet's time is a whole number of picoseconds.
         assert busy[name] == pytest.approx(1e6 * link.busy_seconds, abs=PICOSECOND * link.packets)
+
+
+def test_lost_and_dropped_packets_say_so(program: Engine) -> None:
+    settings = point("algorithm=parameter-server", "size=32 kB", "queue_bytes=10 kB", "loss=0.02")
+    events = traced(program, settings)
+    usage = run_virtual(settings, program).usage
+    assert usage is not None
+    drops = [one["name"] for one in events if one["ph"] == "i"]
+    assert {*drops} <= {"between hosts: queue drop", "acknowledgements: queue drop"}
+    assert 0 < len(drops) == sum(link.queue_drops for link in usage.links)
+    lost = [
+        one["args"] for track in tracks(events, "packet").values() for one in track if "lost" in one["args"]
+    ]
+    assert {one["lost"] for one in lost} == {"loss"}
+    assert len(lost) == sum(link.lost for link in usage.links)
+    assert not any("arrives" in one for one in lost)
 
 
 def test_buckets_and_barriers_have_names(program: Engine) -> None:

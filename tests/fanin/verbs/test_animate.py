@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,13 +39,13 @@ def test_a_trace_has_no_duration(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     status, said = animate("scenario:in-network-and-ring", "--duration", "3", "-o", str(path))
     assert status == 2
-    assert f"--duration 3: is for drawings, and {path} is a trace in virtual time; leave it out" in said
+    assert f"--duration 3: is for drawings, and {path} is none; leave it out" in said
     assert not path.exists()
 
 
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
-    status, said = animate("scenario:in-network-and-ring", "--set", "size=1 MB", "-o", str(path))
+    status, said = animate("scenario:in-network-and-ring", "--set", "size=100 kB", "-o", str(path))
     assert (status, said) == (0, f"wrote {path}; open it in ui.perfetto.dev or chrome://tracing\n")
     events = json.loads(path.read_text())["traceEvents"]
     names = {event["args"]["name"] for event in events if event["name"] == "process_name"}
@@ -57,13 +58,27 @@ def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path)
     assert sum(event["ph"] == "X" and event["cat"] == "packet" for event in events) > 2 * 3000
 
 
+def test_an_output_in_html_plays_both_points(tmp_path: Path) -> None:
+    path = tmp_path / "new/theatre.html"
+    status, said = animate("scenario:in-network-and-ring", "--set", "size=4 kB", "-o", str(path))
+    assert (status, said) == (0, f"wrote {path}; open it in a browser\n")
+    (found,) = re.findall(r'id="recording">(.*?)</script>', path.read_text())
+    document = json.loads(found)
+    assert document["name"] == "in-network-and-ring"
+    assert [point["title"] for point in document["points"]] == ["in-network", "ring, selective-repeat"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (("lesson:loss",), "choose at most 4 with --set"),
         (
             ("scenario:in-network-and-ring", "--set", "size=10 MB"),
-            "draw a smaller vector, such as --set size=16kB",
+            "packets on links are too many for one drawing (3,000); choose a smaller vector",
+        ),
+        (
+            ("scenario:in-network-and-ring", "--set", "size=10 MB", "-o", "theatre.html"),
+            "packets on links are too many for one drawing (20,000); choose a smaller vector",
         ),
         (("scenario:in-network-and-ring", "--set", "world=live"), "add --set world=virtual"),
         (("scenario:in-network-and-ring", "--duration", "0"), "greater than or equal to 1"),
@@ -77,4 +92,4 @@ def test_what_cannot_be_drawn_is_explained(
     status, said = animate(*arguments)
     assert status == 2
     assert reason in said
-    assert not list(tmp_path.rglob("*.svg"))
+    assert not list(tmp_path.rglob("*"))

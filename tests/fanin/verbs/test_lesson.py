@@ -384,7 +384,8 @@ def test_each_lesson_has_its_point_and_its_page_with_a_figure() -> None:
     index = (ROOT / "docs" / "tutorials" / "lessons.md").read_text()
     for name in POINTS:
         page = (ROOT / "docs" / "tutorials" / "lessons" / f"{name}.md").read_text()
-        assert f"    fanin lesson run {name}\n" in page
+        (comment,) = re.findall(rf"^    fanin lesson run {name}( +#.*)?$", page, re.M)
+        assert not comment or f"# about {lessons()[name].seconds} s on two cores" in comment
         assert re.search(rf"!\[.+\]\({name}\.png\)", page)
         assert "## Why" in page
         assert "## What to change" in page
@@ -407,3 +408,32 @@ def test_one_that_is_none_is_answered_with_those_there_are() -> None:
     done = CliRunner().invoke(app, ["lesson", "run", "none"])
     assert done.exit_code == 2
     assert "lesson:window" in done.output
+
+
+THEATRES = [name for name, lesson in lessons().items() if lesson.theatre]
+
+
+@pytest.mark.parametrize("name", THEATRES)
+def test_a_theatre_has_few_points_and_few_hosts(name: str) -> None:
+    points = load_scenario(scenario_file(f"lesson:{name}"), lessons()[name].theatre).points
+    assert 2 <= len(points) <= 4
+    assert all(len(point.network.hosts) <= 16 for point in points)
+
+
+def test_a_lesson_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":7")
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    words = ["lesson", "run", "loss", "--theatre", "--set", "size=4 kB", "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "400"})
+    path = tmp_path / "theatre.html"
+    assert (done.exit_code, done.output) == (0, f"wrote {path}; open it in a browser\n")
+    assert opened == [path.as_uri()]
+    assert [*tmp_path.iterdir()] == [path]  # and nothing else was run
+
+
+def test_a_lesson_without_a_theatre_names_those_that_have_one(tmp_path: Path) -> None:
+    words = ["lesson", "run", "parallelism", "--theatre", "--results", str(tmp_path)]
+    done = CliRunner().invoke(app, words, env={"COLUMNS": "400"})
+    assert done.exit_code == 2
+    assert f"parallelism has no theatre; these lessons have one: {', '.join(THEATRES)}" in done.output

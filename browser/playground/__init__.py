@@ -1,0 +1,1 @@
+"""The playground: a program in an editor, packets through it, and each step of their way."""
