@@ -60,10 +60,10 @@ def animate(
     with failing("animate", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes, predicted_call_seconds)
     path = output or Path("results", loaded.frame.name, "animation.svg")
-    if duration is not None and path.suffix in (".json", ".html"):
+    if duration is not None and path.suffix in {".json", ".html"}:
         raise failure(
             "animate",
-            f"--duration {duration:g}: is for drawings, and {path} is none; leave it out",
+            f"--duration {duration:g}: is for drawings, and {path} has the times of the run; leave it out",
             2,
         )
     limits = {".html": MOST_IN_THEATRE, ".json": None}
@@ -76,8 +76,7 @@ def animate(
         if path.suffix == ".json":
             text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
         else:
-            scenes = [each.last_all_reduce() for each in recordings]
-            text, viewer = draw(scenes, 10 if duration is None else duration), "a browser"
+            text, viewer = draw([each.last_all_reduce() for each in recordings], duration or 10), "a browser"
     with failing("animate", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
