@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from fanin.bmv2_commands.course_modules import modules
@@ -98,7 +101,22 @@ def _mininet() -> str:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        raise CourseError(f"{' '.join(command[:4])} failed:\n{said}")
+    # pip leaves its processes and files behind when it is interrupted.
+    with (
+        tempfile.TemporaryDirectory(prefix="fanin-course-") as scratch,
+        subprocess.Popen(
+            command,
+            env={**os.environ, "TMPDIR": scratch},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            out, err = process.communicate()
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode:
+        raise CourseError(f"{' '.join(command[:4])} failed:\n{(err or out).strip()}")

@@ -30,10 +30,13 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from fanin.testbed.sandbox import stop_signals
+
 BUILT = Path(__file__).parent / "built"
-MOST_CONNECTIONS = 64  # of which none is a WebSocket
+MOST_IDLE = 64  # connections that wait for a request
 _AT_ONCE = 16  # connections that asyncio accepts before it looks at any of them
 LONGEST_MESSAGE = 1 << 20  # bytes of one message of a page
+_MOST_CONNECTIONS = 1000  # others are answered with 503
 _CLOSING_SECONDS = 2  # for connections to end at Ctrl-C
 _NONCE = "PAGE-NONCE"  # in the pages' HTML, where the editor needs the nonce of the answer
 _HEADERS = {
@@ -184,7 +187,7 @@ def serve(
     fragment: str = "",
     open_browser: bool = False,
 ) -> None:
-    """Serve pages until Ctrl-C or SIGTERM.
+    """Serve pages until Ctrl-C, SIGTERM or SIGHUP.
 
     Args:
         pages: The pages; the first is the one to open.
@@ -235,21 +238,22 @@ def _configured(pages: Sequence[Page], listening: socket.socket) -> tuple[uvicor
     url = f"http://{shown}:{port}/{pages[0].name}/" + (f"?token={token}" if token else "")
     config = uvicorn.Config(
         application(pages, names=names, token=token),
-        http=_bounded(MOST_CONNECTIONS),
+        http=_bounded(MOST_IDLE),
         backlog=_AT_ONCE,
         log_level="error",
         ws_max_size=LONGEST_MESSAGE,
+        limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
     return config, url
 
 
 def _bounded(most: int) -> type[H11Protocol]:
-    """Return uvicorn's protocol with a limit on connections other than WebSockets: the oldest one makes room.
+    """Return uvicorn's protocol with a limit on connections that wait for a request: the oldest one makes room.
 
     Clients that connect and ask for nothing then use up no file descriptors of the program.
     """
-    opened: dict[H11Protocol, None] = {}  # the oldest first
+    opened: dict[H11Protocol, None] = {}  # the oldest first; WebSockets are not among them
 
     class Bounded(H11Protocol):
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -257,10 +261,10 @@ def _bounded(most: int) -> type[H11Protocol]:
             for gone in [each for each in opened if each not in self.connections]:
                 del opened[gone]
             opened[self] = None
-            if len(opened) > most:
-                oldest = next(iter(opened))
-                del opened[oldest]  # it is closed a little later
-                oldest.transport.abort()
+            idle = [each for each in opened if each.cycle is None or each.cycle.response_complete]
+            if len(idle) > most:
+                del opened[idle[0]]  # it is closed a little later
+                idle[0].transport.abort()
 
     return Bounded
 
@@ -285,7 +289,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], *, signals: bool = True) -> None:
         super().__init__(config)
         self._ready = ready
-        self._signals = (signal.SIGINT, signal.SIGTERM) if signals else ()
+        self._signals = stop_signals() if signals else ()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -81,6 +81,8 @@ class Grader:
     compiled: Path
     seconds: float = SECONDS
     _numbers: SimpleQueue[int] = field(default_factory=SimpleQueue)
+    _running: set[int] = field(default_factory=set)  # process groups
+    _interrupted: bool = False
 
     def marks(self, submissions: Path, at_once: int) -> Iterator[Marks]:
         """Yield the marks of each submission, in the order of their names.
@@ -88,6 +90,9 @@ class Grader:
         Args:
             submissions: A folder with a folder for each submission.
             at_once: How many run at the same time.
+
+        Raises:
+            LabError: Two names are the same where they are shown.
         """
         folders = sorted(
             each
@@ -96,10 +101,22 @@ class Grader:
             and not each.is_symlink()
             and each.name != "__MACOSX"  # a zip file of macOS has one
         )
+        names = [_shown(each.name) for each in folders]
+        for name in names:
+            if names.count(name) > 1:
+                raise LabError(
+                    f"{submissions}: two submissions would be called {name}; rename one of their folders"
+                )
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
-            yield from pool.map(self.mark, folders)
+            try:
+                yield from pool.map(self.mark, folders)
+            except BaseException:  # Ctrl-C, too: the pool waits for its threads
+                self._interrupted = True
+                for group in tuple(self._running):
+                    _end(group)
+                raise
 
     def mark(self, folder: Path) -> Marks:
         """Run all tests on one submission."""
@@ -111,7 +128,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(printable(folder.name), outcomes, note or ended or _common_reason(outcomes))
+        return Marks(_shown(folder.name), outcomes, note or ended or _common_reason(outcomes))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -122,7 +139,7 @@ class Grader:
             server = self._box(place / "student", staged, 2 * number, judge=False)
             python = (sys.executable, "-m")
             held.enter_context(
-                _running(
+                self._started(
                     server.command(*python, "fanin.classroom.student_server", _SERVER, str(theirs.fileno())),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -137,7 +154,7 @@ class Grader:
             )
             complaint = held.enter_context((place / "complaint").open("w"))
             running = held.enter_context(
-                _running(
+                self._started(
                     command,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -156,6 +173,21 @@ class Grader:
         if refusal.startswith(COMPLAINT):
             raise SandboxError(refusal.strip())
         return _all_outcomes(collect(self.tests, "tests.py"), said, ended), ended
+
+    @contextmanager
+    def _started(self, command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
+        environment = {**os.environ, **FAST_COMPILE}
+        with subprocess.Popen(
+            command, env=environment, text=True, start_new_session=True, **options
+        ) as process:
+            self._running.add(process.pid)
+            try:
+                if self._interrupted:
+                    _end(process.pid)
+                yield process
+            finally:
+                self._running.remove(process.pid)
+                _end(process.pid)  # the sandbox ends with it
 
     def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
         root.mkdir()
@@ -230,14 +262,25 @@ def _warm_up_of_failures(lab: Lab, seed: int) -> None:
             return
 
 
+def _shown(name: str) -> str:
+    """Return the name of a submission on one line: a line feed in it would begin the line of another one."""
+    return printable(name).translate(dict.fromkeys(map(ord, "\n\t"), "\N{REPLACEMENT CHARACTER}"))
+
+
 def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
     """Copy the regular files of a submission, without following links, and return what is wrong with it, or nothing."""
     staged.mkdir()
     source = folder
     if not (folder / files[0]).is_file():
-        below = [each for each in folder.iterdir() if each.is_dir() and (each / files[0]).is_file()]
+        below = [
+            each
+            for each in folder.iterdir()
+            if each.is_dir() and not each.is_symlink() and (each / files[0]).is_file()
+        ]
         source = below[0] if len(below) == 1 else folder
     left, note = MOST_BYTES, ""
+    archives = [each.name for each in source.iterdir() if is_archive(each)]
+    packed = f"; unpack {', '.join(archives[:3])}" if archives else ""
     names = [
         *files,
         *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
@@ -246,7 +289,7 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         try:
             descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            note = note or (f"{name}: {error.strerror}" if name in files else "")
+            note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
             continue
         with os.fdopen(descriptor, "rb") as opened:
             if not S_ISREG(os.fstat(descriptor).st_mode):
@@ -261,21 +304,20 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
     return note
 
 
+def is_archive(file: Path) -> bool:
+    """Return whether a file has to be unpacked before what it holds can be marked."""
+    return file.suffix in {".zip", ".tar", ".gz", ".tgz", ".xz", ".7z", ".rar"}
+
+
 def _common_reason(outcomes: Sequence[Outcome]) -> str:
     """Return why all tests failed if it is one reason for all, such as a program that does not compile."""
     reasons = {outcome.problem and outcome.problem.text for outcome in outcomes}
     return " ".join(printable(reasons.pop() or "").split())[:_LONGEST_NOTE] if len(reasons) == 1 else ""
 
 
-@contextmanager
-def _running(command: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, **FAST_COMPILE}
-    with subprocess.Popen(command, env=environment, text=True, start_new_session=True, **options) as process:
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # the sandbox ends with it
+def _end(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
 
 
 def _all_outcomes(tests: Sequence[LabTest], said: str, ended: str) -> list[Outcome]:

@@ -60,6 +60,7 @@ class StudentWorker:
             raise ExpectationError(
                 Problem(
                     f"{self._program.name}: {name}() must return a list of frames in bytes, not {found!r:.80}"
+                    + ("; an empty list sends nothing" if found is None else "")
                 )
             )
         if (longest := max((len(each) for each in found), default=0)) > 1514:

@@ -18,15 +18,16 @@ from fanin.classroom.student_server import LONGEST_MESSAGE, decode, encode
 from fanin.testbed.patience import setting
 
 CALL_SECONDS = 5.0  # in which a call of the student's code must return
+SECONDS_AFTER_A_HANG = 1.0  # the same, once a call of this student has not returned
 
 
 class StudentProgram:
     """One of the student's Python files, in a process of its own."""
 
-    def __init__(self, name: str, connection: socket.socket) -> None:
+    def __init__(self, name: str, connection: socket.socket, owner: StudentPrograms) -> None:
         self.name = name
-        connection.settimeout(CALL_SECONDS * setting())
         self._connection = connection
+        self._owner = owner
         self._received = b""
 
     def new(self, kind: str, *arguments: Any) -> None:
@@ -51,6 +52,8 @@ class StudentProgram:
 
     def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
         what = f"{self.name}: {name.removeprefix('new ')}()"
+        seconds = self._owner.seconds
+        self._connection.settimeout(seconds * setting())
         try:
             self._connection.sendall(json.dumps([name, encode(arguments)]).encode() + b"\n")
             answer = json.loads(self._line())
@@ -58,8 +61,9 @@ class StudentProgram:
                 raise ExpectationError(Problem(f"{what} raised an error:\n{answer['error']}", broken=True))
             return decode(answer["value"])
         except TimeoutError:
+            self._owner.seconds = SECONDS_AFTER_A_HANG
             raise ExpectationError(
-                Problem(f"{what} did not return within {CALL_SECONDS:g} s", broken=True)
+                Problem(f"{what} did not return within {seconds:g} s", broken=True)
             ) from None
         except OSError:
             raise ExpectationError(Problem(f"{what}: its process ended", broken=True)) from None
@@ -80,9 +84,14 @@ class StudentProgram:
 
 
 class StudentPrograms:
-    """Starts the programs of one student."""
+    """Starts the programs of one student.
+
+    Attributes:
+        seconds: Seconds in which a call must return.
+    """
 
     def __init__(self, folder: Path, control: socket.socket) -> None:
+        self.seconds = CALL_SECONDS
         self._folder = folder
         self._control = control
         control.settimeout(CALL_SECONDS * setting())
@@ -104,7 +113,7 @@ class StudentPrograms:
             raise ExpectationError(
                 Problem(f"{name}: its processes have ended, and no further one can be started")
             )
-        return StudentProgram(name, socket.socket(fileno=descriptors[0]))
+        return StudentProgram(name, socket.socket(fileno=descriptors[0]), self)
 
 
 @contextmanager

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
 
@@ -22,7 +20,6 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
-from fanin.simulator.network import Departures
 
 Sent = tuple[int, Packet]
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
@@ -178,17 +175,10 @@ class SwitchUnderTest:
         if not holds:
             raise self._failed(text)
 
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],
-    ) -> Departures:
-        """Process packets of a network in virtual time (simulator/network.py)."""
-        for port, packet, length, time in zip(ports, packets, lengths, times, strict=True):
-            self._arrived(Arrival(int(port), packet[:length].tobytes(), int(time)))
-        return self._engine.process_batch(ports, packets, lengths, times)
+    def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:
+        """Process a packet of a network in virtual time (simulator/network.py)."""
+        self._arrived(Arrival(port, packet, now))
+        return self._engine.process(port, packet, now)
 
     # -- what went wrong -----------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from fanin.classroom.bench import collect
 from fanin.classroom.check import check
 from fanin.classroom.manifest import Hint, Lab, LabError, Mutant
+from fanin.classroom.story import Outcome, told
 
 FEWEST_STAGES = 2
 FEWEST_HINTS = 3
@@ -39,14 +40,15 @@ def verify(lab: Lab, *, seed: int = 0) -> Iterator[tuple[str, str]]:
     yield "the lab has mutants", "" if lab.manifest.mutants else "add wrong solutions, tables [[mutants]]"
 
     failed = _failed(lab, lab.solution, seed)
-    yield "the solution passes", f"fails {', '.join(failed)}" if failed else ""
+    why = f"fails {', '.join(each.test for each in failed)}\n{told(failed[0])}" if failed else ""
+    yield "the solution passes", why
     yield "the skeleton fails", "" if _failed(lab, lab.skeleton, seed) else "passes every test"
     for mutant in lab.manifest.mutants:
         yield f"mutant fails: {mutant.name}", _survives(lab, mutant, seed)
 
 
-def _failed(lab: Lab, folder: Path, seed: int) -> list[str]:
-    return [outcome.test for outcome in check(lab, folder, seed=seed, hidden=True) if not outcome.passed]
+def _failed(lab: Lab, folder: Path, seed: int) -> list[Outcome]:
+    return [outcome for outcome in check(lab, folder, seed=seed, hidden=True) if not outcome.passed]
 
 
 def _survives(lab: Lab, mutant: Mutant, seed: int) -> str:

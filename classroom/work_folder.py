@@ -76,9 +76,16 @@ class WorkFolder:
         return found, self._progress.hints[failed]
 
     def add_solution(self) -> Path:
-        """Copy the solution into a folder of its own next to the student's files, and return that folder."""
+        """Copy the solution into a folder of its own next to the student's files, and return that folder.
+
+        Raises:
+            LabError: The folder cannot be written.
+        """
         target = self.folder / "solution"
-        shutil.copytree(self.lab.solution, target, ignore=_NOT_THEIRS, dirs_exist_ok=True)
+        try:
+            shutil.copytree(self.lab.solution, target, ignore=_NOT_THEIRS, dirs_exist_ok=True)
+        except OSError as error:
+            raise LabError(f"{target} cannot be written: {error.strerror or error.args[0][0][2]}") from None
         return target
 
     def _write(self) -> None:
@@ -96,14 +103,32 @@ def start(lab: Lab, folder: Path, name: str) -> None:
     Raises:
         LabError: The folder exists or cannot be made.
     """
+    copy_folder(lab.skeleton, folder, another=f"fanin lab start {name} DIR")
     try:
-        shutil.copytree(lab.skeleton, folder, ignore=_NOT_THEIRS)
         shutil.copyfile(lab.folder / "README.md", folder / "README.md")
         made = Progress(str(Path(name).resolve()) if (Path(name) / "lab.toml").is_file() else lab.name)
         (folder / STATE).write_bytes(TypeAdapter(Progress).dump_json(made, indent=2))
-    except FileExistsError:
-        raise LabError(
-            f"{folder} exists already; choose another folder: fanin lab start {name} DIR"
-        ) from None
     except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
         raise LabError(f"{folder} cannot be made: {error.strerror}") from None
+
+
+def copy_folder(source: Path, folder: Path, *, another: str) -> None:
+    """Make a folder with the files of another one. If that fails, nothing is left.
+
+    Args:
+        source: The other folder.
+        folder: The folder, which must not exist.
+        another: The command that makes a folder of another name.
+
+    Raises:
+        LabError: The folder exists or cannot be made.
+    """
+    try:
+        shutil.copytree(source, folder, ignore=_NOT_THEIRS)
+    except FileExistsError:
+        raise LabError(f"{folder} exists already; choose another folder: {another}") from None
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        why = error.strerror or error.args[0][0][2]  # shutil.Error lists files, each with its error
+        raise LabError(f"{folder} cannot be made: {why}") from None

@@ -55,10 +55,19 @@ MENUS = {
         "Reference": "reference/commands reference/scenarios reference/scenario-keys reference/protocol reference/*",
         "Explanation": "explanation/architecture explanation/* explanation/decisions/README",
         "Measurements": "measurements/*",
+        "The project": "contributing security code-of-conduct",
     },
     "tutorials/lessons": {"Lessons": "lessons/*"},
     "explanation/decisions/README": {"Decisions": "0*"},
 }
+
+# Pages that stand for documents of the root folder. For GitHub they only link to them; the site puts their text there.
+STAND_FOR = {
+    DOCS / "contributing.md": ROOT / "CONTRIBUTING.md",
+    DOCS / "security.md": ROOT / "SECURITY.md",
+    DOCS / "code-of-conduct.md": ROOT / "CODE_OF_CONDUCT.md",
+}
+_PAGE_OF = {file: page for page, file in STAND_FOR.items()}
 
 _LINK = re.compile(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 _GENERATED = re.compile(r"<!-- generated: ([\w-]+) -->")
@@ -72,20 +81,26 @@ _LANGUAGES = {
 }
 
 
-def _link_to_source(page: Path, link: re.Match[str]) -> str:
-    """Return a link of a page as the site needs it: other documents as they are, the rest to where the source is."""
+def _link_to_source(file: Path, page: Path, link: re.Match[str]) -> str:
+    """Return a link of a file as the site needs it on a page: pages as they are, the rest to where the source is."""
     text, target, fragment = link.groups()
-    file = (page.parent / target).resolve()
-    if not file.exists() or (file.is_relative_to(DOCS) and file.suffix == ".md"):
+    found = (file.parent / target).resolve()
+    if not found.exists():
         return link[0]
+    found = _PAGE_OF.get(found, found)
+    there = f"[{text}]({os.path.relpath(found, page.parent)}{fragment or ''})"
+    if found.is_relative_to(DOCS) and found.suffix == ".md":
+        return there
     if SOURCE:
-        return f"[{text}]({SOURCE}/{file.relative_to(ROOT)}{fragment or ''})"
-    return link[0] if file.is_file() and file.suffix != ".md" else text
+        return f"[{text}]({SOURCE}/{found.relative_to(ROOT)}{fragment or ''})"
+    return there if found.is_file() and found.suffix != ".md" else text
 
 
 def _prepare(app: Sphinx, docname: str, content: list[str]) -> None:
     page = Path(app.env.doc2path(docname))
-    text = _LINK.sub(lambda link: _link_to_source(page, link), content[0])
+    file = STAND_FOR.get(page, page)
+    text = content[0] if file == page else file.read_text()
+    text = _LINK.sub(lambda link: _link_to_source(file, page, link), text)
     text = _GENERATED.sub(lambda comment: GENERATORS[comment[1]](), text)
     for caption, documents in MENUS.get(docname, {}).items():
         listed = "\n".join(documents.split())

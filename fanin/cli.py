@@ -81,6 +81,8 @@ VERBS = {
         "P4", "programs.compile:compile_program", "Compile a P4_16 program to BMv2 JSON and P4Info."
     ),
     "lint": Verb("P4", "programs.lint:lint", "Find what a hardware pipeline cannot run, and mistakes."),
+    "format": Verb("P4", "programs.format:format_programs", "Lay out P4 programs in fanin's style."),
+    "lsp": Verb("P4", "programs.lsp:lsp", "Answer an editor's questions about P4 programs."),
     "stf": Verb("P4", "programs.stf:stf", "Run an STF test on a program."),
     "diff": Verb("P4", "programs.diff:diff", "Compare compilers and switches on one program."),
     "trace": Verb("P4", "programs.trace:trace", "Trace packets through the parser, tables and actions."),
@@ -116,15 +118,20 @@ def load(name: str) -> Any:
 
 
 def _interruptible(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a verb clean up after Ctrl-C, which ended the process at once before (fanin/__main__.py)."""
+    """Let a verb clean up after Ctrl-C, SIGTERM and SIGHUP, which ended the process at once before it began."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
-        from fanin.testbed.sandbox import raise_dropped_interrupts
+        from fanin.testbed.sandbox import raise_dropped_interrupts, stop, stop_signals
 
         raise_dropped_interrupts()
+        before = {number: signal.signal(number, stop) for number in stop_signals() - {signal.SIGINT}}
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        return function(*arguments, **options)
+        try:
+            return function(*arguments, **options)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     return call
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from fanin.p4compiler.compile_cache import compile_once
 from fanin.p4compiler.compiled import Compiled
-from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span, graded
+from fanin.p4compiler.source import WARNINGS, CompileError, Diagnostic, Span, graded, page_of
 
 if TYPE_CHECKING:
     from fanin.p4compiler.compile import compile_file, dump_after, lint_file
@@ -23,6 +23,7 @@ __all__ = [
     "dump_after",
     "graded",
     "lint_file",
+    "page_of",
 ]
 
 # Load the compiler itself only when a part of it is used: most programs come from the cache.

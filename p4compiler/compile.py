@@ -5,17 +5,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeVar
 
-from fanin.p4compiler import ir, phases
+from fanin.p4compiler import ir, nodes, phases
+from fanin.p4compiler.check.program import check
 from fanin.p4compiler.compiled import Compiled
 from fanin.p4compiler.emit.bmv2json import emit_json
 from fanin.p4compiler.emit.p4info import emit_p4info
+from fanin.p4compiler.index import Index
 from fanin.p4compiler.parse.lex import Token
 from fanin.p4compiler.parse.preprocess import Lookups, preprocess
-from fanin.p4compiler.source import TOO_DEEP, Diagnostic, Reporter, SourceFile, Span, error
+from fanin.p4compiler.parse.program import parse
+from fanin.p4compiler.psa.expand import expand
+from fanin.p4compiler.source import TOO_DEEP, CompileError, Diagnostic, Reporter, SourceFile, Span, error
 from fanin.p4compiler.warn.pipeline import Misfit, misfits
 
 INCLUDE = Path(__file__).parent / "include"
@@ -134,6 +139,88 @@ def lint_file(
         return misfits(tree), _in_order(reporter.warnings)
 
     return _at_any_depth(path, run)
+
+
+@dataclass(slots=True)
+class Analysis:
+    """Facts about a program that may be incomplete, for an editor.
+
+    Attributes:
+        index: What its names mean.
+        tree: Its syntax tree without what is broken; None if its text cannot be read as tokens.
+        typed: The checked program; None if it has errors.
+        errors: The errors. Those of the checker are left out where syntax errors may have caused them.
+        reporter: The warnings so far.
+        sound: Whether the syntax is right.
+    """
+
+    index: Index
+    tree: nodes.Program | None
+    typed: ir.Program | None
+    errors: tuple[Diagnostic, ...]
+    reporter: Reporter
+    sound: bool = False
+
+
+def analyze(
+    path: str | Path, *, include_dirs: Iterable[str | Path] = (), texts: Mapping[Path, str] | None = None
+) -> Analysis:
+    """Find out as much as possible about a program, without an exception for what is wrong with it.
+
+    Args:
+        path: The program's file.
+        include_dirs: Folders to search before the compiler's own.
+        texts: What stands for the text of files, by their absolute paths.
+    """
+    places = (*(Path(d) for d in include_dirs), INCLUDE.resolve())
+
+    def run() -> Analysis:
+        index, reporter = Index(), Reporter()
+        tree: nodes.Program | None = None
+        failures: list[CompileError] = []
+        sound = False
+        try:
+            tokens = preprocess(Path(path), places, {}, reporter, texts=texts, index=index)
+            if all(token.text == ";" for token in tokens):
+                raise error(_start(path), "the program is empty")
+            tree = parse(tokens, failures=failures)
+            sound = not failures
+            if not tree.declarations:
+                return Analysis(index, tree, None, _diagnostics(failures), reporter)
+            whole = expand(tree) if sound else tree
+            typed = check(whole, reporter if sound else Reporter(), index)
+        except CompileError as failure:
+            typed = None
+            failures = failures or [failure]
+        return Analysis(index, tree, None if failures else typed, _diagnostics(failures), reporter, sound)
+
+    try:
+        return _at_any_depth(path, run)
+    except CompileError as failure:
+        return Analysis(Index(), None, None, tuple(failure.diagnostics), Reporter())
+
+
+def _diagnostics(failures: Iterable[CompileError]) -> tuple[Diagnostic, ...]:
+    return tuple(diagnostic for failure in failures for diagnostic in failure.diagnostics)
+
+
+def findings(analysis: Analysis) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
+    """Return what does not fit a pipeline, and the warnings; nothing of the former about a program with errors.
+
+    Raises:
+        CompileError: If an error shows only now, such as two tables with one name in the control plane.
+    """
+    reporter = analysis.reporter
+    if analysis.typed is None:
+        return (), _in_order(reporter.warnings)
+    typed = analysis.typed
+    [phase] = [phase for phase in phases.PHASES if phase.name == "inline"]
+
+    def run() -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
+        flat = phase.run(typed, reporter)
+        return misfits(flat), _in_order(reporter.warnings)
+
+    return _at_any_depth(next(iter(analysis.index.paths)), run)
 
 
 def _in_order(warnings: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

@@ -248,9 +248,10 @@ def annotation_text(annotations: Annotations, name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Node):
-    """Parameter; `direction` is `in`, `out`, `inout` or empty."""
+    """Parameter; `direction` is `in`, `out`, `inout` or empty; `name_span` is the place of the name alone."""
 
     name: str
+    name_span: Span
     type: TypeNode
     direction: str
     default: Expr | None

@@ -196,6 +196,17 @@ WARNINGS = (
 )  # fmt: skip
 
 
+def page_of(code: str | None) -> str:
+    """Return the section of the documentation that explains a warning, or a finding of `fanin lint` such as P101.
+
+    Args:
+        code: The name or code; None for a warning that the program itself gives, with #warning.
+    """
+    if code is None:
+        return "docs/reference/messages.md"
+    return f"docs/reference/{'messages' if code in WARNINGS else 'lint'}.md#{code.lower()}"
+
+
 @dataclass(slots=True)
 class Reporter:
     """Collector of diagnostics, so that one run reports several errors.

@@ -16,7 +16,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     @name("chunk") register<bit<32>>(CELLS) chunk_register;
     @name("seen") register<bit<32>>(CELLS) seen_register;
     @name("size") register<bit<3>>(CELLS) size_register;
-    @name("done") register<bit<1>>(CELLS) done_register;  // the result itself is stored, not only this switch's part
+    @name("done") register<bit<1>>(CELLS) done_register; // the result itself is stored, not only this switch's part
     @name("saturated") register<bit<1>>(CELLS) saturated_register;
     @name("e0") register<bit<8>>(CELLS) e0_register;
     @name("not_quantizable") register<bit<1>>(CELLS) not_quantizable_register;
@@ -85,7 +85,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         job_last_chunk = last_chunk;
         job_group = group;
     }
-    action not_admitted() {}
+    action not_admitted() { }
     table admission {
         key = {
             standard_metadata.ingress_port: exact;

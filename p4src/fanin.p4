@@ -100,7 +100,7 @@ control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metada
             }
             receivers.apply();
             if (meta.checksummed == 0) {
-                hdr.udp.checksum = 0;  // even where the update came with one
+                hdr.udp.checksum = 0; // even where the update came with one
             }
         }
         port_out.count((bit<32>)standard_metadata.egress_port);

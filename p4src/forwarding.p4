@@ -36,7 +36,7 @@ control Forwarding(inout headers_t hdr, inout metadata_t meta, inout standard_me
     action forged() {
         meta.reason = REASON_FORGED;
     }
-    action from_host() {}
+    action from_host() { }
     table switches {
         key = { hdr.ipv4.source: exact; }
         actions = { forged; from_host; }

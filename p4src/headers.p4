@@ -76,11 +76,11 @@ const bit<3> SIZE_256 = 3;
 
 header switchml_t {
     bit<4> msg_type;
-    bit<1> saturated;  // set in a result in which an addition met the limits of int32
+    bit<1> saturated; // set in a result in which an addition met the limits of int32
     bit<3> size;
-    bit<8> lease;      // SwitchML's job_number
-    bit<32> chunk;     // SwitchML's tsi
-    bit<1> version;    // the top bit of SwitchML's pool_index
+    bit<8> lease;     // SwitchML's job_number
+    bit<32> chunk;    // SwitchML's tsi
+    bit<1> version;   // the top bit of SwitchML's pool_index
     bit<15> slot;
 }
 

@@ -23,7 +23,6 @@ from fanin.controller.tree import Job as TreeJob
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
-from fanin.simulator.compiled import virtual_network
 from fanin.simulator.hosts.card import Card
 from fanin.simulator.hosts.split import SplitPort
 from fanin.simulator.hosts.stations import (
@@ -69,7 +68,7 @@ class Fabric:
         observer: Called with everything that arrives.
         numbers: Lease and chunk numbers that packets may carry. None allows all, from lease 1 and chunk 0 on.
         planner: Decides the entries of the switches.
-        make_network: Builds the network, with the arguments of virtual_network().
+        make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
 
     Attributes:
@@ -87,7 +86,7 @@ class Fabric:
         observer: Observer | None = None,
         numbers: NumberSpace | None = None,
         planner: Planner = OURS,
-        make_network: Callable[..., VirtualNetwork] = virtual_network,
+        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
     ) -> None:
         self.topology = topology
@@ -607,7 +606,7 @@ class Cluster(Fabric):
         *,
         in_place: bool = False,
         planner: Planner = OURS,
-        make_network: Callable[..., VirtualNetwork] = virtual_network,
+        make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
     ) -> None:
         super().__init__(
             spec.topology,

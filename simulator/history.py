@@ -2,8 +2,7 @@
 
 import hashlib
 
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
 
 
 class History:

@@ -1,65 +1,49 @@
 """Event loop: switches that run a compiled program and hosts that run protocol objects, joined by links.
 
 Time advances in windows as long as the shortest delay of a link. What a node does within a window can reach another
-only after the window (Chandy and Misra's lookahead), so each window is computed node by node and link by link in
-batches. The history is the one that single events in the order of (time, link, order of sending) would produce. It
-depends only on the topology, the models and the seed.
+only after the window (Chandy and Misra's lookahead), so each window is computed node by node and link by link. The
+history is the one that single events in the order of (time, link, order of sending) would produce. It depends only on
+the topology, the models and the seed.
+
+Windows, links and switches are the C in loop/. Python runs the stations, except for what they leave to C.
 """
 
-import heapq
+from __future__ import annotations
+
+import ctypes
 import math
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import c_bool, c_void_p
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.simulator.compiled import (
+    EVENT,
+    FAULTS,
+    HEADER_BYTES,
+    NOTE,
+    PROGRAM_ROOM,
+    CallbackProgram,
+    CompiledProgram,
+    PythonProgram,
+    StationInC,
+    library,
+)
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
-from fanin.simulator.links import NOTHING, Links, Transit
-from fanin.simulator.packets import Packets, PacketStore
-from fanin.simulator.queues import PRIORITIES, QueuedLinks
-from fanin.simulator.segments import segments
-from fanin.simulator.units import MICROSECOND, NEVER, SECOND, not_before
+from fanin.simulator.links import PRIORITIES, Links, Packets, Transit
+from fanin.simulator.units import NEVER, SECOND, not_before
 from fanin.topologies.model import Topology
 
 _LOOK = SECOND // 1000  # how often links are checked for deadlocks
+_CACHE_LINE = 64
 LONGEST_FRAME = 1514  # Ethernet, without its frame check sequence
 
-
-class Departures(Protocol):
-    """Packets that left a switch, in order.
-
-    Attributes:
-        sources: Which packet of the batch caused each, [count].
-        ports: Port of each, [count].
-        lengths: Bytes of each, [count].
-        packets: The packets, [count, room].
-    """
-
-    @property
-    def sources(self) -> NDArray[np.uint32]: ...  # noqa: D102
-    @property
-    def ports(self) -> NDArray[np.uint32]: ...  # noqa: D102
-    @property
-    def lengths(self) -> NDArray[np.uint32]: ...  # noqa: D102
-    @property
-    def packets(self) -> NDArray[np.uint8]: ...  # noqa: D102
-
-
-class SwitchProgram(Protocol):
-    """A program in a switch, such as an engine of p4switch."""
-
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],
-    ) -> Departures:
-        """Process packets [m, room] in order; `ports`, `lengths` (bytes) and `times` (microseconds) are [m]."""
-        ...
+SwitchProgram = CompiledProgram | PythonProgram
 
 
 class Station(Protocol):
@@ -78,6 +62,21 @@ class Station(Protocol):
         ...
 
 
+@runtime_checkable
+class CompiledStation(Protocol):
+    """A Station that may leave its packets to C."""
+
+    @property
+    def compiled(self) -> StationInC | None:
+        """Return what C needs to know, or None if everything is done in Python."""
+
+    def taken(self, now: float) -> None:
+        """Continue after C has received everything that arrived by `now` (seconds).
+
+        frames_to_send() and deadline() are called next.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class HostModel:
     """The delay with which a host notices arrivals: `coalescing` seconds after the first of them.
@@ -91,6 +90,7 @@ class HostModel:
 DEFAULT_HOST = HostModel()
 
 Observer = Callable[[Transit, Packets], None]
+Journal = Callable[[NDArray[np.void]], None]
 
 
 class VirtualNetwork:
@@ -107,9 +107,13 @@ class VirtualNetwork:
         priorities: Whether the ports of hosts and switches have a queue for each IPv4 precedence.
 
     Attributes:
-        faults: What the links did, by kind. "no link" counts frames that a switch sent to a port without a link.
-            "pause" counts how often a link was paused, and "storm" how often a watchdog decided that a pause would not
-            end.
+        now: The end of the last window, in picoseconds.
+        wakes: Wake-ups of hosts so far.
+        before_window: Called with the begin of each window, in picoseconds.
+
+    Raises:
+        ToolchainError: The loop cannot be compiled.
+        ValueError: longest_frame is more than a program accepts.
     """
 
     def __init__(
@@ -125,63 +129,74 @@ class VirtualNetwork:
         priorities: bool = False,
     ) -> None:
         self.topology = topology
-        self.store = PacketStore(longest_frame)
-        self.now = 0  # picoseconds: the end of the last window
+        self.now = 0
+        self.wakes = 0
+        self.before_window: Callable[[int], None] | None = None
         self._observer = observer
-        self._switches = [switches[switch.name] for switch in topology.switches]
+        self._journal: Journal | None = None
+        self._look_at = _LOOK
+        self._width = -(-longest_frame // _CACHE_LINE) * _CACHE_LINE
+        if self._width > PROGRAM_ROOM:
+            raise ValueError(
+                f"longest_frame: {self._width} bytes; a switch program accepts at most {PROGRAM_ROOM}"
+            )
         self._switch_index = {switch.name: i for i, switch in enumerate(topology.switches)}
         self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
-        self._stations: list[Station | None] = [stations.get(host.name) for host in topology.hosts]
-        self._coalescing = round(host.coalescing * SECOND)
+        self._stations: list[Station | None] = [None] * len(topology.hosts)
+        self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
+        self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
+        self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._open(round(host.coalescing * SECOND), seed, priorities)
+        for name, program in switches.items():
+            self.replace_switch(name, program)
+        for name, station in stations.items():
+            self._set_station(self._host_index[name], station)
 
-        nodes = self._switch_index | {n: len(self._switches) + i for n, i in self._host_index.items()}
+    def _open(self, coalescing: int, seed: int, priorities: bool) -> None:
+        """Make the links and the loop."""
+        topology, switches = self.topology, len(self._programs)
+        nodes = self._switch_index | {name: switches + i for name, i in self._host_index.items()}
         ends = [pair for link in topology.links for pair in ((link.a, link.b), (link.b, link.a))]
         models = [link.properties for link in topology.links for _ in range(2)]
         rates = [link.rate_bits_per_second for link in topology.links for _ in range(2)]
-        from_host = [near.port == 0 for near, _ in ends]
-        arguments = rates, models, from_host, self.store, seed
-        self._priorities = PRIORITIES if priorities else int(any(model.pause for model in models))
-        self.links = QueuedLinks(*arguments, self._priorities) if self._priorities else Links(*arguments)
         self.link_ends = [(near.node, far.node) for near, far in ends]
-        self._far_node = np.array([nodes[far.node] for _, far in ends])
-        self._far_port = np.array([far.port for _, far in ends], np.uint32)
+        self.links = Links(rates, models, [near.port == 0 for near, _ in ends], seed)
+        table = self.links.table
+        table["far_node"] = [nodes[far.node] for _, far in ends]
+        table["far_port"] = [far.port for _, far in ends]
         # The link that leaves a node at a port, or -1. The last column is -1 for all nodes.
-        self._link_at = np.full((len(nodes), 2 + max((near.port for near, _ in ends), default=0)), -1)
+        shape = len(nodes), 2 + max((near.port for near, _ in ends), default=0)
+        link_at = np.full(shape, -1, np.int32)
         for i, (near, _) in enumerate(ends):
-            self._link_at[nodes[near.node], near.port] = i
-        self._host_links = self._link_at[len(self._switches) :, 0]
-
+            link_at[nodes[near.node], near.port] = i
+        self._priorities = PRIORITIES if priorities else int(any(model.pause for model in models))
         self._window = self.links.lookahead
-        # Packets in flight, by the window in which they arrive.
-        self._arriving: defaultdict[int, list[Transit]] = defaultdict(list)
-        self._windows: list[int] = []  # a heap of the keys of _arriving
-        self._inboxes: list[Transit | None] = [None] * len(self._stations)
-        self._timers = np.full(len(self._stations), NEVER)
         self._wakes = np.full(len(self._stations), NEVER)
-        self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        self._sending: list[Transit] = []
-        self._look_at = _LOOK
-        self.no_link = 0
-        self.wakes = 0  # wake-ups of hosts so far
-        self.before_window: Callable[[int], None] | None = None  # called with its begin (picoseconds)
-        self._open()
-
-    def _open(self) -> None:
-        """Prepare a subclass; called at the end of __init__."""
+        self._faults = np.zeros(len(FAULTS), np.int64)
+        self._c = library()
+        self._loop = self._c.loop_open(
+            *(switches, len(self._stations), shape[1], link_at.ctypes.data),
+            *(self._width, table.ctypes.data, len(table), self._priorities),
+            *(self._wakes.ctypes.data, self._faults.ctypes.data, self._window, coalescing),
+        )
+        if not self._loop:
+            raise MemoryError(f"no memory for the network {topology.name}")
+        weakref.finalize(self, self._c.loop_close, self._loop)
 
     # -- what callers do -------------------------------------------------------------------------------------
 
     def wake(self, host: str, at: float) -> None:
         """Let the host's station check for something to send at a time (seconds)."""
-        index = self._host_index[host]
-        self._timers[index] = max(self.now, not_before(at))
-        self._set_wake(index)
+        self._c.loop_set_timer(self._loop, self._host_index[host], max(self.now, not_before(at)))
 
     def stall(self, host: str, begin: float, end: float) -> None:
         """Stop the host from `begin` to `end` (seconds). What arrives waits."""
-        stalls = self._stalls[self._host_index[host]]
-        stalls.append((round(begin * SECOND), round(end * SECOND)))
-        stalls.sort()  # so that _set_wake skips overlapping ones
+        index = self._host_index[host]
+        self._stalls[index].append((round(begin * SECOND), round(end * SECOND)))
+        self._stalls[index].sort()  # so that a wake-up skips overlapping ones
+        stalls = np.array(self._stalls[index], np.int64)
+        self._c.loop_set_stalls(self._loop, index, stalls.ctypes.data, len(stalls))
+        self._check()
 
     def cut(self, one: str, other: str, begin: float, end: float) -> None:
         """Take the link between two nodes down from `begin` to `end` (seconds), and lose what is on it.
@@ -193,18 +208,43 @@ class VirtualNetwork:
         self.links.cut(both, not_before(begin), not_before(end))
 
     def replace_switch(self, name: str, program: SwitchProgram) -> None:
-        """Run another program, or the same with a fresh state, in that switch from now on."""
-        self._switches[self._switch_index[name]] = program
+        """Run another program, or the same with a fresh state, in that switch from now on.
+
+        Raises:
+            TypeError: It is not a program.
+        """
+        index = self._switch_index[name]
+        if not isinstance(program, CompiledProgram):
+            if not isinstance(program, PythonProgram):
+                raise TypeError(f"{type(program).__name__} is not a switch program: it has no process()")
+            program = CallbackProgram(program)
+        self._c.loop_set_program(self._loop, index, program.run_function, program.base)
+        self._programs[index] = program
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
         """Run another station on that host from now on. It has received nothing so far."""
-        index = self._host_index[host]
-        inbox = self._inboxes[index]
-        if inbox is not None:
-            self.store.free(inbox.packets)
-            self._inboxes[index] = None
-        self._stations[index] = station
+        self._set_station(self._host_index[host], station)
         self.wake(host, at)
+
+    def _set_station(self, index: int, station: Station) -> None:
+        found = station.compiled if isinstance(station, CompiledStation) else None
+        if found and HEADER_BYTES + max(found.headers) > self._width:
+            raise ValueError(
+                f"a datagram of {max(found.headers)} bytes does not fit the network's longest frame, {self._width}"
+            )
+        struct = found.as_struct() if found else None
+        self._c.loop_set_station(self._loop, index, ctypes.addressof(struct) if struct else None)
+        self._stations[index], self._in_c[index] = station, struct
+
+    def record(self, journal: Journal) -> None:
+        """Call `journal` after each window with what becomes of each packet on links, NOTE [packets], by link in order.
+
+        A note has the times in picoseconds, the link, the length, the index in FATES, whether the link itself has made
+        the packet as a copy, and the first bytes. A packet that is lost on the link has the time at which it would have
+        arrived; one that its queue drops has only one time.
+        """
+        self._journal = journal
+        self._c.loop_record(self._loop)
 
     def run(self, until: Callable[[], bool] = lambda: False, limit: float = math.inf) -> bool:
         """Run until a condition, tested after each window, holds.
@@ -217,7 +257,7 @@ class VirtualNetwork:
         """
         end = NEVER if limit == math.inf else round(limit * SECOND)
         while not until():
-            begin = self._next_window()
+            begin = int(self._c.loop_next_time(self._loop))
             if begin >= end:
                 self._look_for_deadlock()
                 return False
@@ -234,20 +274,28 @@ class VirtualNetwork:
             raise DeadlockError(describe(circle, self.link_ends, self._priorities))
 
     def _waiting(self) -> Waiting:
-        assert isinstance(self.links, QueuedLinks)
-        return self.links.waiting()
+        """Return which queues wait for which others now."""
+        count, queued = self._c.loop_queued(self._loop, None, 0), np.zeros((0, 3), np.int64)
+        if count:
+            queued = np.empty((count, 3), np.int64)
+            self._c.loop_queued(self._loop, queued.ctypes.data, count)
+        stopped = np.zeros(len(self.link_ends) * self._priorities, np.bool_)
+        self._c.loop_stopped(self._loop, stopped.ctypes.data)
+        return Waiting.of(stopped, np.repeat(self.links.table["xon"], self._priorities), queued)
+
+    # -- what has happened -----------------------------------------------------------------------------------
 
     @property
     def faults(self) -> Counter[str]:
-        """Return what has happened to packets so far, by kind; see the class."""
-        counts = self.links.counts
-        return counts.faults + Counter({"no link": self.no_link}) + self._pause_faults
+        """Return what has happened to packets so far, by kind.
 
-    @property
-    def _pause_faults(self) -> Counter[str]:
+        "no link" counts frames that a switch sent to a port without a link. "pause" counts how often a link was paused,
+        and "storm" how often a watchdog decided that a pause would not end.
+        """
         counts = self.links.counts
         of_links = {"pause": counts.pauses, "storm": counts.storms, "watchdog drop": counts.watchdog_drops}
-        return Counter({kind: int(count.sum()) for kind, count in of_links.items()})
+        faults = Counter(dict(zip(FAULTS.values(), self._faults.tolist(), strict=True)))
+        return faults + Counter({kind: int(count.sum()) for kind, count in of_links.items()})
 
     @property
     def overtaken(self) -> NDArray[np.int64]:
@@ -255,12 +303,7 @@ class VirtualNetwork:
 
         In picoseconds, [links, priorities], or [links, 0] if links have no queues by priority.
         """
-        links = self.links
-        return (
-            links.overtaken
-            if isinstance(links, QueuedLinks)
-            else np.zeros((len(self.link_ends), 0), np.int64)
-        )
+        return self._counts_of_lanes()[0]
 
     @property
     def wire_bytes(self) -> NDArray[np.int64]:
@@ -268,22 +311,24 @@ class VirtualNetwork:
 
         [links, priorities], or [links, 0] if links have no queues by priority.
         """
-        links = self.links
-        return (
-            links.wire_bytes
-            if isinstance(links, QueuedLinks)
-            else np.zeros((len(self.link_ends), 0), np.int64)
-        )
+        return self._counts_of_lanes()[1]
+
+    def _counts_of_lanes(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        overtaken, sent = (np.zeros((len(self.link_ends), self._priorities), np.int64) for _ in range(2))
+        self._c.loop_count_lanes(self._loop, overtaken.ctypes.data, sent.ctypes.data)
+        return overtaken, sent
 
     @property
     def queue_areas(self) -> NDArray[np.int64]:
         """Return the time integral of the bytes in each link's queue until now, in byte-nanoseconds: [links]."""
-        return self.links.queue_areas(self.now)
+        waiting = np.zeros(len(self.link_ends), np.int64)
+        self._c.loop_waiting_areas(self._loop, self.now, waiting.ctypes.data)
+        return self.links.queue_areas(self.now) + waiting
 
     @property
     def in_flight(self) -> int:
         """Return the number of packets that have been sent and not been processed."""
-        return self.store.in_use
+        return int(self._c.loop_in_use(self._loop))
 
     @property
     def hops(self) -> int:
@@ -292,110 +337,70 @@ class VirtualNetwork:
 
     # -- a window --------------------------------------------------------------------------------------------
 
-    def _next_window(self) -> int:
-        due = min(int(self._wakes.min(initial=NEVER)), self.links.next_time)
-        begin = due if due == NEVER else due // self._window * self._window
-        return min(begin, self._windows[0] * self._window) if self._windows else begin
-
     def _run_window(self, begin: int) -> None:
-        end = begin + self._window
-        if self._windows and self._windows[0] * self._window == begin:
-            number = heapq.heappop(self._windows)
-            self._deliver(Transit.joined(self._arriving.pop(number)))
-        for host in (self._wakes < end).nonzero()[0].tolist():
-            self._run_host(host, end)
-        if self._sending or self.links.next_time < end:
-            sent, self._sending = Transit.joined(self._sending or [NOTHING]), []
-            self._schedule(self.links.send(sent, end))
+        end, events = begin + self._window, c_void_p()
+        if count := self._c.loop_collect(self._loop, begin, ctypes.byref(events)):
+            if self._observer:
+                self._show(events, count, self._observer)
+            self._c.loop_deliver(self._loop)
+        taken, turns = c_bool(), self._c.loop_turns(self._loop)
+        while (host := self._c.loop_next_host(self._loop, end, ctypes.byref(taken))) >= 0:
+            self._run_station(host, taken=taken.value)
+        self.wakes += self._c.loop_turns(self._loop) - turns
+        self._c.loop_end(self._loop, end)
+        if self._journal and (count := self._c.loop_take_notes(self._loop, ctypes.byref(events))):
+            assert events.value
+            notes = ctypes.string_at(events.value, count * NOTE.itemsize)
+            self._journal(np.frombuffer(notes, NOTE))
+        self._check()
         self.now = end
 
-    def _schedule(self, arriving: Transit) -> None:
-        """File what arrives under the windows in which it does."""
-        if not len(arriving.times):
-            return
-        windows = arriving.times // self._window
-        order = np.argsort(windows, kind="stable")
-        arriving, windows = arriving.take(order), windows[order]
-        for part in segments(windows):
-            number = int(windows[part.start])
-            if number not in self._arriving:
-                heapq.heappush(self._windows, number)
-            self._arriving[number].append(arriving.take(part))
+    def _show(self, events: c_void_p, count: int, observer: Observer) -> None:
+        assert events.value
+        seen = np.frombuffer(ctypes.string_at(events.value, count * EVENT.itemsize), EVENT)
+        packets = self._room(np.zeros, count)
+        self._c.loop_read(self._loop, events, count, *_addresses(packets), self._width)
+        observer(Transit(seen["link"].astype(np.int64), seen["time"], np.arange(count)), packets)
 
-    def _deliver(self, arrived: Transit) -> None:
-        """Deliver what arrives in this window, to each node in the order of (time, link)."""
-        nodes = self._far_node[arrived.links]
-        order = np.lexsort((arrived.links, arrived.times, nodes))
-        arrived, nodes = arrived.take(order), nodes[order]
-        if self._observer:
-            self._observer(arrived, self.store)
-        for part in segments(nodes):
-            node = int(nodes[part.start])
-            if node < len(self._switches):
-                self._run_switch(node, arrived.take(part))
-            else:
-                self._take_in(node - len(self._switches), arrived.take(part))
+    def _room(self, make: Callable[..., NDArray[np.uint8]], count: int) -> Packets:
+        return Packets(make((count, self._width), np.uint8), np.empty(count, np.int64))
 
-    def _run_switch(self, node: int, arrived: Transit) -> None:
-        packets, store = arrived.packets, self.store
-        departed = self._switches[node].process_batch(
-            self._far_port[arrived.links],
-            store.rows[packets],
-            store.lengths[packets].astype(np.uint32),
-            (arrived.times // MICROSECOND).astype(np.uint64),
-        )
-        store.free(packets)
-        if not len(departed.ports):
-            return
-        links = self._link_at[node, np.minimum(departed.ports, self._link_at.shape[1] - 1)]
-        sources, lengths, rows = departed.sources, departed.lengths.astype(np.int64), departed.packets
-        known = links >= 0
-        if not known.all():
-            self.no_link += int(np.count_nonzero(~known))
-            links, sources, lengths, rows = links[known], sources[known], lengths[known], rows[known]
-        sent = store.add(rows, lengths, arrived.links[sources])
-        self._sending.append(Transit(links, arrived.times[sources], sent))
-
-    # -- hosts -----------------------------------------------------------------------------------------------
-
-    def _take_in(self, host: int, arrived: Transit) -> None:
-        if self._stations[host] is None:
-            self.store.free(arrived.packets)
-            return
-        inbox = self._inboxes[host]
-        self._inboxes[host] = arrived if inbox is None else Transit.joined([inbox, arrived])
-        if inbox is None:
-            self._set_wake(host)
-
-    def _run_host(self, host: int, end: int) -> None:
+    def _run_station(self, host: int, *, taken: bool) -> None:
+        """Run one wake-up of a host's station. If `taken`, C has already handled what arrived."""
         station = self._stations[host]
-        if station is None:
-            self._wakes[host] = NEVER
-            return
-        while (now := int(self._wakes[host])) < end:
-            self.wakes += 1
-            seconds = now / SECOND
-            inbox = self._inboxes[host]
-            if inbox is not None and (count := int(np.searchsorted(inbox.times, now, "right"))):
-                packets = inbox.packets[:count]
-                station.receive(self.store.rows[packets], self.store.lengths[packets], seconds)
-                self.store.free(packets)
-                rest = inbox.take(slice(count, None))
-                self._inboxes[host] = rest if len(rest.times) else None
-            for frames in station.frames_to_send(seconds):
-                sent = self.store.add(frames, frames.shape[1])
-                link = int(self._host_links[host])
-                self._sending.append(Transit(np.full(len(sent), link), np.full(len(sent), now), sent))
-            deadline = station.deadline()
-            self._timers[host] = NEVER if deadline is None else max(now + 1, not_before(deadline))
-            self._set_wake(host)
+        assert station
+        self.wakes += 1
+        now = int(self._wakes[host])
+        seconds = now / SECOND
+        if taken:
+            assert isinstance(station, CompiledStation)
+            station.taken(seconds)
+        elif count := self._c.loop_waiting(self._loop, host, now):
+            packets = self._room(np.empty, count)
+            self._c.loop_take(self._loop, host, count, *_addresses(packets), self._width)
+            station.receive(packets.rows, packets.lengths, seconds)
+        for frames in station.frames_to_send(seconds):
+            if frames.shape[1] > self._width:
+                raise ValueError(
+                    f"a frame of {frames.shape[1]} bytes does not fit the network's longest, {self._width}"
+                )
+            sent = np.ascontiguousarray(frames)
+            self._c.loop_send(self._loop, host, sent.ctypes.data, *sent.shape, now)
+        deadline = station.deadline()
+        timer = NEVER if deadline is None else max(now + 1, not_before(deadline))
+        self._c.loop_set_timer(self._loop, host, timer)
 
-    def _set_wake(self, host: int) -> None:
-        inbox = self._inboxes[host]
-        wake = int(self._timers[host])
-        if inbox is not None:
-            wake = min(wake, int(inbox.times[0]) + self._coalescing)
-        for begin, end in self._stalls.get(host, ()):
-            if begin <= wake < end:
-                wake = end
-        self._wakes[host] = wake
+    def _check(self) -> None:
+        for program in self._programs:
+            if isinstance(program, CallbackProgram) and program.error:
+                raise program.error
+        if self._c.loop_failed(self._loop):
+            raise MemoryError(f"no memory for the packets of {self.topology.name}")
+        if longest := self._c.loop_too_long(self._loop):
+            raise ValueError(
+                f"a packet of {longest} bytes left a switch; this network carries at most {self._width}"
+            )
+
+
+def _addresses(packets: Packets) -> tuple[int, int]:
+    return packets.rows.ctypes.data, packets.lengths.ctypes.data

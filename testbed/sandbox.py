@@ -37,6 +37,7 @@ _SYSCTLS = (
     ("user.max_user_namespaces", "0", "10000"),
 )
 # Mininet's mnexec closes every number up to the limit for each host; where the hard limit is 2**30, that takes minutes.
+_LEAST_DESCRIPTORS = 64  # with fewer, gRPC ends the process
 _MOST_DESCRIPTORS = 1 << 16
 
 _inside = False
@@ -78,14 +79,15 @@ def enter(listen: Sequence[tuple[str, int]] = ()) -> list[socket.socket]:
         A listening socket for each of them.
 
     Raises:
-        SandboxError: This user gets no namespaces on this machine, a port is taken, there is no folder for the run, or
-            another user could replace the cache.
+        SandboxError: This user gets no namespaces on this machine, a port is taken, there is no folder for the run,
+            another user could replace the cache, or too few files may be open.
     """
     global _inside
     listeners = [_listener(each) for each in listen]
     if _inside:
         return listeners
     _check_cache()
+    _check_descriptors()
     # Blocked, the signals wait for sigtimedwait outside, and inside until all is ready for them.
     stopping = stop_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, stopping)
@@ -136,6 +138,15 @@ def _raise_descriptor_limit() -> None:
     wanted = min(hard, _MOST_DESCRIPTORS) if hard != resource.RLIM_INFINITY else _MOST_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _check_descriptors() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < _LEAST_DESCRIPTORS:
+        raise SandboxError(
+            f"a process may open at most {hard} files here, and a network needs {_LEAST_DESCRIPTORS} or more: "
+            "raise the limit with ulimit -n, or as root"
+        )
 
 
 def _check_cache() -> None:

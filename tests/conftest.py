@@ -91,6 +91,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(str(error))
     if item.get_closest_marker("tshark") and shutil.which("tshark") is None:
         pytest.skip("tshark is not installed: apt-get install tshark")
+    if item.get_closest_marker("browser") and not all(map(shutil.which, ("chromium", "chromedriver"))):
+        pytest.skip("Chromium is not installed: apt-get install chromium chromium-driver")
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Quantities as people write them, `100 Gb/s`, `64 KiB`, `10 us`, and as the program uses them: bits/s, bytes, seconds.
 
-`b` is a bit, `B` a byte; k, M, G, T and P are powers of 1000, Ki, Mi and Gi powers of 1024. The module also has a
-Pydantic type for each quantity, which accepts bare numbers, too.
+`b` is a bit, `B` a byte; k, M, G, T and P are powers of 1000, Ki, Mi and Gi powers of 1024. In a count, `B` is a
+billion, as in the names of models. The module also has a Pydantic type for each quantity, which accepts bare numbers,
+too.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items(
 BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
 TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
 TIMES |= {"ns": Decimal("1e-9")}
-COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()}
+COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()} | {"B": Decimal(10) ** 9}
 SHARES = {"%": Decimal("0.01")}
 FLOPS = {f"{prefix}FLOP/s": Decimal(10) ** power for prefix, power in (_DECIMAL | {"P": 15}).items()}
 

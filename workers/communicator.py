@@ -36,7 +36,7 @@ from fanin.workers.job.calls import AbortedError, Calls, collective
 from fanin.workers.job.elastic import Elastic, RegroupError
 from fanin.workers.job.membership import LeftError
 from fanin.workers.prepared_calls import PreparedCalls
-from fanin.workers.reducer import COMBINE, Membership, Reducer
+from fanin.workers.reducer import COMBINE, Membership, Reducer, plain_sum
 from fanin.workers.values.compressed import Compressed
 from fanin.workers.values.compression import Compression
 
@@ -91,6 +91,7 @@ class Request(Generic[_T]):
             In a job with groups, it computes the same at all workers. It writes to no other array of the caller.
         outs: Where the results go; None for new arrays.
         deliver: Turns the results into what the call returns.
+        plain: The memory of a sum into `outs` that needs no more than Reducer.sum(); None for any other operation.
     """
 
     what: str
@@ -98,6 +99,7 @@ class Request(Generic[_T]):
     attempt: Callable[[Sequence[Array | None]], list[Array]]
     outs: Sequence[Array | None]
     deliver: Callable[[list[Array]], _T]
+    plain: Buffers | None = None
 
     def placed(self, results: Sequence[Array]) -> list[Array]:
         """Return copies of the results, made in `outs`; the originals are kept for other workers."""
@@ -219,7 +221,9 @@ class Communicator(Closing):
         """
         if compression is None:
             if not async_op and (prepared := self._prepared.find(x, op, out)):
-                self._begin(prepared, async_op=False)
+                if self._begun:
+                    self._wait_for_background()
+                self._carry_out(prepared)
                 return out
             return self._begin(self._allreduce(x, op, out), async_op=async_op)
         xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)
@@ -252,7 +256,8 @@ class Communicator(Closing):
         self, x: Array | list[Array], op: Operation, out: Array | list[Array] | None
     ) -> Request[Any]:
         xs, outs, what = reduction(f"allreduce {op}", op, x, out)
-        return Request(what, _any(xs), self._reducer.prepared(xs, op, what, outs), outs, as_given(x))
+        attempt = partial(self._reducer.reduce, xs, op, what)
+        return Request(what, _any(xs), attempt, outs, as_given(x), plain_sum(xs, op, outs))
 
     @overload
     def reduce(
@@ -507,11 +512,15 @@ class Communicator(Closing):
             self._begun = True
             submitted = self._thread.submit(self._carry_out, operation, time.monotonic())
             return Handle(submitted, self.calls)
-        if self._begun and self._thread is not None and not self._in_background:
-            # Keeps the order of the calls, and waits for the callbacks of those before.
-            self._thread.submit(int).result()
-            self._begun = False
+        if self._begun:
+            self._wait_for_background()
         return self._carry_out(operation)
+
+    def _wait_for_background(self) -> None:
+        """Wait for the calls in the background and their callbacks, which keeps the order of the calls."""
+        if self._thread is not None and not self._in_background:
+            self._thread.submit(lambda: None).result()
+            self._begun = False
 
     def _note_thread(self) -> None:
         self._background = threading.get_ident()
@@ -530,6 +539,9 @@ class Communicator(Closing):
         try:
             if self._elastic is not None:
                 value = self._carry_out_in_groups(self._elastic, operation)
+            elif operation.plain is not None:
+                self._reducer.sum(operation.plain, operation.what)
+                value = operation.deliver(operation.outs)  # type: ignore[arg-type]  # a plain sum has all of them
             else:
                 value = operation.deliver(operation.attempt(operation.outs))
         except BaseException as error:

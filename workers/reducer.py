@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -72,6 +71,14 @@ class Membership(Protocol):
 
     def close(self) -> None:
         """Leave the job."""
+
+
+def plain_sum(xs: Sequence[Array], op: Operation, outs: Sequence[Array | None]) -> Buffers | None:
+    """Return the memory of reduce(xs, op, …, outs) if it is nothing but a sum() of one vector; otherwise None."""
+    x, out = xs[0], outs[0]
+    if len(xs) > 1 or op != "sum" or x.dtype != _FLOAT32 or out is None or not x.flags.carray:
+        return None
+    return Buffers(raveled(x), raveled(out))
 
 
 class Reducer:
@@ -152,33 +159,6 @@ class Reducer:
             for place, part in zip(same, split(packed, [xs[place].size for place in same]), strict=True):
                 results[place].reshape(-1)[:] = part
         return results
-
-    def prepared(
-        self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
-    ) -> Callable[[Sequence[Array | None]], list[Array]]:
-        """Return a function that calls reduce() with the outputs it is given.
-
-        A sum of one float32 vector into `outs` itself is prepared, so that it has less to do each time.
-
-        Args:
-            xs: The arrays.
-            op: The reduction operation.
-            what: The call, in words.
-            outs: The outputs for which the sum is prepared.
-        """
-        reduce = partial(self.reduce, xs, op, what)
-        x, out = xs[0], outs[0]
-        if len(xs) > 1 or op != "sum" or x.dtype != _FLOAT32 or out is None or not x.flags.carray:
-            return reduce
-        buffers, results = Buffers(raveled(x), raveled(out)), [out]
-
-        def attempt(into: Sequence[Array | None]) -> list[Array]:
-            if into is not outs:
-                return reduce(into)
-            self.sum(buffers, what)
-            return results
-
-        return attempt
 
     def reduce_compressed(self, vector: Compressed, what: str, outs: Sequence[Array | None]) -> list[Array]:
         """Reduce the arrays of a compressed vector; see reduce()."""

@@ -478,3 +478,63 @@ def write(cases: Sequence[AllReduceCase], gloo: bool, machine: Mapping[str, Any]
         "machine": machine,
     }
     write_json(document, folder / "allreduce.json")
+
+
+# -- as tables
+
+Rows = list[list[str]]
+
+
+def by_network(cases: Sequence[AllReduceCase]) -> dict[str, list[AllReduceCase]]:
+    """Return the cases of each network, by its description."""
+    found: dict[str, list[AllReduceCase]] = {}
+    for case in cases:
+        frames = "superframes" if case.superframes else "plain frames"
+        found.setdefault(f"{case.network}, {frames}", []).append(case)
+    return found
+
+
+def time_table(cases: Sequence[AllReduceCase], *, with_load: bool) -> tuple[list[str], Rows]:
+    """Return headings and rows of the algorithms' times, for the sizes of one network.
+
+    Args:
+        cases: The sizes of one network.
+        with_load: Show the other load on the machine.
+    """
+    names = list(dict.fromkeys(name for case in cases for name in case.measured))
+    headings = [f"{name} ms" if name == "in-network" else f"{name} ms\nmultiple" for name in names]
+    rows: Rows = []
+    for case in cases:
+        ours, cells = case.measured["in-network"], []
+        for name in names:
+            time = f"{case.measured[name].seconds * 1e3:.2f}" if name in case.measured else ""
+            ratio = case.ratios.get(name)
+            multiple = "" if ratio is None else f"×{ratio:.2f}"
+            cells.append(time if name == "in-network" else f"{time}\n{multiple}")
+        goodput = f"{ours.goodput_bits_per_second / 1e9:.3f}"
+        load = [case.beside] if with_load else []
+        rows.append([size_text(case.bytes), *cells, goodput, f"{ours.retransmissions:,}", *load])
+    return ["size", *headings, "Gb/s", "resent", *(["load"] if with_load else [])], rows
+
+
+def cost_table(cases: Sequence[AllReduceCase]) -> tuple[list[str], Rows]:
+    """Return headings and rows of where the time of in-network aggregation goes, for the sizes of one network."""
+    parts = list(dict.fromkeys(part for case in cases for part in case.split.worker))
+    rows: Rows = []
+    for case in cases:
+        ours, total = case.measured["in-network"], sum(case.split.worker.values())
+        rows.append(
+            [
+                size_text(case.bytes),
+                *(f"{case.split.worker.get(part, 0) / total:.0%}" for part in parts),
+                f"{ours.user * 1e3:.2f}\n{ours.system * 1e3:.2f}",
+                f"{case.split.switches * 1e3:.2f}",
+                case.split.limit,
+            ]
+        )
+    return ["size", *parts, "CPU ms\nin kernel", "switches\nCPU ms", "limit"], rows
+
+
+def size_text(size: int) -> str:
+    """Return a number of bytes in the unit that suits it."""
+    return f"{size / 1024:g} KiB" if size < 10**6 else f"{size / 10**6:g} MB"

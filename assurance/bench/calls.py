@@ -178,3 +178,17 @@ def write(cases: Sequence[CallsCase], machine: Mapping[str, Any], folder: Path) 
     document = {"cases": [asdict(case) for case in cases], "machine": machine}
     write_json(document, path)
     return path
+
+
+HEADINGS = ("in total", "more", "ratio", "in a\nworker", "more", "CPU", "more")
+
+
+def cells(one: WayToCall, bare: WayToCall) -> list[str]:
+    """Return the values below HEADINGS: each time in µs, and by how much it exceeds that of the bare all-reduce."""
+
+    def part(time: Time) -> tuple[str, str]:
+        added = time.added and f"{time.added.seconds * 1e6:+.1f} ± {time.added.margin * 1e6:.1f}"
+        return f"{time.seconds * 1e6:.1f}", added or ""
+
+    ratio = one.whole.added and f"×{one.whole.seconds / bare.whole.seconds:.3f}"
+    return [*part(one.whole), ratio or "", *part(one.own), *part(one.processor)]

@@ -17,9 +17,8 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import WorkerStation
-from fanin.simulator.links import Transit
+from fanin.simulator.links import Packets, Transit
 from fanin.simulator.network import Observer
-from fanin.simulator.packets import Packets
 from fanin.workers.host_based.participant import HostBasedWorker
 
 MAX_HOPS = 20_000_000  # packet-hops of a run

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fanin.assurance.soak.scenario import Scenario
-from fanin.simulator.links import LinkCounts, Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import LinkCounts, Packets, Transit
 from fanin.workers import wire
 from fanin.workers.congestion import ECN_CONGESTED
 from fanin.workers.wire import HEADERS

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from fanin.assurance.soak.scenario import Scenario
 from fanin.simulator import SECOND
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
 
 _TYPE, _TOS = 12, 15  # bytes of a frame
 _PRECEDENCE = 5  # lowest bit of the precedence in TOS

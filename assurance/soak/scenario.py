@@ -12,7 +12,7 @@ from fanin.controller.jobs.ledger import CHUNKS as LEASE_CHUNKS
 from fanin.controller.jobs.ledger import LEASES, NumberSpace
 from fanin.controller.plan import PathChoice
 from fanin.controller.tree import SLOTS
-from fanin.simulator.pause import headroom_bytes
+from fanin.simulator.links import headroom_bytes
 from fanin.topologies.link import LinkProperties, Watchdog
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import fat_tree, leaf_spine, servers

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from fanin.assurance.soak.scenario import Scenario
 from fanin.simulator.corruption import complete_checksums, flip_bits
 from fanin.simulator.hosts.stations import Frames
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
 from fanin.simulator.units import MICROSECOND
 from fanin.topologies.model import Endpoint, Host, Topology
 from fanin.workers import wire

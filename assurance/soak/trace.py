@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from fanin.assurance.soak.scenario import Scenario
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
 from fanin.workers import wire
 from fanin.workers.wire import HEADERS
 

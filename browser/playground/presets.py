@@ -73,6 +73,6 @@ def _title(program: Path) -> str:
 
 
 def own_program(path: Path, stf: Path | None) -> Preset:
-    """Return a user's program as a preset. An STF file of the same name beside it is its scenario."""
+    """Return a user's program as a preset. An STF file of the same name in its folder is its scenario."""
     beside = path.with_suffix(".stf")
     return Preset("own", "Yours", path.name, path, stf or (beside if beside.exists() else None))

@@ -1,4 +1,4 @@
-"""What a program is tried with: entries, groups, and packets in their order. STF is its form as a file."""
+"""Entries, groups, and packets in their order, with which a program is tried. STF is their form as a file."""
 
 from __future__ import annotations
 

@@ -49,11 +49,13 @@ class Sessions:
         most: How many there may be at the same time.
         confined: Whether their processes are in sandboxes. Without, they may do what the user may.
         seconds: Seconds in which a request must be answered.
+        memory_bytes: Limit of the addresses of each process of a session.
     """
 
     most: int
     confined: bool
     seconds: float = SECONDS
+    memory_bytes: int = 3 << 30
     _free: list[int] = field(default_factory=list)
     _compiled: Path = Path()
 
@@ -114,7 +116,7 @@ class Sessions:
             masked=[],
             user=_FIRST_USER + number,
             disk_bytes=128 << 20,
-            memory_bytes=4 << 30,
+            memory_bytes=self.memory_bytes,
             processes=64,
             cpu_seconds=_CPU_SECONDS,
         )

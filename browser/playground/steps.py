@@ -107,19 +107,22 @@ class StepMaker:
         """Note the node that an event belongs to."""
         match event:
             case Parse():
-                where.graph, where.node = "parser", ""
+                where.graph, where.node, where.chosen = "parser", "", False
             case State(name):
                 where.node = name
                 where.statements = iter(self._states.get(name, ())[1:])
             case Parsed():
                 where.node = "end"
             case Ingress() | Egress():
-                where.graph, where.node = type(event).__name__.lower(), ""
+                where.graph, where.node, where.chosen = type(event).__name__.lower(), "", False
             case Condition(text, _, _, source):
+                where.chosen = False
                 found = self._branches.get((where.graph, _place(source), source.fragment if source else text))
                 where.node = found or where.node
             case Lookup(table):
-                where.node = table
+                where.node, where.chosen = table, True
+            case ActionRun() if where.chosen:  # by the table; the program may also call it by itself
+                where.chosen = False
             case ActionRun(name, _, _) if (where.graph, name) in self._hidden:
                 where.node = self._hidden[where.graph, name]
             case Deparse() | NotEmitted() | Output() | PortNotSet() | Drop():
@@ -181,6 +184,7 @@ class _Where:
     def __init__(self) -> None:
         self.graph = ""
         self.node = ""
+        self.chosen = False  # whether the node is a table that has been looked up, and its action comes next
         self.place: _Place = ("", 0)
         self.statements: Iterator[Span] = iter(())
 

@@ -169,7 +169,7 @@ def answer(line: str | bytes) -> str:
     try:
         request = json.loads(line)
         if not isinstance(request, dict) or str(request.get("do")) not in _ANSWERS:
-            raise RequestError(f"a request says what to do: {', '.join(_ANSWERS)}")
+            raise RequestError(f"a request names what to do: {', '.join(_ANSWERS)}")
         text = json.dumps(_ANSWERS[request["do"]](request), separators=(",", ":"))
     except (ScenarioError, StfError, ProgramError, ToolchainError, RequestError, ValueError) as error:
         text = json.dumps({"error": str(error)})

@@ -12,9 +12,9 @@ header ethernet_t {
     bit<16> ethertype;
 }
 header ipv4_t {
-    bit<72> before;  // version to time to live, which this program does not use
+    bit<72> before; // version to time to live, which this program does not use
     bit<8> protocol;
-    bit<80> after;   // checksum and addresses
+    bit<80> after;  // checksum and addresses
 }
 header udp_t {
     bit<16> source;
@@ -26,7 +26,7 @@ struct headers_t {
     ipv4_t ipv4;
     udp_t udp;
 }
-struct metadata_t {}
+struct metadata_t { }
 
 parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
@@ -50,7 +50,7 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
 }
 
 control check(inout headers_t hdr, inout metadata_t meta) {
-    apply {}
+    apply { }
 }
 
 control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
@@ -81,11 +81,11 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
 }
 
 control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
-    apply {}
+    apply { }
 }
 
 control compute(inout headers_t hdr, inout metadata_t meta) {
-    apply {}
+    apply { }
 }
 
 control deparse(packet_out packet, in headers_t hdr) {

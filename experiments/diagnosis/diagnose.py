@@ -7,24 +7,28 @@ from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
-from fanin.experiments.diagnosis.buckets import buckets
 from fanin.experiments.diagnosis.case import Case, percent
-from fanin.experiments.diagnosis.collision import collision
-from fanin.experiments.diagnosis.communication import communication
-from fanin.experiments.diagnosis.data_loader import data_loader
-from fanin.experiments.diagnosis.deadlock import deadlock
 from fanin.experiments.diagnosis.finding import Cause, Finding
-from fanin.experiments.diagnosis.latency import latency
-from fanin.experiments.diagnosis.loss import loss
-from fanin.experiments.diagnosis.noisy_neighbour import noisy_neighbour
-from fanin.experiments.diagnosis.oversubscription import oversubscription
-from fanin.experiments.diagnosis.pause_storm import pause_storm
-from fanin.experiments.diagnosis.pipeline_bubble import pipeline_bubble
-from fanin.experiments.diagnosis.priority_inversion import priority_inversion
-from fanin.experiments.diagnosis.slow_link import slow_link
-from fanin.experiments.diagnosis.straggler import straggler
-from fanin.experiments.diagnosis.this_machine import this_machine
-from fanin.experiments.diagnosis.window import window
+from fanin.experiments.diagnosis.network_causes import (
+    collision,
+    deadlock,
+    latency,
+    loss,
+    noisy_neighbour,
+    oversubscription,
+    pause_storm,
+    priority_inversion,
+    slow_link,
+    this_machine,
+    window,
+)
+from fanin.experiments.diagnosis.worker_causes import (
+    buckets,
+    communication,
+    data_loader,
+    pipeline_bubble,
+    straggler,
+)
 from fanin.experiments.results.measured import Row
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings

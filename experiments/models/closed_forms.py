@@ -65,6 +65,45 @@ def collective(
             return max(always, chain + window.sending(part, part, bandwidth, longest)) + longest
 
 
+def sharded(algorithm: Algorithm, workers: int, size: int, latency: float, bandwidth: float) -> float:
+    """Return the seconds of a reduce-scatter or of an all-gather, which are equal, over links of equal latency.
+
+    In the network, switches send every array up to the root: sums go down to one worker each, gathered parts to all.
+
+    Args:
+        algorithm: "in-network" or "ring".
+        workers: Number of workers.
+        size: Bytes of each array.
+        latency: Seconds between two ranks, or to the root of the tree and back.
+        bandwidth: Bytes of payload per second on a host's link, each way.
+    """
+    if algorithm == "in-network":
+        return latency + size / bandwidth
+    return collective("all-gather", workers, size, lambda *_: latency, bandwidth)
+
+
+def sharded_formula(algorithm: Algorithm) -> str:
+    """Return the analytical model of sharded() as text, with the symbols of formula()."""
+    return "L + S/B" if algorithm == "in-network" else "max((n-1)/n·S/B + L, (n-1)·L + S/(n·B)) + L"
+
+
+def sharded_bytes_each_way(
+    algorithm: Algorithm, workers: int, size: int, scatters: int, gathers: int
+) -> float:
+    """Return the payload that a host sends, or that it receives if this is more.
+
+    Args:
+        algorithm: "in-network" or "ring".
+        workers: Number of workers.
+        size: Bytes of each array.
+        scatters: Number of reduce-scatters.
+        gathers: Number of all-gathers.
+    """
+    if algorithm == "in-network":
+        return max(scatters + gathers / workers, scatters / workers + gathers) * size
+    return (scatters + gathers) * (workers - 1) / workers * size
+
+
 def bytes_each_way(algorithm: Algorithm, workers: int, size: int) -> float:
     """Return the payload that the busiest host sends, and receives, in an all-reduce of two hosts or more.
 

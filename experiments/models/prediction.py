@@ -9,7 +9,7 @@ from fanin.experiments.models.closed_forms import collective, in_network
 from fanin.experiments.models.flows import NoFlowError, ways
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
 from fanin.experiments.models.paths import Paths, shares
-from fanin.experiments.models.step import bucket_slices, ready_shares, step_seconds
+from fanin.experiments.models.step import step_parts, step_seconds
 from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
@@ -76,9 +76,10 @@ def predicted_call_seconds(settings: Settings) -> float | None:
     """
     size, step = settings.size, settings.step
     assert size is not None
-    if step is not None and step.bucket is not None and step.bucket < size:
+    largest = 0 if step is None else max((one.size for one in step.buckets), default=step.bucket or 0)
+    if 0 < largest < size:
         # A sum knows what exponents to expect from the previous sum of the same length.
-        size, settings = step.bucket, settings.model_copy(update={"repetitions": settings.repetitions + 1})
+        size, settings = largest, settings.model_copy(update={"repetitions": settings.repetitions + 1})
     seconds = predicted_seconds(settings, size, virtual_window(settings))
     return None if seconds is None else max(seconds, _busiest_link_seconds(settings, size))
 
@@ -127,14 +128,14 @@ def predicted_training_step(
     step, elements = settings.step, settings.elements
     assert step is not None
     assert elements is not None
-    if bucket is None:
-        bucket = elements if step.bucket is None else min(step.bucket // ELEMENT_BYTES, elements)
-    parts = [ELEMENT_BYTES * (part.stop - part.start) for part in bucket_slices(elements, bucket)]
+    if bucket is not None:
+        step = step.model_copy(update={"bucket": ELEMENT_BYTES * bucket, "buckets": ()})
+    slices, shares = step_parts(step, elements)
+    parts = [ELEMENT_BYTES * (part.stop - part.start) for part in slices]
     # A sum knows what exponents to expect from the previous sum of the same length.
     several = settings.model_copy(update={"repetitions": settings.repetitions * len(parts)})
     alone = {size: predicted_seconds(several, size, window) for size in set(parts)}
     sums = [seconds for part in parts if (seconds := alone[part]) is not None]
     if len(sums) < len(parts):
         return None
-    shares = ready_shares(elements, bucket)
     return step_seconds(slowness * step.forward, slowness * step.backward, shares, sums)

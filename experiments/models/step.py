@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+
+from fanin.experiments.scenario.tables.step import Step
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 
 
 def bucket_slices(elements: int, bucket: int | None) -> list[slice]:
@@ -19,6 +23,20 @@ def bucket_slices(elements: int, bucket: int | None) -> list[slice]:
 def ready_shares(elements: int, bucket: int) -> list[float]:
     """Return the share of the backward pass after which each bucket, and so its last element, is complete."""
     return [part.stop / elements for part in bucket_slices(elements, bucket)]
+
+
+def step_parts(step: Step, elements: int) -> tuple[list[slice], list[float]]:
+    """Return the parts of a gradient that a step sums one after another, and the share after which each is complete.
+
+    Args:
+        step: The table of the scenario.
+        elements: Elements of the gradient.
+    """
+    if not step.buckets:
+        bucket = elements if step.bucket is None else min(step.bucket // ELEMENT_BYTES, elements)
+        return bucket_slices(elements, bucket), ready_shares(elements, bucket)
+    ends = list(accumulate(one.size // ELEMENT_BYTES for one in step.buckets))
+    return [slice(*both) for both in pairwise([0, *ends])], [one.ready for one in step.buckets]
 
 
 def filled_buckets(elements: int, bucket: int | None, layers: int) -> list[int]:

@@ -31,6 +31,7 @@ from fanin.experiments.scenario.settings import (
 from fanin.experiments.scenario.tables.figure import Plot
 from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
+from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
@@ -145,6 +146,8 @@ def varied_in(points: Sequence[Settings]) -> list[str]:
     # The column topology replaces the keys of topology tables if there are different tables, which share no keys.
     if len({point.topology.table for point in points}) > 1 or points[0].topology.switches:
         names = [*(name for name, path in KEYS.items() if not _of_a_table(path)), "topology"]
+    if all(point.workload for point in points):
+        names = [name for name in names if KEYS.get(name) not in FILLED_IN]
     if any(point.hosts for point in points):
         names.append("hosts")
     return [name for name in names if len({row[name] for row in rows}) > 1]
@@ -295,8 +298,9 @@ def _points(
         for path, value in zip(axes, values, strict=True):
             _set(point, path, value)
         _read_topology(point, folder)
-        _find_files(point, folder)
         try:
+            _find_files(point, folder)
+            _fill_in_workload(point)
             if point.get("algorithm") == AUTO:
                 settings, choice = _chosen(point, predict)
                 choices[settings.key] = choice
@@ -385,6 +389,38 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
             path = point[key] = (folder / name).resolve()
             if not path.is_file():
                 raise ScenarioError(f"{key}: {path} does not exist")
+
+
+def _fill_in_workload(point: dict[str, Any]) -> None:
+    """Add the keys that follow from the workload, so that results contain them.
+
+    Raises:
+        ScenarioError: If the scenario sets one of them itself, or the workload and other keys do not fit together.
+        ValidationError: If the table itself is wrong.
+    """
+    table = point.get("workload")
+    if not isinstance(table, dict):
+        return
+    try:
+        workload = Workload.model_validate(table)
+    except ValidationError as error:
+        raise ScenarioError("\n".join(f"workload.{line}" for line in _explain(error, Workload))) from None
+    parallelism = point.get("parallelism")
+    try:
+        filled = workload.filled_in(parallelism if isinstance(parallelism, dict) else None)
+    except ValueError as error:
+        raise ScenarioError(str(error)) from None
+    for key, value in filled.items():
+        own = point.setdefault(key, {} if isinstance(value, dict) else value)
+        if not isinstance(value, dict):
+            given = [key] if own is not value else []
+        else:
+            given = [f"{key}.{name}" for name in own if name in value]
+            own.update(value)
+        if given:
+            raise ScenarioError(
+                "\n".join(f"{name}: follows from the workload; leave it out" for name in given)
+            )
 
 
 # -- errors ------------------------------------------------------------------------------------------------------

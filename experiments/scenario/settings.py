@@ -27,6 +27,7 @@ from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
+from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
@@ -46,7 +47,7 @@ FILES = ("program", "controller", "worker")  # keys whose values are the user's 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism", "trees", "queue_samples"),
+    *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -135,7 +136,8 @@ class Settings(Table):
     ] = None
     values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
     checksums: Annotated[
-        bool, Field(description="in-network, live: UDP checksums; false sends each datagram as one frame")
+        bool,
+        Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
     ] = True
     recovery: Annotated[Recovery, Field(description="timers of retransmission")] = Recovery()
     coalescing: Annotated[
@@ -163,6 +165,9 @@ class Settings(Table):
     parallelism: Annotated[
         Parallelism | None, Field(description="virtual: a model cut among the workers, and its steps")
     ] = None
+    workload: Annotated[Workload | None, Field(description="virtual: the training of a published model")] = (
+        None
+    )
     faults: Annotated[
         tuple[Fault, ...], Field(description="virtual: faults of links, switches, workers, the controller")
     ] = ()
@@ -300,6 +305,8 @@ class Settings(Table):
                 aggregation_tree(self.network, Job(1, self.members))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
+        if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
+            yield "size: must be that of all step.buckets together; leave them out, or change it"
         if self.step and self.lateness:
             yield "lateness: cannot be combined with step; use step.variation to make workers differ"
         for table in ("step", "parallelism"):
@@ -443,6 +450,7 @@ _IN_NAMES = {
     "step",
     "traffic",
     "watchdog",
+    "workload",
 }
 
 

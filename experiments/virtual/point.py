@@ -26,7 +26,6 @@ from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel, VirtualNetwork
-from fanin.simulator.compiled import virtual_network
 from fanin.simulator.fabric import Cluster, Job
 from fanin.simulator.fault_recovery import JobUnderFaults
 from fanin.simulator.flows import Flows
@@ -41,7 +40,7 @@ def run_virtual(
     switch: Engine,
     prepare: Callable[[Cluster], None] = lambda _: None,
     observer: Observer | None = None,
-    make_network: Callable[..., VirtualNetwork] = virtual_network,
+    make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
 ) -> Measured:
     """Run a point and check every sum.
 
@@ -52,7 +51,7 @@ def run_virtual(
         switch: The program of its switches.
         prepare: Called before the run to add more to the network, such as other jobs.
         observer: Called with everything that arrives.
-        make_network: Builds the network, with the arguments of virtual_network().
+        make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
         CollectiveError: If a worker gives up.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from operator import itemgetter
@@ -19,10 +20,11 @@ from fanin.experiments.virtual.steps import buckets
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
 from fanin.simulator import VirtualNetwork
+from fanin.simulator.compiled import FATES, PythonProgram
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.flows import PORT_WITH_A_JOB
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import Packets
+from fanin.simulator.links import Packets, Transit
+from fanin.simulator.network import SwitchProgram
 from fanin.simulator.units import SECOND
 from fanin.topologies.model import Topology
 from fanin.workers.host_based.transport import DATA, HEADER, HEADER_BYTES
@@ -231,75 +233,36 @@ def record(title: str, settings: Settings, switch: Engine) -> PacketRecording:
     )
 
 
-@dataclass(slots=True)
-class _Packet:
-    """A packet on a link, with times in picoseconds; see Flight."""
-
-    link: int
-    joined: int
-    begin: int
-    sent: int
-    length: int
-    header: bytes
-    end: int | None = None  # None while it is on its way
-    lost: str = ""
-    copy: bool = False
-
-
 class _Recorder:
-    """A journal of links (see Journal), an observer of what arrives, and a reader of the cells of switches."""
+    """A journal of links, an observer of what arrives, and a reader of the cells of switches."""
 
     def __init__(self) -> None:
         self.changes: list[CellChange] = []
         self.aggregators: tuple[Aggregator, ...] = ()
-        self._packets: list[_Packet] = []
-        self._in_flight: dict[int, _Packet] = {}  # by the number of the packet in the store
+        self._notes: list[NDArray[np.void]] = []
+        self._times: dict[str, deque[int]] = {}  # of packets that a switch processes next, in picoseconds
         self._cells: dict[tuple[str, int], list[int]] = {}
 
     def watch(self, cluster: Cluster) -> None:
         """Begin to record."""
         self.cluster = cluster
-        cluster.network.links.journal = self
+        cluster.network.record(self._notes.append)
+        self._times = {name: deque() for name in cluster.engines}
         self.aggregators = tuple(part for tree in cluster.job.trees for part in tree.aggregators)
 
     def make_network(self, *arguments: Any, **options: Any) -> VirtualNetwork:
-        """Return the network of virtual_network(), recorded."""
+        """Return a network whose switches are recorded."""
         return _RecordedNetwork(self, *arguments, **options)
 
     # -- packets ---------------------------------------------------------------------------------------------
 
-    def sent(self, sent: Transit, begins: NDArray[np.int64], ends: NDArray[np.int64], store: Packets) -> None:
-        """See Journal."""
-        columns = sent.links.tolist(), sent.times.tolist(), begins.tolist(), ends.tolist()
-        for packet, *what in zip(sent.packets.tolist(), *columns, strict=True):
-            self._keep(packet, store, *what)
-
-    def lost(self, lost: Transit, reason: str, store: Packets) -> None:
-        """See Journal."""
-        for link, time, packet in zip(
-            lost.links.tolist(), lost.times.tolist(), lost.packets.tolist(), strict=True
-        ):
-            if packet not in self._in_flight:  # its queue drops it
-                self._keep(packet, store, link, time, time, time)
-            found = self._in_flight.pop(packet)
-            found.end, found.lost = time, reason
-
-    def copied(self, originals: NDArray[np.int64], copies: NDArray[np.int64]) -> None:
-        """See Journal."""
-        for original, copy in zip(originals.tolist(), copies.tolist(), strict=True):
-            self._in_flight[copy] = replace(self._in_flight[original], copy=True)
-            self._packets.append(self._in_flight[copy])
-
     def arrived(self, arrived: Transit, _: Packets) -> None:
-        """Note arrivals, as an observer of the network."""
-        for time, packet in zip(arrived.times.tolist(), arrived.packets.tolist(), strict=True):
-            self._in_flight.pop(packet).end = time
-
-    def _keep(self, packet: int, store: Packets, link: int, joined: int, begin: int, sent: int) -> None:
-        header = store.rows[packet, :_BYTES].tobytes()
-        found = _Packet(link, joined, begin, sent, int(store.lengths[packet]), header)
-        self._in_flight[packet] = found
-        self._packets.append(found)
+        """Note when packets arrive at switches, as an observer of the network."""
+        ends = self.cluster.network.link_ends
+        for time, link in zip(arrived.times.tolist(), arrived.links.tolist(), strict=True):
+            _, node = ends[link]
+            if node in self._times:
+                self._times[node].append(time)
 
     def flights(self) -> Iterator[Flight]:
         """Yield all packets that have arrived or been lost, in the order of that."""
@@ -308,36 +271,38 @@ class _Recorder:
         contents = _Contents(cluster)
         before: set[tuple[int, Kind, str, int]] = set()
         ended: list[tuple[int, int, Flight]] = []
-        for packet in self._packets:  # in the order in which each link has sent them
-            kind, stream, number = contents.of(packet.header)
-            same = packet.link, kind, stream, number
+        for note in np.concatenate(self._notes):  # in the order in which each link has sent them
+            link, lost = int(note["link"]), FATES[note["fate"]]
+            kind, stream, number = contents.of(note["head"].tobytes())
+            same = link, kind, stream, number
             repeats = same in before and kind != "acknowledgements"
             before.add(same)
-            if packet.end is None:
+            if not lost and note["end"] >= cluster.network.now:  # it is still on its way
                 continue
-            sender, receiver = cluster.network.link_ends[packet.link]
+            sender, receiver = cluster.network.link_ends[link]
             flight = Flight(
-                link=packet.link,
+                link=link,
                 sender=sender,
                 receiver=receiver,
-                joined=packet.joined / SECOND,
-                begin=packet.begin / SECOND,
-                sent=packet.sent / SECOND,
-                end=packet.end / SECOND,
-                size=packet.length + links[packet.link].properties.virtual_overhead,
+                joined=int(note["joined"]) / SECOND,
+                begin=int(note["begin"]) / SECOND,
+                sent=int(note["sent"]) / SECOND,
+                end=int(note["end"]) / SECOND,
+                size=int(note["length"]) + links[link].properties.virtual_overhead,
                 kind=kind,
                 stream=stream,
                 number=number,
-                again="copy" if packet.copy else "retransmission" if repeats else "",
-                lost=packet.lost,
+                again="copy" if note["copy"] else "retransmission" if repeats else "",
+                lost=lost,
             )
-            ended.append((packet.end, len(ended), flight))
+            ended.append((int(note["end"]), len(ended), flight))
         yield from (flight for _, _, flight in sorted(ended, key=itemgetter(0, 1)))
 
     # -- cells -----------------------------------------------------------------------------------------------
 
-    def processed(self, switch: str, header: bytes, time: int) -> None:
+    def processed(self, switch: str, header: bytes) -> None:
         """Note what the cell that a packet names holds, once the switch has processed the packet."""
+        time = self._times[switch].popleft()
         if not _is_aggregation(header):
             return
         engine = self.cluster.engines[switch]
@@ -356,23 +321,32 @@ class _Recorder:
             )
 
 
+class _RecordedSwitch:
+    """A switch that processes packets one by one, so that each change of a cell is seen."""
+
+    def __init__(self, recorder: _Recorder, name: str, engine: PythonProgram) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._engine = engine
+
+    def process(self, port: int, packet: bytes, now: int) -> Iterable[tuple[int, bytes]]:
+        """Process a packet; see PythonProgram."""
+        left = self._engine.process(port, packet, now)
+        self._recorder.processed(self._name, packet[:_BYTES])
+        return left
+
+
 class _RecordedNetwork(VirtualNetwork):
-    """A network whose switches process packets of aggregation one by one, so that each change of a cell is seen."""
+    """A network whose switches are recorded."""
 
     def __init__(self, recorder: _Recorder, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
         self._recorder = recorder
+        super().__init__(*arguments, **options)
 
-    def _run_switch(self, node: int, arrived: Transit) -> None:
-        headers = [row.tobytes() for row in self.store.rows[arrived.packets, :_BYTES]]
-        if not any(map(_is_aggregation, headers)):
-            super()._run_switch(node, arrived)
-            return
-        name = self.topology.switches[node].name
-        for number, header in enumerate(headers):
-            one = arrived.take(slice(number, number + 1))
-            super()._run_switch(node, one)
-            self._recorder.processed(name, header, int(one.times[0]))
+    def replace_switch(self, name: str, program: SwitchProgram) -> None:
+        """See VirtualNetwork."""
+        assert isinstance(program, PythonProgram)  # engines can be called from Python, too
+        super().replace_switch(name, _RecordedSwitch(self._recorder, name, program))
 
 
 class _Contents:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.experiments.models.step import bucket_slices, ready_shares
+from fanin.experiments.models.step import bucket_slices, step_parts
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import slowness
-from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 
 _LATENESS, _COMPUTING = 1, 2  # separate their random numbers from those of vectors
 
@@ -21,21 +20,16 @@ Floats = NDArray[np.float64]
 def buckets(settings: Settings) -> list[slice]:
     """Return the parts of a vector that are summed one after another; without a step, this is the whole vector."""
     assert settings.elements is not None
-    return bucket_slices(settings.elements, _bucket(settings))
-
-
-def _bucket(settings: Settings) -> int:
-    assert settings.elements is not None
-    if settings.step is None or settings.step.bucket is None:
-        return settings.elements
-    return min(settings.step.bucket // ELEMENT_BYTES, settings.elements)
+    if settings.step is None:
+        return bucket_slices(settings.elements, None)
+    return step_parts(settings.step, settings.elements)[0]
 
 
 def pauses(settings: Settings) -> tuple[tuple[float, ...], ...]:
     """Return each worker's pauses before each all-reduce, including barriers; see JobSpec."""
     if settings.step:
         assert settings.elements is not None
-        shares = np.array(ready_shares(settings.elements, _bucket(settings)))
+        shares = np.array(step_parts(settings.step, settings.elements)[1])
         ready = np.append(0.0, settings.step.forward + settings.step.backward * shares)
         loaded = np.append(0.0, np.full_like(shares, settings.step.loading))
         return tuple(

@@ -162,7 +162,7 @@ class _Reading:
         network = fabric.network
         counts = {name: getattr(network.links.counts, name).copy() for name in _COUNTS}
         # Links count the whole time of a packet when they begin to send it.
-        counts["busy"] -= np.maximum(network.links.free_at - network.now, 0)
+        counts["busy"] -= np.maximum(network.links.table["free_at"] - network.now, 0)
         return cls(
             network.now,
             counts,

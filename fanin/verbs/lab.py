@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,6 +149,8 @@ def show_hint(folder: Folder = Path()) -> None:
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
+    if given == len(hint.stages):
+        say("this was the last hint; fanin lab solution shows one solution")
 
 
 @app.command("solution")
@@ -160,8 +161,11 @@ def show_solution(folder: Folder = Path()) -> None:
         fanin lab solution
         fanin lab solution my-router
     """
-    work = _work(folder)
-    say(f"{work.add_solution()}: one solution of several; compare it with yours")
+    from fanin.classroom.manifest import LabError
+
+    with failing("lab", LabError):
+        made = _work(folder).add_solution()
+    say(f"{made}: one solution of several; compare it with yours")
 
 
 @app.command("verify")
@@ -190,7 +194,8 @@ def verify_labs(
             wrong += bool(problem)
             say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
     if wrong:
-        raise failure("lab", f"{wrong} problems in {', '.join(lab.name for lab in chosen)}")
+        problems = "1 problem" if wrong == 1 else f"{wrong} problems"
+        raise failure("lab", f"{problems} in {', '.join(lab.name for lab in chosen)}")
 
 
 @app.command("new")
@@ -205,17 +210,15 @@ def new_lab(
         fanin lab new my-lab
         fanin lab verify my-lab
     """
+    from fanin.classroom.manifest import LabError
+    from fanin.classroom.work_folder import copy_folder
     from fanin.verbs.new import TEMPLATES
 
-    try:
-        shutil.copytree(TEMPLATES.with_name("lab"), folder)
-        for name in ("lab.toml", "README.md", "tests.py"):
-            file = folder / name
-            file.write_text(file.read_text().replace("NAME", folder.resolve().name))
-    except FileExistsError:
-        raise failure("lab", f"{folder} exists already; choose another name", 2) from None
-    except OSError as error:
-        raise failure("lab", f"{folder} cannot be created: {error.strerror}") from None
+    with failing("lab", LabError, status=2):
+        copy_folder(TEMPLATES.with_name("lab"), folder, another="fanin lab new NAME")
+    for name in ("lab.toml", "README.md", "tests.py"):
+        file = folder / name
+        file.write_text(file.read_text().replace("NAME", folder.resolve().name))
     say(
         f"{folder}: edit tests.py first, then solution/, skeleton/ and lab.toml. To prove it:\n"
         f"  fanin lab verify {folder}"
@@ -265,7 +268,7 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import grader, gradescope, write_csv
+    from fanin.classroom.grade import grader, gradescope, is_archive, write_csv
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError
@@ -288,6 +291,9 @@ def grade_submissions(
                 else:
                     note = f" ({each.note})" if each.note else ""
                     say(f"{each.student}: {each.points} of {each.most}{note}")
+    packed = sorted(each.name for each in submissions.iterdir() if is_archive(each))
+    if packed:
+        say(f"not marked, since they are not unpacked: {', '.join(packed)}", err=True)
     if not marks:
         raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
     table.parent.mkdir(parents=True, exist_ok=True)

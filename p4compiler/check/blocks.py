@@ -122,6 +122,8 @@ class BlockChecker:
 
     def states(self, node: nodes.Parser) -> tuple[ir.State, ...]:
         """Check the states of a parser."""
+        for state in node.states:
+            self.scopes.declare_member(_states_of(node), state.name, state.name_span, state)
         names = [s.name for s in node.states]
         if "start" not in names:
             raise error(node.name_span, f"parser '{node.name}' has no state 'start'")
@@ -132,7 +134,7 @@ class BlockChecker:
         for state in node.states:
             try:
                 with self.scopes.nested():
-                    states.append(self.state(state, names))
+                    states.append(self.state(state, node, names))
             except CompileError as failure:
                 self.scopes.reporter.add(failure)
         if len(states) == len(node.states) and not _may_end(states):
@@ -140,11 +142,12 @@ class BlockChecker:
             raise error(node.name_span, f"parser '{node.name}' never comes to accept or reject", hint)
         return tuple(states)
 
-    def state(self, node: nodes.State, names: list[str]) -> ir.State:
+    def state(self, node: nodes.State, parser: nodes.Parser, names: list[str]) -> ir.State:
         """Check one state.
 
         Args:
             node: The state's syntax tree.
+            parser: The parser that it belongs to.
             names: The names of all states of the parser.
         """
         body: list[ir.Stmt] = []
@@ -159,10 +162,13 @@ class BlockChecker:
                 message = f"state '{node.name}' has no transition: it goes to reject, which behaves like accept here"
                 hint = "end it with transition accept; or another state"
                 self.scopes.reporter.warn(span, message, hint, option="parser-transition")
+            self.scopes.use_member(_states_of(parser), target, span)
             if target not in targets:
                 raise no_such("state", target, span, targets)
             cases: tuple[ir.SelectCase, ...] = (ir.SelectCase((), target, span),)
             return ir.State(node.name, tuple(body), (), cases, node.name_span)
+        for case in transition.cases:
+            self.scopes.use_member(_states_of(parser), case.state, case.state_span)
         subjects = [self.subject(s) for s in transition.subjects]
         cases = tuple(self.select_case(case, subjects, targets) for case in transition.cases)
         return ir.State(node.name, tuple(body), tuple(subjects), cases, node.name_span)
@@ -201,6 +207,11 @@ class BlockChecker:
             symbol = self.scopes.lookup(node.name, node.span, node.rooted)
             return symbol if isinstance(symbol, ir.ValueSet) else None
         return None
+
+
+def _states_of(parser: nodes.Parser) -> tuple[str, str]:
+    """Return the owner of a parser's states in an index."""
+    return "state", parser.name
 
 
 def _may_end(states: list[ir.State]) -> bool:

@@ -52,7 +52,7 @@ class CallableChecker:
                     raise error(p.default.span, "a default value must be known when compiling")
                 default = value
             variable = ir.Variable(p.name, of, p.span, p.direction, annotations, True, constructor, default)
-            self.scopes.declare(p.name, p.span, variable)
+            self.scopes.declare(p.name, p.name_span, variable)
             result.append(variable)
         return tuple(result)
 

@@ -294,6 +294,7 @@ class CallChecker:
             raise error(function.span, f"a value of type {found} has no method '{function.name}'")
         extern = of.extern
         signatures = extern.methods.get(function.name)
+        self.scopes.use_member(extern, function.name, function.name_span)
         if signatures is None or function.name == extern.name:
             known = [m for m in extern.methods if m != extern.name]
             raise no_such(f"method of {extern.name}", function.name, function.name_span, known)
@@ -436,6 +437,8 @@ class CallChecker:
             ordered(node, name, [p.name for p in parameters], optional), parameters, strict=True
         ):
             value: ir.Expr
+            if argument is not None and argument.name is not None and self.scopes.index is not None:
+                self.scopes.index.use_variable(parameter, argument.name, argument.span)
             if argument is None and parameter.default is not None:
                 value = parameter.default
             elif argument is None or argument.value is None:

@@ -119,6 +119,7 @@ class ExpressionChecker:
                     )
                 if node.name not in fields:
                     raise no_member(str(of), "field", node.name, node.name_span, fields)
+                self.scopes.use_member(of, node.name, node.name_span)
                 if isinstance(base, ir.Aggregate):
                     return base.elements[list(fields).index(node.name)]
                 return ir.Field(fields[node.name], node.span, base, node.name)
@@ -133,6 +134,7 @@ class ExpressionChecker:
         raise error(node.name_span, f"a value of type {of} has no member '{node.name}'")
 
     def _type_member(self, node: nodes.Member, of: types.Type) -> ir.Expr:
+        self.scopes.use_member(of, node.name, node.name_span)
         match of:
             case types.Error():
                 if node.name not in self.types.errors:

@@ -11,6 +11,7 @@ from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.check.statements import StatementChecker
+from fanin.p4compiler.index import Index
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import CompileError, Reporter, Span, error
 
@@ -20,8 +21,13 @@ _PSA_PACKAGES = ("IngressPipeline", "EgressPipeline", "PSA_Switch")
 _ARCHITECTURE_FILES = ("core.p4", "v1model.p4", "psa.p4", "frame.p4")
 
 
-def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
+def check(program: nodes.Program, reporter: Reporter, index: Index | None = None) -> ir.Program:
     """Check a program and return it with types.
+
+    Args:
+        program: The program.
+        reporter: Receives errors and warnings.
+        index: Receives what the names in the program mean.
 
     Raises:
         CompileError: If the program has errors; it holds all of them.
@@ -29,7 +35,7 @@ def check(program: nodes.Program, reporter: Reporter) -> ir.Program:
     _check_architecture(program)
     for node in program.declarations:
         _silence(node, reporter)
-    checker = _ProgramChecker(reporter)
+    checker = _ProgramChecker(reporter, index)
     for declarations in (program.declarations, program.frame):
         with checker.scopes.declaring(declarations):
             for node in declarations:
@@ -87,8 +93,8 @@ def _check_architecture(program: nodes.Program) -> None:
 
 
 class _ProgramChecker:
-    def __init__(self, reporter: Reporter) -> None:
-        self.scopes = Scopes(reporter)
+    def __init__(self, reporter: Reporter, index: Index | None) -> None:
+        self.scopes = Scopes(reporter, index)
         self.expressions = ExpressionChecker(self.scopes)
         self.types = self.expressions.types
         self.constants = self.expressions.constants

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 
 from fanin.p4compiler import ir, nodes, types
+from fanin.p4compiler.index import Definition, Index
 from fanin.p4compiler.source import CompileError, Reporter, Span, error, suggestion
 
 Symbol = (
@@ -24,6 +25,16 @@ class Scope:
     def __init__(self, outer: Scope | None = None) -> None:
         self.outer = outer
         self.names: dict[str, Symbol] = {}
+        self.definitions: dict[str, Definition] = {}  # only with an index
+
+    def definition(self, name: str) -> Definition | None:
+        """Return where the name that is visible here is declared, or None if that has no place."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.definitions.get(name)
+            scope = scope.outer
+        return None
 
     def find(self, name: str) -> Symbol | None:
         """Return what the name refers to here, or None."""
@@ -43,10 +54,14 @@ class Scope:
 
 
 class Scopes:
-    """Stack of scopes during a check: `current` is the innermost, `top` the outermost one."""
+    """Stack of scopes during a check: `current` is the innermost, `top` the outermost one.
 
-    def __init__(self, reporter: Reporter) -> None:
+    The index, if there is one, receives all declarations and all names that are looked up.
+    """
+
+    def __init__(self, reporter: Reporter, index: Index | None = None) -> None:
         self.reporter = reporter
+        self.index = index
         self.top = self.current = Scope()
         self.broken: set[str] = set()  # names whose declarations have errors
         # declarations at the top level and in the enclosing block
@@ -75,10 +90,24 @@ class Scopes:
         old = self.current.names.get(name)
         if isinstance(old, list) and isinstance(symbol, list):
             old += symbol  # one more signature of the same extern function
+            if self.index is not None:
+                self.index.use(name, span, self.current.definitions.get(name))
             return
         if old is not None:
             raise error(span, f"'{name}' is declared twice", "choose another name for one of them")
         self.current.names[name] = symbol
+        if self.index is not None:
+            self.current.definitions[name] = self.index.define(name, span, symbol)
+
+    def declare_member(self, owner: Hashable, name: str, span: Span, symbol: object) -> None:
+        """Note the declaration of a member, such as a field, in the index."""
+        if self.index is not None:
+            self.index.define(name, span, symbol, owner)
+
+    def use_member(self, owner: Hashable, name: str, span: Span) -> None:
+        """Note the use of a member in the index."""
+        if self.index is not None:
+            self.index.use_member(owner, name, span)
 
     def lookup(self, name: str, span: Span, rooted: bool = False, what: str = "name") -> Symbol:
         """Return what a name refers to.
@@ -89,6 +118,8 @@ class Scopes:
         """
         scope = self.top if rooted else self.current
         symbol = scope.find(name)
+        if self.index is not None:
+            self.index.use(name, span, scope.definition(name))
         if symbol is None and name in self.broken:
             raise CompileError([])  # the error in its declaration is reported already
         if symbol is None and name in self.places:

@@ -10,6 +10,7 @@ from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.keys import key_name, key_values, spread
 from fanin.p4compiler.check.scopes import Scopes, no_such
+from fanin.p4compiler.check.types import MATCH_KIND
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import same
 from fanin.p4compiler.source import Span, error, suggestion
@@ -81,6 +82,7 @@ class TableChecker:
     def _key_element(self, node: nodes.KeyElement) -> ir.KeyElement:
         if node.match_kind not in self.types.match_kinds:
             raise no_such("match kind", node.match_kind, node.match_span, self.types.match_kinds)
+        self.scopes.use_member(MATCH_KIND, node.match_kind, node.match_span)
         value = self.expressions.expr(node.expression)
         if isinstance(value.type, types.Int) or not types.width(value.type):
             raise error(node.expression.span, f"a value of type {value.type} cannot be a key")

@@ -19,6 +19,7 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
+MATCH_KIND = "match_kind"  # the owner of match kinds in an index
 
 
 class TypeChecker:
@@ -110,7 +111,10 @@ class TypeChecker:
                     base = types.NewType(node.name, base, annotations)
                 self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
-                self.scopes.declare(node.name, node.name_span, self.composite(node))
+                made = self.composite(node)
+                self.scopes.declare(node.name, node.name_span, made)
+                for field in node.fields:
+                    self.scopes.declare_member(made, field.name, field.name_span, made.by_name[field.name])
             case nodes.Enum():
                 self._declare_enum(node)
             case nodes.Names(name="error"):
@@ -118,8 +122,11 @@ class TypeChecker:
                     if name in self.errors:
                         raise error(span, f"error.{name} is declared twice")
                     self.errors[name] = len(self.errors)
+                    self.scopes.declare_member(_BASIC["error"], name, span, _BASIC["error"])
             case nodes.Names():
                 self.match_kinds |= {name: None for name, _ in node.members}
+                for name, span in node.members:
+                    self.scopes.declare_member(MATCH_KIND, name, span, MATCH_KIND)
             case nodes.Extern():
                 self._declare_extern(node)
             case nodes.Callable():
@@ -186,6 +193,8 @@ class TypeChecker:
         enum = types.Enum(node.name, members, underlying)
         self.enums.append(enum)
         self.scopes.declare(node.name, node.name_span, enum)
+        for name, _, span in node.members:
+            self.scopes.declare_member(enum, name, span, enum)
 
     def _declare_extern(self, node: nodes.Extern) -> None:
         # psa.p4 says which extern of v1model does an extern's work
@@ -195,7 +204,9 @@ class TypeChecker:
         with self._generic(node.type_parameters):
             for method in node.methods:
                 name = target if method.name == node.name else method.name
-                extern.methods.setdefault(name, []).append(self.signature(method))
+                signatures = extern.methods.setdefault(name, [])
+                signatures.append(self.signature(method))
+                self.scopes.declare_member(extern, name, method.name_span, signatures)
 
     @contextmanager
     def _generic(self, type_parameters: tuple[str, ...]) -> Iterator[None]:

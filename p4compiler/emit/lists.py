@@ -119,10 +119,10 @@ def _annotated_lists(program: GraphProgram, layout: Layout) -> list[Json]:
     made: dict[int, Json] = {}
     assert isinstance(metadata.type, types.Struct)
     for where, annotation in _marked(metadata.type, (metadata,), ()):
-        for argument in annotation.arguments:
-            if not isinstance(argument, nodes.Integer):
-                raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
-            number = argument.value
+        numbers = [a.value for a in annotation.arguments if isinstance(a, nodes.Integer)]
+        if not numbers or len(numbers) < len(annotation.arguments):
+            raise error(annotation.span, "@field_list needs numbers", "write @field_list(1)")
+        for number in numbers:
             entry = made.setdefault(
                 number, {"id": len(made) + 1, "name": f"field_list{number}", "elements": []}
             )
@@ -138,7 +138,7 @@ def _marked(
     """Yield the scalar fields that @field_list marks, each with its own mark or that of an enclosing struct.
 
     Raises:
-        CompileError: If a header, or a field of one, is marked.
+        CompileError: If a header, a field of one, or a varbit is marked.
     """
     for f in of.fields:
         inner = (*where, f.name)
@@ -148,19 +148,20 @@ def _marked(
                 yield from _marked(f.type, inner, marks)
             case types.Header() | types.Union():
                 marks = (*marks, *(mark for _, mark in _marked(f.type, inner, ())))
-                _check_unmarked(inner, marks)
+                _check_unmarked(inner, marks, "headers")
             case types.Stack(element=types.Fields() as element):
                 marks = (*marks, *(mark for _, mark in _marked(element, inner, ())))
-                _check_unmarked(inner, marks)
+                _check_unmarked(inner, marks, "headers")
+            case types.Varbit():
+                _check_unmarked(inner, marks, "varbits")
             case _:
                 yield from ((inner, mark) for mark in marks)
 
 
-def _check_unmarked(where: Path, marks: nodes.Annotations) -> None:
+def _check_unmarked(where: Path, marks: nodes.Annotations, kind: str) -> None:
     if marks:
         name = ".".join(map(str, where[1:]))
+        message = f"'{name}' in a field list: {kind} are not preserved"
         raise error(
-            marks[0].span,
-            f"'{name}' in a field list: headers are not preserved",
-            "copy the value to a metadata field outside of headers, and mark that one",
+            marks[0].span, message, f"copy the value to a metadata field outside of {kind}, and mark that one"
         )

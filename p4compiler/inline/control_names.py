@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fanin.p4compiler import ir, types
+from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.dump.typed import of_action
 from fanin.p4compiler.source import Reporter, error
 
@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
-    """Check that all objects of a kind have different names in the control plane.
+    """Check that all objects of a kind, and all controller headers, have different names in the control plane.
 
     Identical actions count as one, wherever they are written: P4_14 programs that p4c translates have such copies in
     ingress and egress.
@@ -41,7 +41,20 @@ def check_control_names(program: ir.FlatProgram, reporter: Reporter) -> None:
         if first.span == declared.span:
             hint = "its control has several instances: leave out the dot in @name, so that each has its own"
         reporter.add(error(declared.span, message, hint, other=first.span))
+    _check_controller_headers(program, reporter)
     reporter.check()
+
+
+def _check_controller_headers(program: ir.FlatProgram, reporter: Reporter) -> None:
+    found: dict[str, nodes.Annotation] = {}
+    for header in program.source.controller_headers:
+        mark = next(a for a in header.annotations if a.name == "controller_header")
+        name = nodes.annotation_text((mark,), "controller_header") or header.name
+        first = found.setdefault(name, mark)
+        if first is not mark:
+            message = f"two controller headers are called '{name}'"
+            hint = "PacketIns and PacketOuts have one header each: put all fields into it"
+            reporter.add(error(mark.span, message, hint, other=first.span))
 
 
 def _alike(one: ir.Action, other: ir.Action) -> bool:

@@ -44,13 +44,17 @@ class ExpressionParser:
         self.tokens = [*tokens, Token(END, "end of file", end)]
         self.at = 0
         self.type_names: set[str] = set()
+        # the errors so far, where the rest of the program is wanted in spite of them; None: the first one is raised
+        self.failures: list[CompileError] | None = None
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Open a scope for declared names: a name that hid a type denotes the type again afterwards."""
         outer = set(self.type_names)
-        yield
-        self.type_names = outer
+        try:
+            yield
+        finally:
+            self.type_names = outer
 
     # Tokens
 
@@ -112,6 +116,39 @@ class ExpressionParser:
             )
         found = f"'{token.text}'" if token.kind != END else token.text
         raise error(token.span, f"expected {what}, found {found}")
+
+    # Errors
+
+    def recover(self, failure: CompileError, begin: int) -> None:
+        """Keep an error and skip the broken declaration or statement that begins at a token, if errors are kept.
+
+        Raises:
+            CompileError: If they are not kept, or nothing is left to skip.
+        """
+        if self.failures is None or self.tokens[begin].kind == END or self.tokens[begin].text == "}":
+            raise failure
+        self.failures.append(failure)
+        self.at = self.end_of_broken(begin)
+
+    def end_of_broken(self, begin: int) -> int:
+        """Return where a broken part probably ends: after its ; or }, or at a line that is indented no more than it."""
+        first, at = self.tokens[begin].span, max(self.at, begin + 1)
+        texts = [token.text for token in self.tokens[begin:at] if token.kind != STRING]
+        depth = texts.count("{") - texts.count("}")
+        while self.tokens[at].kind != END:
+            token, before = self.tokens[at], self.tokens[at - 1].span
+            begins_line = token.span.line > before.end_line and token.span.file is first.file
+            if token.text == "}":
+                depth -= 1
+                if depth <= 0:
+                    return at if depth < 0 else at + 1
+            elif begins_line and token.span.column <= first.column and token.text not in ("{", "else"):
+                return at
+            elif token.text == ";" and depth <= 0:
+                return at + 1
+            depth += token.text == "{"
+            at += 1
+        return at
 
     # Types
 

@@ -32,7 +32,7 @@ class Token(NamedTuple):
     glued: bool = False
 
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r"""
       (?P<space>[ \t\f\v\r]+ | \\\r?\n | //(?:[^\\\n]|\\(?:.|\n))* | /\*.*?\*/)
     | (?P<open>/\*)
@@ -56,7 +56,7 @@ def tokenize(file: SourceFile) -> list[Token]:
     text = "\n".join(file.lines) + "\n"
     tokens: list[Token] = []
     append = tokens.append
-    match = _TOKEN.match
+    match = TOKEN.match
     line, line_start, position, glued = file.first, 0, 0, False
     directive = False  # whether the line begins with #: a string then ends on its line
     while position < len(text):

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from hashlib import sha256
+from os.path import abspath
 from pathlib import Path
 
+from fanin.p4compiler.index import Definition, Index
 from fanin.p4compiler.parse.conditions import evaluate
 from fanin.p4compiler.parse.lex import (
     NAME,
@@ -31,7 +33,7 @@ from fanin.p4compiler.parse.lex import (
 from fanin.p4compiler.source import CompileError, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
-_MAX_KEPT = 16  # the deepest nesting of included files
+_MAX_KEPT = 64  # files whose tokens are kept
 _DIRECTIVES = (
     "if", "ifdef", "ifndef", "elif", "else", "endif", "define", "undef", "include", "error", "warning", "pragma",
 )  # fmt: skip
@@ -70,6 +72,8 @@ def preprocess(
     lookups: Lookups | None = None,
     *,
     confined: bool = False,
+    texts: Mapping[Path, str] | None = None,
+    index: Index | None = None,
 ) -> list[Token]:
     """Preprocess a file and return its tokens.
 
@@ -83,6 +87,8 @@ def preprocess(
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
         confined: Whether files outside of the folder of `path` and of `include_dirs` count as missing.
+        texts: What stands for the text of files, by their absolute paths, such as what an editor has not saved.
+        index: Receives the files, the macros and the places that use them.
 
     Raises:
         CompileError: If a directive is wrong, or an included file cannot be read.
@@ -90,7 +96,8 @@ def preprocess(
     """
     places = tuple(include_dirs)
     below = [place.resolve() for place in (path.parent, *places)] if confined else None
-    preprocessor = _Preprocessor(places, reporter, {} if lookups is None else lookups, below)
+    lookups = {} if lookups is None else lookups
+    preprocessor = _Preprocessor(places, reporter, lookups, below, texts or {}, index)
     for name, value in defines.items():
         origin = SourceFile(f"-D{name}", (value,))
         body = tuple(token for token in tokenize(origin) if token.kind != NEWLINE)
@@ -109,6 +116,11 @@ def unchanged(lookups: Lookups) -> bool:
         return False
 
 
+def _absolute(path: Path) -> Path:
+    """Return the absolute path. Resolving symbolic links as well would take a third of the preprocessor's time."""
+    return Path(abspath(path))  # noqa: PTH100
+
+
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace")
 
@@ -118,9 +130,10 @@ def _digest(text: str) -> str:
 
 
 @lru_cache(_MAX_KEPT)
-def _tokens(file: SourceFile) -> tuple[Token, ...]:
-    """Return the tokens of a file, cached because every program includes core.p4 and v1model.p4."""
-    return tuple(tokenize(file))
+def _tokens(shown: str, text: str) -> tuple[SourceFile, tuple[Token, ...]]:
+    """Return a file and its tokens, cached because every program includes core.p4 and v1model.p4."""
+    file = SourceFile(shown, tuple(text.split("\n")))
+    return file, tuple(tokenize(file))
 
 
 class _Preprocessor:
@@ -130,24 +143,33 @@ class _Preprocessor:
         reporter: Reporter,
         lookups: Lookups,
         below: list[Path] | None,
+        texts: Mapping[Path, str],
+        index: Index | None,
     ) -> None:
         self.include_dirs = include_dirs
         self.reporter = reporter
         self.lookups = lookups
         self.below = below
+        self.texts = texts
+        self.index = index
         self.macros: dict[str, Macro] = {}
+        self.definitions: dict[str, Definition] = {}  # of macros; only with an index
         self.output: list[Token] = []
         self.depth = 0
 
     def read(self, path: Path, shown: str) -> None:
         self.depth += 1
-        text = _text(path)
+        text = self.texts.get(_absolute(path)) if self.texts else None
+        if text is None:
+            text = _text(path)
         self.lookups[path] = _digest(text)
-        file = SourceFile(shown, tuple(text.split("\n")))
+        if self.index is not None:
+            self.index.paths[shown] = _absolute(path)
+        file, tokens = _tokens(shown, text)
         conditions: list[_Condition] = []
         pending: list[Token] = []
         marker: _Marker | None = None
-        for line in _lines(_tokens(file)):
+        for line in _lines(tokens):
             if line[0].text == "#" and line[0].kind == SYMBOL:
                 self.flush(pending)
                 if _is_marker(line):
@@ -240,6 +262,7 @@ class _Preprocessor:
 
     def holds(self, name: Token, rest: list[Token]) -> bool:
         if name.text in ("ifdef", "ifndef"):
+            self.note_uses(rest[:1])
             return (_macro_name(name, rest).text in self.macros) == (name.text == "ifdef")
         if not rest:
             raise error(name.span, f"#{name.text} without a condition")
@@ -293,6 +316,8 @@ class _Preprocessor:
                 option="macro-redefined",
             )
         self.macros[name.text] = macro
+        if self.index is not None:
+            self.definitions[name.text] = self.index.define(name.text, name.span, macro)
 
     def include(self, directive: Token, rest: list[Token], path: Path) -> None:
         if rest and rest[0].kind == NAME:
@@ -314,7 +339,9 @@ class _Preprocessor:
             found = place / wanted
             if self.below is not None and not any(map(found.resolve().is_relative_to, self.below)):
                 continue
-            if found.is_file():
+            if found.is_file() or (self.texts and _absolute(found) in self.texts):
+                if self.index is not None:
+                    self.index.includes.append((span, _absolute(found)))
                 self.read(found, wanted if rest[0].text == "<" else str(found))
                 return
             self.lookups[found] = None
@@ -330,8 +357,16 @@ class _Preprocessor:
     def expand(self, tokens: list[Token]) -> list[Token]:
         if not any(token.text in self.macros for token in tokens):
             return tokens
+        self.note_uses(tokens)
         nothing: frozenset[str] = frozenset()
         return [token for token, _ in self.expand_items([(token, nothing) for token in tokens])]
+
+    def note_uses(self, tokens: Iterable[Token]) -> None:
+        """Note the names of macros among the tokens of a file in the index."""
+        if self.index is not None:
+            for token in tokens:
+                if token.text in self.macros:
+                    self.index.use(token.text, token.span, self.definitions.get(token.text))
 
     def expand_items(self, items: list[_Item]) -> list[_Item]:
         result: list[_Item] = []
@@ -384,6 +419,7 @@ class _Preprocessor:
         expanded: dict[str, list[_Item]] = {}
         result: list[_Item] = []
         body = macro.body
+        begin = call.span[:5]
         at = 0
         operand = False  # whether a following ## has a token on its left (an argument may be empty)
         while at < len(body):
@@ -409,9 +445,7 @@ class _Preprocessor:
             else:
                 spelled = token.span
                 place = Expansion(macro.name, spelled.file, spelled.line, spelled.column)
-                pieces = [
-                    (Token(token.kind, token.text, call.span._replace(expansion=place), token.glued), hidden)
-                ]
+                pieces = [(Token(token.kind, token.text, Span(*begin, place), token.glued), hidden)]
             operand = bool(pieces) or (pasted and operand)
             if pasted and before and pieces:
                 joined = _paste(result.pop()[0], pieces[0][0])

@@ -23,37 +23,55 @@ PROPERTIES = (
 _FORMER_PROPERTIES = {"reads": "key"}  # of P4_14
 
 
-def parse(tokens: list[Token], type_names: Iterable[str] = ()) -> nodes.Program:
+def parse(
+    tokens: list[Token], type_names: Iterable[str] = (), failures: list[CompileError] | None = None
+) -> nodes.Program:
     """Parse a preprocessed program into its syntax tree.
 
     Args:
         tokens: The program.
         type_names: The names of types that are declared elsewhere.
+        failures: Receives the syntax errors. The tree then lacks the broken declarations and statements. None: the
+            first error is raised.
 
     Raises:
-        CompileError: At the first syntax error.
+        CompileError: At the first syntax error, without `failures`.
     """
     end = tokens[-1].span if tokens else Span(SourceFile("", ()), 1, 0, 1, 0)
     end = Span(end.file, end.end_line, end.end_column, end.end_line, end.end_column + 1)
     parser = _Parser(tokens, end)
     parser.type_names |= set(type_names)
+    parser.failures = failures
     declarations: list[nodes.Declaration] = []
-    try:
-        while parser.token.kind != END:
+    while parser.token.kind != END:
+        begin = parser.at
+        try:
             if not parser.accept(";"):
                 declarations.append(parser.declaration())
-    except CompileError as failure:
-        brace = unclosed_brace(tokens, parser.at)
-        if brace is None:
-            raise
-        [wrong] = failure.diagnostics
-        hint = f"end it with }}; without that, what follows is wrong from line {wrong.span.line} on: {wrong.message}"
-        raise error(brace.span, "this '{' is never closed", hint) from None
+        except CompileError as failure:
+            brace = unclosed_brace(tokens, parser.at)
+            if brace is not None:
+                [wrong] = failure.diagnostics
+                follows = (
+                    f"without that, what follows is wrong from line {wrong.span.line} on: {wrong.message}"
+                )
+                failure = error(brace.span, "this '{' is never closed", f"end it with }}; {follows}")
+            if failures is None:
+                raise failure from None
+            failures.append(failure)
+            parser.skip_declaration(begin)
     return nodes.Program(tuple(declarations))
 
 
 class _Parser(StatementParser):
     # Declarations of the top level
+
+    def skip_declaration(self, begin: int) -> None:
+        """Skip a broken declaration; the type that it declares is one nevertheless."""
+        kind, name = self.tokens[begin], self.tokens[min(begin + 1, len(self.tokens) - 1)]
+        if kind.text in ("header", "struct", "header_union", "enum", "extern", "parser", "control"):
+            self.type_names.add(name.text)
+        self.at = self.end_of_broken(begin)
 
     def declaration(self) -> nodes.Declaration:
         annotations = self.annotations()
@@ -127,14 +145,21 @@ class _Parser(StatementParser):
         self.expect("{")
         fields = []
         while not self.accept("}"):
-            of_field = self.annotations()
-            start = self.token.span
-            declared = self.type()
-            field = self.identifier("a field's name")
-            self.expect(";")
-            fields.append(nodes.Field(start.to(self.last()), field.text, field.span, of_field, declared))
+            begin = self.at
+            try:
+                fields.append(self.field())
+            except CompileError as failure:
+                self.recover(failure, begin)
         span = keyword.span.to(self.last())
         return nodes.Composite(span, name.text, name.span, annotations, keyword.text, tuple(fields))
+
+    def field(self) -> nodes.Field:
+        annotations = self.annotations()
+        start = self.token.span
+        declared = self.type()
+        name = self.identifier("a field's name")
+        self.expect(";")
+        return nodes.Field(start.to(self.last()), name.text, name.span, annotations, declared)
 
     def enum(self, annotations: nodes.Annotations) -> nodes.Enum:
         start = self.expect("enum").span
@@ -197,7 +222,9 @@ class _Parser(StatementParser):
             name = self.declared("the parameter's name")
             default = self.expression() if self.accept("=") else None
             span = start.span.to(self.last())
-            parameters.append(nodes.Parameter(span, name.text, declared, direction, default, annotations))
+            parameters.append(
+                nodes.Parameter(span, name.text, name.span, declared, direction, default, annotations)
+            )
             if not self.accept(","):
                 self.expect(")", "or ','")
                 break
@@ -285,11 +312,15 @@ class _Parser(StatementParser):
         local: list[nodes.Node] = []
         states: list[nodes.State] = []
         while not self.accept("}"):
-            of_local = self.annotations()
-            if self.token.text == "state":
-                states.append(self.state(of_local))
-            else:
-                local.append(self.local(of_local))
+            begin = self.at
+            try:
+                of_local = self.annotations()
+                if self.token.text == "state":
+                    states.append(self.state(of_local))
+                else:
+                    local.append(self.local(of_local))
+            except CompileError as failure:
+                self.recover(failure, begin)
         span = head.span.to(self.last())
         return nodes.Parser(span, head.name, head.name_span, annotations, head, tuple(local), tuple(states))
 
@@ -310,7 +341,11 @@ class _Parser(StatementParser):
                         )
                     self.expect("}")
                     break
-                statements += self.statement()
+                begin = self.at
+                try:
+                    statements += self.statement()
+                except CompileError as failure:
+                    self.recover(failure, begin)
         span = start.to(self.last())
         return nodes.State(span, name.text, name.span, annotations, tuple(statements), transition)
 
@@ -346,7 +381,11 @@ class _Parser(StatementParser):
         self.expect("{")
         local: list[nodes.Node] = []
         while self.token.text != "apply":
-            local.append(self.local(self.annotations()))
+            begin = self.at
+            try:
+                local.append(self.local(self.annotations()))
+            except CompileError as failure:
+                self.recover(failure, begin)
         self.expect("apply")
         body = self.block()
         self.expect("}", "(apply is the last thing in a control)")

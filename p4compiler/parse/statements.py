@@ -81,7 +81,11 @@ class StatementParser(ExpressionParser):
         statements: list[nodes.Statement] = []
         with self.scope():
             while not self.accept("}"):
-                statements += self.statement()
+                begin = self.at
+                try:
+                    statements += self.statement()
+                except CompileError as failure:
+                    self.recover(failure, begin)
         return nodes.Block(start.to(self.last()), tuple(statements))
 
     def one(self) -> nodes.Statement:

@@ -7,10 +7,11 @@ are the interface, and make these tables. It needs nothing but the library, so c
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Any, ClassVar
 
 from thrift.protocol.TBase import TBase, TExceptionBase
@@ -155,12 +156,19 @@ class Client:
         self._number = 0
 
     def __getattr__(self, name: str) -> Any:
-        method = self.service.methods.get(name)
-        if method is None:
+        if name not in self.service.methods:
             raise AttributeError(f"the service {self.service.name} has no method {name}")
-        return lambda *values, **named: self._call(method, method.arguments(*values, **named))
+        return partial(self.call, name)
 
-    def _call(self, method: Method, arguments: Struct) -> Any:
+    def call(self, name: str, *values: object, **named: object) -> Any:
+        """Call a method of the service.
+
+        Raises:
+            ThriftError: The method's error.
+            TApplicationException: The server cannot carry it out.
+        """
+        method = self.service.methods[name]
+        arguments = method.arguments(*values, **named)
         protocol = self._protocol
         self._number += 1
         protocol.writeMessageBegin(method.name, TMessageType.CALL, self._number)
@@ -186,7 +194,9 @@ class Processor(TProcessor):  # type: ignore[misc]
 
     def __init__(self, service: Service, handler: object, lock: AbstractContextManager[object]) -> None:
         self._service = service
-        self._handler = handler
+        self._handlers: dict[str, Callable[..., Any]] = {
+            name: getattr(handler, name) for name in service.methods
+        }
         self._lock = lock
 
     def process(self, incoming: Any, outgoing: Any) -> None:
@@ -209,7 +219,7 @@ class Processor(TProcessor):  # type: ignore[misc]
             given = dict(vars(arguments))
             given.pop("cxt_id", None)  # there is one context
             with self._lock:
-                answer.success = getattr(self._handler, name)(**given)
+                answer.success = self._handlers[name](**given)
         except ThriftError as error:
             if "ouch" not in method.answer.fields:
                 raise

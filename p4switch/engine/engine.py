@@ -7,8 +7,8 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, ProgramError
@@ -34,12 +34,6 @@ from fanin.p4switch.engine.switch import RunningSwitch
 from fanin.p4switch.engine.value_sets import ValueSetState
 from fanin.p4switch.entries import Digest, TableError, TableErrorCode
 from fanin.p4switch.reader import read_program, without_folders
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fanin.p4switch.engine.batch import BatchProcessor, Departures
 
 _Named = TypeVar("_Named")
 _MAX_KEPT = 4  # programs; a controller that connects again often sets the one the switch already has
@@ -153,43 +147,10 @@ class Engine:
         runtime().switch_process(self.base, port, packet, len(packet), now, ctypes.byref(out))
         return list(_records(ctypes.string_at(out.bytes, out.used) if out.used else b""))
 
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],
-    ) -> Departures:
-        """Process packets one after the other, as `process` does.
-
-        Args:
-            ports: The port of each packet, [count].
-            packets: The packets, uint8 [count, room].
-            lengths: The length of each packet in bytes, [count].
-            times: The time of each packet in microseconds, [count].
-
-        Returns:
-            The packets that leave, valid until the next batch.
-
-        Raises:
-            ValueError: If a packet that arrives or leaves is longer than `room`, or the arrays differ in length.
-            MemoryError: If there is no memory for the packets that leave.
-        """
-        return self._batches.process(ports, packets, lengths, times)
-
-    @cached_property
-    def _batches(self) -> BatchProcessor:
-        # Imported here because it needs numpy, which a switch process does not load.
-        from fanin.p4switch.engine.batch import BatchProcessor
-
-        return BatchProcessor(self.base)
-
     @property
     def run_function(self) -> int:
         """Return the address of the C function that runs the switch on packets of other C: native/program.h."""
-        from fanin.p4switch.engine.batch import run_function  # see _batches
-
-        return run_function()
+        return ctypes.cast(runtime().switch_run, ctypes.c_void_p).value or 0
 
     def load_traced(self) -> ctypes.CDLL:
         """Compile the program with tracing: C that records what it does with each packet.

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from fanin.simulator.compiled import StationInC
 from fanin.simulator.corruption import complete_checksums
 from fanin.simulator.hosts.card import Card
+from fanin.simulator.links import PRECEDENCE
 from fanin.simulator.network import Station
-from fanin.simulator.queues import PRECEDENCE
 from fanin.simulator.segments import segments
 from fanin.topologies.model import Host
 from fanin.workers import wire

@@ -1,11 +1,11 @@
-/* What a link does to one packet. ../links.py and ../corruption.py (bit errors) are the reference, for many at once. */
+/* What a link does to one packet; ../links.py describes it. */
 
 #include "loop.h"
 
 #include <string.h>
 
-/* Purposes of the random draws for a packet, with the numbers of links.py. */
-enum { LOSS, CORRUPTION, DUPLICATION, REORDERING, LATER, COPY_LATER, BURST, BURST_LOSS, JITTER, BIT, MARK, PURPOSES = 16 };
+/* Purposes of the random draws for a packet. The numbers are part of what a seed means. */
+enum { TO_LOSE, TO_CORRUPT, TO_DUPLICATE, TO_REORDER, LATER, COPY_LATER, TO_BURST, TO_LOSE_IN_BURST, TO_JITTER, BIT, TO_MARK, PURPOSES = 16 };
 
 #define GOLDEN 0x9e3779b97f4a7c15ull
 
@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Draws uniformly in [0, 1), as in draws.py. */
+/* Draws uniformly in [0, 1): a hash of the link's key, the packet and the purpose (SplitMix64). */
 static double draw(const struct link *k, int64_t number, unsigned purpose)
 {
     return (double)(mix(k->key + ((uint64_t)number * PURPOSES + purpose) * GOLDEN) >> 11) * 0x1p-53;
@@ -51,7 +51,7 @@ static bool too_much(const struct link *k, int64_t wait)
     if (wait <= k->mark || wait > k->always_mark)
         return wait > k->mark;
     double share = k->mark_probability * (double)(wait - k->mark) / (double)(k->always_mark - k->mark);
-    return draw(k, k->joined, MARK) < share;
+    return draw(k, k->joined, TO_MARK) < share;
 }
 
 static uint64_t word_sum(const uint8_t *from, const uint8_t *to)
@@ -80,44 +80,45 @@ static void flip_bit(uint8_t *frame, uint32_t length, double drawn)
     frame[bit >> 3] ^= (uint8_t)(0x80 >> (bit & 7));
 }
 
-static bool is_lost(struct loop *l, struct link *k, int64_t number)
+static enum fate loss_of(struct loop *l, struct link *k, int64_t number)
 {
-    bool lost = draw(k, number, LOSS) < k->loss;
-    l->faults[LOST] += lost;
+    enum fate fate = draw(k, number, TO_LOSE) < k->loss ? LOSS : ARRIVES;
+    l->faults[LOST] += fate == LOSS;
     if (k->bursts) {
-        double step = draw(k, number, BURST);
+        double step = draw(k, number, TO_BURST);
         k->in_burst = k->in_burst ? step >= k->burst_end : step < k->burst_begin;
-        bool in_burst = k->in_burst && draw(k, number, BURST_LOSS) < k->burst_loss && !lost;
-        l->faults[BURST_LOST] += in_burst;
-        lost |= in_burst;
+        if (k->in_burst && draw(k, number, TO_LOSE_IN_BURST) < k->burst_loss && fate == ARRIVES) {
+            l->faults[BURST_LOST]++;
+            fate = BURST;
+        }
     }
-    return lost;
+    return fate;
 }
 
-/* Applies the link's faults to a packet that has been sent, and makes its copy, if any. Returns false if it is lost. */
-static bool disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
+/* Applies the link's faults to a packet that is not lost, and makes its copy, if any. Returns when the copy arrives, or
+ * NEVER. */
+static int64_t disturb(struct loop *l, struct link *k, struct event *event, int64_t number)
 {
-    if (is_lost(l, k, number))
-        return false;
     uint8_t *frame = row_bytes(&l->rows, event->row);
     uint32_t length = l->rows.lengths[event->row];
-    if (draw(k, number, CORRUPTION) < k->corruption) {
+    if (draw(k, number, TO_CORRUPT) < k->corruption) {
         l->faults[CORRUPTED]++;
         flip_bit(frame, length, draw(k, number, BIT));
     }
-    if (draw(k, number, REORDERING) < k->reordering) {
+    if (draw(k, number, TO_REORDER) < k->reordering) {
         l->faults[REORDERED]++;
         event->time += (int64_t)(draw(k, number, LATER) * k->displacement);
     }
     struct event copy = *event;
-    if (draw(k, number, DUPLICATION) < k->duplication && add_row(l, length, &copy.row)) {
+    if (draw(k, number, TO_DUPLICATE) < k->duplication && add_row(l, length, &copy.row)) {
         l->faults[DUPLICATED]++;
         memcpy(row_bytes(&l->rows, copy.row), frame, length);
         copy.time += (int64_t)(draw(k, number, COPY_LATER) * k->displacement);
         add_event(l, &l->copies, copy);
         k->arrived++;
+        return copy.time;
     }
-    return true;
+    return NEVER;
 }
 
 int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row)
@@ -142,10 +143,11 @@ void note_depth(struct link *k, int64_t time, int64_t size)
     k->longest_queue = depth > k->longest_queue ? depth : k->longest_queue;
 }
 
-void drop_for_room(struct loop *l, struct link *k, uint32_t row)
+void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row)
 {
+    note(l, &(struct note){time, time, time, time, .link = link, .fate = QUEUE_FULL}, row);
     l->faults[QUEUE_DROP]++;
-    k->queue_drops++;
+    l->links[link].queue_drops++;
     free_row(l, row);
 }
 
@@ -171,7 +173,10 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     k->waited += wait;
     k->queue_area += queue_area(size_on_wire(l, k, row), wait + duration / 2); /* while it is sent, half of it is there on average */
     struct event event = {k->free_at + k->delay, link, row};
+    struct note noted = {begin - wait, begin, k->free_at, event.time, .link = link};
     if (event.time > k->down_from && k->free_at - duration < k->down_until) {
+        noted.fate = LINK_DOWN;
+        note(l, &noted, row);
         l->faults[LOST]++;
         k->lost++;
         free_row(l, row);
@@ -179,15 +184,22 @@ void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t 
     }
     int64_t number = k->numbered++;
     if (k->jitter > 0) {
-        event.time += (int64_t)(draw(k, number, JITTER) * k->jitter);
+        event.time += (int64_t)(draw(k, number, TO_JITTER) * k->jitter);
         if (event.time < k->last_arrival) /* it overtakes none */
             event.time = k->last_arrival;
         k->last_arrival = event.time;
     }
-    if (k->faulty && !disturb(l, k, &event, number)) {
+    noted.end = event.time;
+    noted.fate = k->faulty ? loss_of(l, k, number) : ARRIVES;
+    note(l, &noted, row);
+    if (noted.fate != ARRIVES) {
         k->lost++;
         free_row(l, row);
         return;
+    }
+    if (k->faulty) {
+        int64_t copy_arrives = disturb(l, k, &event, number);
+        note_arrivals(l, event.time, copy_arrives);
     }
     k->arrived++;
     schedule(l, event);
@@ -205,7 +217,7 @@ void send_packet(struct loop *l, uint32_t link, int64_t time, uint32_t row, uint
     struct link *k = l->links + link;
     int64_t wait = k->free_at > time ? k->free_at - time : 0;
     if (wait + time_on_wire(l, k, row) > k->room) {
-        drop_for_room(l, k, row);
+        drop_for_room(l, link, time, row);
         return;
     }
     mark_if_crowded(l, k, wait, row);

@@ -1,4 +1,4 @@
-/* The event loop: does what ../network.py does, window by window, with the same history. ../network.py explains it. */
+/* The event loop, window by window. ../network.py explains it. */
 
 #include "loop.h"
 
@@ -19,7 +19,10 @@ SHARE_STRUCT(link,
              FIELD(pauses) FIELD(paused) FIELD(storms) FIELD(watchdog_drops))
 SHARE_STRUCT(station,
              FIELD(turn) FIELD(worker) FIELD(give_up) FIELD(sizes) FIELD(headers) FIELD(type) FIELD(protocol) FIELD(ends))
+SHARE_STRUCT(note,
+             FIELD(joined) FIELD(begin) FIELD(sent) FIELD(end) FIELD(link) FIELD(length) FIELD(fate) FIELD(copy) FIELD(head))
 SHARE_STRUCT(event, FIELD(time) FIELD(link) FIELD(row))
+SHARE_STRUCT(arrival, FIELD(time) FIELD(port) FIELD(length))
 SHARE_NUMBER(LOST);
 SHARE_NUMBER(BURST_LOST);
 SHARE_NUMBER(CORRUPTED);
@@ -32,6 +35,12 @@ SHARE_NUMBER(PROGRAM_ROOM);
 SHARE_NUMBER(DROP);
 SHARE_NUMBER(FORWARD);
 SHARE_NUMBER(ALERT);
+SHARE_NUMBER(ARRIVES);
+SHARE_NUMBER(LOSS);
+SHARE_NUMBER(BURST);
+SHARE_NUMBER(LINK_DOWN);
+SHARE_NUMBER(QUEUE_FULL);
+SHARE_NUMBER(WATCHDOG);
 
 #define MICROSECOND 1000000
 
@@ -62,6 +71,7 @@ void loop_close(struct loop *l)
     free(l->changes.at);
     free(l->happening.at);
     free(l->scratch);
+    free(l->notes);
     free(l->gathered);
     free(l->nodes);
     free(l->ends);
@@ -396,6 +406,58 @@ void loop_send(struct loop *l, uint32_t host, const uint8_t *frames, uint64_t co
         memcpy(row_bytes(&l->rows, row), frames, length);
         send_packet(l, l->hosts[host].link, now, row, NOBODY);
     }
+}
+
+static void add_note(struct loop *l, const struct note *note)
+{
+    if (l->note_count == l->note_room) {
+        size_t room = 2 * l->note_room + 256;
+        struct note *notes = realloc(l->notes, room * sizeof *notes);
+        if (!notes) {
+            l->failed = true;
+            return;
+        }
+        l->notes = notes;
+        l->note_room = room;
+    }
+    l->notes[l->note_count++] = *note;
+}
+
+/* Notes what becomes of a packet, if that is recorded. */
+void note(struct loop *l, const struct note *note, uint32_t row)
+{
+    if (!l->recording)
+        return;
+    struct note added = *note;
+    added.length = l->rows.lengths[row];
+    memcpy(added.head, row_bytes(&l->rows, row), added.length < NOTED ? added.length : NOTED);
+    add_note(l, &added);
+}
+
+/* Corrects the last note: when the packet arrives, and when its copy does; NEVER if there is none. */
+void note_arrivals(struct loop *l, int64_t end, int64_t copy_end)
+{
+    if (!l->note_count)
+        return;
+    struct note *last = l->notes + l->note_count - 1;
+    last->end = end;
+    if (copy_end != NEVER) {
+        struct note copy = *last;
+        copy.end = copy_end;
+        copy.copy = true;
+        add_note(l, &copy);
+    }
+}
+
+void loop_record(struct loop *l) { l->recording = true; }
+
+/* Returns how many notes there are since the last call. */
+uint64_t loop_take_notes(struct loop *l, struct note **notes)
+{
+    uint64_t count = l->note_count;
+    *notes = l->notes;
+    l->note_count = 0;
+    return count;
 }
 
 /* Ends a window. */

@@ -69,7 +69,7 @@ struct link {
 enum { DROP, FORWARD, ALERT }; /* of a link's watchdog; ALERT where there is none */
 
 /* The packets that wait for a link in one priority, from the row `first` to `last`, and the bytes that arrived on the link
- * and wait at its far end (`held`): ../queues.py. */
+ * and wait at its far end (`held`). */
 struct queue {
     int64_t backlog, busy_until, paused_at, since, held, overtaken, sent;
     uint32_t first, last;
@@ -113,6 +113,17 @@ struct host {
     struct station *station; /* NULL: Python handles everything */
 };
 
+/* What became of a packet on a link, for recordings: when it joined the queue, when its first and its last bit were sent,
+ * and when it arrives, or would if it were not lost. A packet that a queue drops has one time only. */
+enum fate { ARRIVES, LOSS, BURST, LINK_DOWN, QUEUE_FULL, WATCHDOG };
+enum { NOTED = 96 }; /* bytes of a packet that are noted */
+
+struct note {
+    int64_t joined, begin, sent, end;
+    uint32_t link, length, fate, copy;
+    uint8_t head[NOTED];
+};
+
 struct program {
     run_function *run;
     void *state;
@@ -151,6 +162,9 @@ struct loop {
     size_t gather_room;
     uint64_t turns;        /* of hosts, done by C alone */
     uint32_t next_host;
+    bool recording;
+    struct note *notes;    /* this window's, if recording */
+    size_t note_count, note_room;
     uint32_t too_long;     /* the longest packet that did not fit a row; 0: all did */
     bool failed;           /* no memory */
 };
@@ -171,10 +185,12 @@ int64_t size_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t time_on_wire(const struct loop *l, const struct link *k, uint32_t row);
 int64_t queue_area(int64_t size, int64_t time);
 void note_depth(struct link *k, int64_t time, int64_t size);
-void drop_for_room(struct loop *l, struct link *k, uint32_t row);
+void drop_for_room(struct loop *l, uint32_t link, int64_t time, uint32_t row);
 void mark_if_crowded(struct loop *l, struct link *k, int64_t wait, uint32_t row);
 void carry(struct loop *l, uint32_t link, int64_t begin, int64_t wait, uint32_t row);
 void run_queues(struct loop *l, int64_t end);
+void note(struct loop *l, const struct note *note, uint32_t row);
+void note_arrivals(struct loop *l, int64_t end, int64_t copy_end);
 int64_t queues_act_at(const struct loop *l);
 enum outcome wake_station(struct loop *l, uint32_t host, int64_t now);
 void loop_set_timer(struct loop *l, uint32_t host, int64_t at);

@@ -1,5 +1,6 @@
-/* Links with queues by priority, with pauses and the watchdog over them. ../queues.py and ../pause.py are the
- * reference. */
+/* Links with queues by priority, with pauses and the watchdog over them; ../links.py describes them. What such a link
+ * sends next depends on later packets and on pauses, which take effect no earlier than in the window after the one in
+ * which they are sent. So packets wait for the window in which they begin. */
 
 #include "loop.h"
 
@@ -72,15 +73,17 @@ static int64_t soonest(const struct loop *l, uint32_t link, uint32_t *priority)
     return found;
 }
 
-static void drop_by_watchdog(struct loop *l, struct link *k, uint32_t row)
+static void drop_by_watchdog(struct loop *l, uint32_t link, int64_t time, uint32_t row)
 {
-    k->watchdog_drops++;
+    note(l, &(struct note){time, time, time, time, .link = link, .fate = WATCHDOG}, row);
+    l->links[link].watchdog_drops++;
     free_row(l, row);
 }
 
 /* The watchdog decides that the pause will not end. */
-static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t priority, int64_t now)
+static void give_up(struct loop *l, uint32_t link, struct queue *q, uint32_t priority, int64_t now)
 {
+    struct link *k = l->links + link;
     q->storming = true;
     q->since = now;
     k->storms++;
@@ -92,7 +95,7 @@ static void give_up(struct loop *l, struct link *k, struct queue *q, uint32_t pr
         k->queued_bytes -= size;
         k->queue_area += queue_area(size, now - l->rows.waits[row].time);
         change(l, row, (uint32_t)k->overhead, priority, now, -1);
-        drop_by_watchdog(l, k, row);
+        drop_by_watchdog(l, link, now, row);
     }
     q->backlog = 0;
 }
@@ -114,7 +117,7 @@ static void advance(struct loop *l, uint32_t link, int64_t until)
     for (int64_t now; (now = soonest(l, link, &priority)) < until;) {
         struct queue *q = l->queues + (size_t)link * l->priorities + priority;
         if (q->paused && !q->storming) {
-            give_up(l, k, q, priority, now);
+            give_up(l, link, q, priority, now);
         } else if (q->storming && now == restored_at(k, q)) {
             q->storming = false;
         } else {
@@ -152,12 +155,12 @@ static void join(struct loop *l, uint32_t link, int64_t time, uint32_t row)
     uint32_t priority = priority_of(l, row);
     struct queue *q = l->queues + (size_t)link * l->priorities + priority;
     if (q->storming && k->action == DROP) {
-        drop_by_watchdog(l, k, row);
+        drop_by_watchdog(l, link, time, row);
         return;
     }
     int64_t ahead = q->backlog + latest(q->busy_until - time, 0), duration = time_on_wire(l, k, row);
     if (ahead + duration > k->room) {
-        drop_for_room(l, k, row);
+        drop_for_room(l, link, time, row);
         return;
     }
     mark_if_crowded(l, k, ahead, row);
@@ -296,7 +299,8 @@ void loop_stopped(const struct loop *l, bool *stopped)
     }
 }
 
-/* Copies the counts of the queues (../queues.py), by link, then priority. */
+/* Copies the counts of the queues, by link, then priority: for how long packets were overtaken by ones of a higher
+ * priority, and the bytes on the wire. */
 void loop_count_lanes(const struct loop *l, int64_t *overtaken, int64_t *sent)
 {
     for (size_t i = 0; i < (size_t)l->link_count * l->priorities; i++) {

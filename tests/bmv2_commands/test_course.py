@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import thrift
+from typer.testing import CliRunner
 
 from fanin.bmv2_commands import course
 from fanin.bmv2_commands.course import CourseError, missing_programs, set_up
 from fanin.bmv2_commands.install import COMMANDS
+from fanin.cli import app
 
 
 @pytest.fixture
@@ -53,6 +58,15 @@ def test_the_folder_has_packages_modules_and_commands(without_index: list[list[s
     assert str(folder) in done.stdout.partition(" ")[2]
     for command in COMMANDS:
         assert os.access(folder / "bin" / command, os.X_OK)
+
+
+@pytest.mark.usefixtures("without_index")
+def test_the_command_says_what_to_put_into_path(tmp_path: Path) -> None:
+    folder = tmp_path / "course"
+    done = CliRunner().invoke(app, ["course", str(folder)])
+    assert done.exit_code == 0, done.output
+    assert f"export PATH={folder / 'bin'}:$PATH" in done.output
+    assert os.access(folder / "bin/p4c", os.X_OK)
 
 
 @pytest.mark.usefixtures("without_index")
@@ -102,3 +116,26 @@ def test_missing_programs_are_named_with_their_packages(
     missing = missing_programs()
     assert "ping" not in missing
     assert (missing["brctl"], missing["mn"]) == ("bridge-utils", "mininet")
+
+
+def test_an_interrupted_command_ends_with_its_children_and_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[int | None] = []
+
+    class Interrupted(subprocess.Popen[str]):
+        def communicate(self, *_: object, **__: object) -> tuple[str, str]:
+            assert self.stdout is not None
+            assert self.stdout.readline() == "started\n"
+            raise KeyboardInterrupt
+
+        def __exit__(self, *error: Any) -> None:
+            super().__exit__(*error)
+            ended.append(self.returncode)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        course._run(["sh", "-c", "touch $TMPDIR/of-pip; echo started; sleep 1000; :"])
+    assert ended == [-signal.SIGKILL]
+    assert not list(tmp_path.iterdir())

@@ -56,7 +56,7 @@ def test_a_session(cli, title, session, capsys):
 
 
 def test_the_session_has_every_command(cli):
-    """Those that need ports or write files have tests of their own, below."""
+    """Check that the recorded session uses every command; those that need ports or write files are tested below."""
     used = {
         line.removeprefix(PROMPT).split(" ")[0] for line in SESSION.read_text().splitlines() if PROMPT in line
     }

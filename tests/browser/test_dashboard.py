@@ -14,7 +14,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
 from fanin.browser.dashboard import dashboard, interface_bytes, network_document, state_of
-from fanin.browser.server import MOST_CONNECTIONS, serving
+from fanin.browser.server import MOST_IDLE, serving
 from fanin.testbed.monitoring.snapshot import LinkView, Snapshot, SwitchView
 from fanin.topologies.shapes import leaf_spine
 from tests.browser.chromium import chromium, keep_screenshot
@@ -170,12 +170,12 @@ def test_silent_clients_make_room_for_others() -> None:
     async def crowd(url: str) -> None:
         port = int(url.split(":")[2].partition("/")[0])
         with ExitStack() as stack:
-            for _ in range(4 * MOST_CONNECTIONS):
+            for _ in range(4 * MOST_IDLE):
                 silent = await asyncio.to_thread(socket.create_connection, ("127.0.0.1", port), 60)
                 found.append(stack.enter_context(silent))
             async with connected(url, url.removesuffix("/dashboard/")) as page:
                 assert await read_until(page, "network")
-            closed = await asyncio.to_thread(lambda: [gone(each) for each in found[: 2 * MOST_CONNECTIONS]])
+            closed = await asyncio.to_thread(lambda: [gone(each) for each in found[: 2 * MOST_IDLE]])
             assert all(closed)
 
     found: list[socket.socket] = []

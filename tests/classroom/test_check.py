@@ -7,7 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from fanin.classroom import student
 from fanin.classroom.check import check
 from fanin.classroom.manifest import Lab
-from fanin.classroom.story import Outcome, outcome_from, told
+from fanin.classroom.story import ExpectationError, Outcome, outcome_from, told
 from tests.classroom.small_lab import changed, small_lab
 
 pytestmark = pytest.mark.slow
@@ -43,6 +43,12 @@ def test_the_solution_passes_and_hidden_tests_run_only_when_asked_for(lab: Lab) 
         ("unknown", True),
     ]
     assert [each.test for each in check(lab, lab.solution, hidden=True)][-1] == "at_random"
+
+
+def test_what_is_compiled_afterwards_is_compiled_as_for_other_users(lab: Lab) -> None:
+    before = dict(os.environ)
+    assert outcome(lab, lab.solution).passed
+    assert dict(os.environ) == before
 
 
 def test_a_failure_has_the_steps_the_packet_and_the_line_of_the_program(lab: Lab, tmp_path: Path) -> None:
@@ -115,6 +121,24 @@ def test_a_call_that_does_not_return_ends(lab: Lab, tmp_path: Path, monkeypatch:
         lab, tmp_path / "mine", "controller.py", "    return {\n", "    while True: pass\n    return {\n"
     )
     assert "controller.py: entries() did not return within 0.5 s" in failure(lab, folder)
+
+
+def test_after_a_call_that_does_not_return_others_are_given_less_time(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(student, "CALL_SECONDS", 0.5)
+    monkeypatch.setattr(student, "SECONDS_AFTER_A_HANG", 0.1)
+    folder = changed(
+        lab, tmp_path / "mine", "controller.py", "    return {\n", "    while True: pass\n    return {\n"
+    )
+    with student.student_programs(folder) as programs:
+        for seconds in ("0.5", "0.1", "0.1"):
+            program = programs.start("controller.py")
+            with (
+                closing(program),
+                pytest.raises(ExpectationError, match=f"did not return within {seconds} s"),
+            ):
+                program.call("entries", [])
 
 
 CHECKING = """

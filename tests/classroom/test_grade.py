@@ -7,13 +7,16 @@ import io
 import json
 import os
 import shutil
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from fanin.classroom.confine import require_sandboxes
-from fanin.classroom.grade import Marks, grader, gradescope, write_csv
+from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.manifest import Lab, LabError
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
@@ -74,7 +77,7 @@ ATTACKS = {
 }
 LOOPING_P4 = (
     "        ethernet_host.apply();",
-    "        ethernet_host.apply(); recirculate_preserving_field_list(0);",
+    "        ethernet_host.apply(); resubmit_preserving_field_list(0);",
 )
 
 
@@ -103,6 +106,9 @@ def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks
     program.write_text(program.read_text().replace(*LOOPING_P4))
     (add("includes-another") / "program.p4").write_text(f'#include "{good}/program.p4"\n')
     (add("includes-the-solution") / "program.p4").write_text(f'#include "{lab.solution}/program.p4"\n')
+    for name, target in (("links-to-a-folder", good), ("links-to-the-solution", lab.solution)):
+        (folder / name).mkdir()
+        (folder / name / "handed-in").symlink_to(target)
     linked = add("links-to-another") / "controller.py"
     linked.unlink()
     linked.symlink_to(good / "controller.py")
@@ -130,6 +136,8 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
         "includes-another",
         "includes-the-solution",
         "links-to-another",
+        "links-to-a-folder",
+        "links-to-the-solution",
         "pipe",
         "huge",
         "empty",
@@ -137,8 +145,8 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
 )
 def test_an_attack_gets_no_points_for_what_does_not_work(marks: dict[str, Marks], name: str) -> None:
     found = marks[name]
-    # What it returns has no entries, at best: an unknown destination is dropped, as it should be.
-    most = 1 if name == "prints-results" else 0
+    # What it returns has no entries, or nothing leaves: an unknown destination is dropped, as it should be.
+    most = 1 if name in ("prints-results", "loops-in-p4") else 0
     assert found.points <= most, [each for each in found.outcomes if each.passed]
     assert found.most == MOST
 
@@ -155,6 +163,7 @@ def test_what_attackers_were_refused_is_in_their_reports(marks: dict[str, Marks]
     assert "unreachable" in text("connects")
     assert "MemoryError" in text("eats-memory")
     assert "left" in text("leaves-processes")
+    assert "nothing left the switch" in text("loops-in-p4")
     assert "Too many levels of symbolic links" in marks["links-to-another"].note
     assert "MiB" in marks["huge"].note
 
@@ -172,6 +181,38 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
         return {process} | (above(parents[process]) if process in parents else set())
 
     assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
+
+
+def test_a_name_cannot_look_like_the_line_of_another_submission(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "mine\nyours: 10 of 10").mkdir()
+    [found] = Grader(lab, "", 0, tmp_path).marks(tmp_path, 1)
+    assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
+    for name in (b"\xfe", b"\xff"):
+        Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).mkdir()
+    with pytest.raises(
+        LabError, match="two submissions would be called \N{REPLACEMENT CHARACTER}; rename one"
+    ):
+        list(Grader(lab, "", 0, tmp_path).marks(tmp_path, 1))
+
+
+def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) -> None:
+    started: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
+
+    class Interrupted(Grader):
+        def mark(self, folder: Path) -> Marks:
+            if folder.name == "a":
+                started.put(started.get())  # b's runs by now
+                raise KeyboardInterrupt
+            with self._started(["sleep", "1000"]) as process:
+                started.put(process)
+                process.wait()
+            return Marks(folder.name, ())
+
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        list(Interrupted(lab, "", 0, tmp_path).marks(tmp_path, 2))
+    assert started.get().returncode == -signal.SIGKILL
 
 
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:
@@ -222,8 +263,11 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
     (submissions / "__MACOSX").mkdir()
+    (submissions / "bob").mkdir()
+    (submissions / "bob" / "lab.zip").write_bytes(b"PK")
     with grader(lab, seed=0) as found:
-        (marks,) = found.marks(submissions, 1)
+        marks, unmarked = found.marks(submissions, 1)
+    assert unmarked.note == "program.p4: No such file or directory; unpack lab.zip"
     assert marks.student == "ada"
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")

@@ -42,8 +42,18 @@ def test_every_lab_is_listed_with_its_duration() -> None:
 
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
 def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
-    headings = re.findall(r"^## (.*)$", (lab.folder / "README.md").read_text(), re.M)
+    text = (lab.folder / "README.md").read_text()
+    headings = re.findall(r"^## (.*)$", text, re.M)
     assert headings[:4] == ["What you learn", "Background", "The task", "How to check"]
+    start, commands, tests = text.partition("## How to check\n\n")[2].split("\n\n")[:3]
+    needed = ("`fanin lab start", *(f"`{file}`" for file in lab.manifest.files), "You pass when")
+    assert [each for each in needed if each not in " ".join(start.split())] == []
+    assert re.findall(r"fanin lab (\w+)", commands) == ["check", "watch", "hint", "solution"]
+    assert "without root" in tests
+    assert "hint" in tests
+    assert (
+        re.findall(r"\]\((?!#)[^)]*\)", text) == []
+    )  # a student's copy has none of the files that it would lead to
     assert len(lab.manifest.hints) >= 3
     assert len(lab.manifest.mutants) >= 5
     todos = "".join((lab.skeleton / file).read_text() for file in lab.manifest.files)

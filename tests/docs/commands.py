@@ -49,8 +49,13 @@ _A_MINUTE = (
 _BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
+_INDEX = (
+    "installs packages from the index, in make test-long; tests/bmv2_commands/test_course.py has the parts"
+)
+
 # Why a command does not run in the tests.
 EXEMPT = {
+    **sized({"fanin course course": _INDEX}, {}),
     **dict.fromkeys(
         [
             "fanin course ~/p4-course",
@@ -65,6 +70,7 @@ EXEMPT = {
             "cd p4-learning/exercises/03-L2_Flooding/thrift/solution",
             "sudo python3 network-all-ports.py",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
+            "python -m fanin.assurance.courses.programs FOLDERS/* -D BMV2",
         ],
         "needs the package index and a checkout of the course; tests/bmv2_commands has the parts",
     ),
@@ -128,6 +134,7 @@ EXEMPT = {
         _CLASS,
     ),
     ".venv/bin/pip install -e '.[torch]'": _SETS_UP,
+    "pip install 'fanin[editor]'": _SETS_UP,
     "python -m fanin.p4switch -i 1@veth0 -i 2@veth2 --link 2:rate=100M,delay=1ms,queue_bytes=64k "
     "--link 1:ingress:loss=1% …": "needs two interfaces of these names, and … stands for the program; "
     "tests/p4switch/test_cli.py reads such options",
@@ -200,8 +207,17 @@ ELSEWHERE = {
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
     **dict.fromkeys(
-        ["fanin play", "fanin play examples/own-program/firewall.p4 --open"],
+        [
+            "fanin play",
+            "fanin play examples/own-program/firewall.p4",
+            "fanin play examples/own-program/firewall.p4 --open",
+            "fanin play --address 0.0.0.0 --sessions 30",
+        ],
         "tests/fanin/verbs/programs/test_play.py::test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c",
+    ),
+    **dict.fromkeys(
+        ["fanin format program.p4", "fanin format --check p4src", "fanin format - < program.p4"],
+        "tests/fanin/verbs/programs/test_format.py::test_check_and_diff_write_nothing",
     ),
     "fanin new mine": _GUIDE,
     "cd mine": _GUIDE,

@@ -70,3 +70,15 @@ def test_links_to_source_files_lead_to_copies(site: Path) -> None:
     page = site / "reference" / "protocol.html"
     [copy] = set(re.findall(r'href="([^"]+/protocol\.py)"', page.read_text()))
     assert (page.parent / copy).read_text() == (ROOT / "workers" / "protocol.py").read_text()
+
+
+def test_documents_of_the_root_folder_are_pages_with_links(site: Path) -> None:
+    index = (site / "index.html").read_text()
+    assert {"contributing.html", "security.html", "code-of-conduct.html"} <= set(
+        re.findall(r'href="([^"#]+)', index)
+    )
+    page = (site / "contributing.html").read_text()
+    assert "Tasks for newcomers" in page
+    targets = set(re.findall(r'href="([^"]+)"', page))
+    assert {"security.html#reporting", "code-of-conduct.html", "explanation/architecture.html"} <= targets
+    assert any(target.endswith("/sizes.py") for target in targets)

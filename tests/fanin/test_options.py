@@ -69,7 +69,7 @@ def test_a_benchmark_has_the_values_of_all_its_options(
         asked.extend((workers, sizes, beside))
         return []
 
-    monkeypatch.setattr("fanin.verbs.bench.enter", lambda: None)
+    monkeypatch.setattr("fanin.verbs.benchmarks.allreduce.enter", lambda: None)
     monkeypatch.setattr("fanin.assurance.bench.allreduce.bench", bench)
     options = "--workers 8 --workers 2,4 --sizes '1 KiB' --sizes '1 MB, 64 KiB' --load loop --load nothing"
     argv = ["bench", "allreduce", *shlex.split(options), "--results", str(tmp_path)]

@@ -411,6 +411,19 @@ def test_a_header_cannot_be_in_a_field_list(
     assert f"'{where}' in a field list: headers are not preserved" in found
 
 
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("@field_list(1) varbit<64> g;", "'g' in a field list: varbits are not preserved"),
+        ("@field_list() bit<8> g;", "@field_list needs numbers"),
+        ('@field_list(1, "two") bit<8> g;', "@field_list needs numbers"),
+    ],
+)
+def test_what_else_cannot_be_marked(complain: Complain, metadata: str, message: str) -> None:
+    apply = "clone_preserving_field_list(CloneType.I2E, 5, 1);"
+    assert message in complain(metadata=metadata, apply=apply)
+
+
 def test_a_list_that_no_field_is_marked_for_is_a_warning(build: Build) -> None:
     apply = "clone_preserving_field_list(CloneType.I2E, 5, 3);"
     [warning] = build(metadata="@field_list(1) bit<8> z;", apply=apply).warnings

@@ -17,10 +17,10 @@ CPU_PORT = 255
 
 @pytest.fixture(autouse=True, scope="module")
 def quickly_compiled(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hundreds of programs take about half as long to compile; those in stf/ are compiled as for users."""
+    """Hundreds of programs take less than half as long to compile; those in stf/ are compiled as for users."""
     with pytest.MonkeyPatch.context() as patch:
         if request.path.parent.name != "stf" and "P4SWITCH_CFLAGS" not in os.environ:
-            patch.setenv("P4SWITCH_CFLAGS", "-O1")
+            patch.setenv("P4SWITCH_CFLAGS", "-Og")
         yield
 
 

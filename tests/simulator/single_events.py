@@ -7,7 +7,7 @@ import itertools
 from collections import deque
 from dataclasses import dataclass, field
 
-from fanin.simulator.queues import PRIORITIES
+from fanin.simulator.links import PRIORITIES
 from fanin.simulator.units import SECOND
 from fanin.topologies.link import LinkProperties
 from fanin.topologies.model import Topology

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
 from fanin.simulator.deadlock import DeadlockError, Waiting, describe
 from fanin.topologies.link import LinkProperties, Pause, Watchdog
 from fanin.topologies.override import Override, override
 from fanin.topologies.shapes import leaf_spine
-from tests.simulator.two_leaves import Departures, Frame, Sender, stream
+from tests.simulator.two_leaves import Frame, Sender, stream
 
 pytestmark = pytest.mark.slow
 
@@ -72,15 +71,8 @@ class Clockwise:
     own: dict[int, int]
     onwards: int
 
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],  # noqa: ARG002 - as a SwitchProgram
-    ) -> Departures:
-        outs = np.array([self.own.get(to, self.onwards) for to in packets[:, 0].tolist()], np.uint32)
-        return Departures(np.arange(len(ports), dtype=np.uint32), outs, lengths, packets)
+    def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:  # noqa: ARG002
+        return [(self.own.get(packet[0], self.onwards), packet)]
 
 
 def ring(pause: Pause) -> VirtualNetwork:

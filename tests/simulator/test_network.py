@@ -14,19 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fanin.simulator import History, HostModel, VirtualNetwork
-from fanin.simulator.packets import PacketStore
 from fanin.simulator.units import SECOND
 from fanin.topologies.link import PLAIN, LinkProperties
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
-
-
-@dataclass
-class Sent:
-    sources: NDArray[np.uint32]
-    ports: NDArray[np.uint32]
-    lengths: NDArray[np.uint32]
-    packets: NDArray[np.uint8]
 
 
 @dataclass
@@ -36,24 +27,9 @@ class Flood:
     ports: int
     seen: list[tuple[int, int, int]] = field(default_factory=list)  # time, port, first byte
 
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],
-    ) -> Sent:
-        self.seen += zip(times.tolist(), ports.tolist(), packets[:, 0].tolist(), strict=True)
-        pairs = [
-            (i, out)
-            for i, port in enumerate(ports.tolist())
-            for out in range(1, self.ports + 1)
-            if out != port
-        ]
-        sources = np.array([i for i, _ in pairs], np.uint32)
-        return Sent(
-            sources, np.array([out for _, out in pairs], np.uint32), lengths[sources], packets[sources]
-        )
+    def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:
+        self.seen.append((now, port, packet[0]))
+        return [(out, packet) for out in range(1, self.ports + 1) if out != port]
 
 
 @dataclass
@@ -127,7 +103,7 @@ def test_a_switch_sees_packets_in_the_order_of_time() -> None:
 def test_nothing_is_left_when_nothing_happens_any_more() -> None:
     world = World({1: [0.0, 1e-5], 2: [3e-6]}, links=LinkProperties(loss=0.2, duplication=0.3))
     assert not world.network.run()
-    assert world.network.store.in_use == 0
+    assert world.network.in_flight == 0
 
 
 def test_run_ends_when_the_condition_holds_or_the_limit_is_reached() -> None:
@@ -161,7 +137,7 @@ def test_what_goes_to_a_port_without_a_link_is_counted() -> None:
     world = World({1: [0.0]}, ports=5)
     world.network.run()
     assert world.network.faults["no link"] == 2
-    assert world.network.store.in_use == 0
+    assert world.network.in_flight == 0
 
 
 def test_a_host_without_a_station_ignores_what_arrives() -> None:
@@ -169,7 +145,7 @@ def test_a_host_without_a_station_ignores_what_arrives() -> None:
     network = VirtualNetwork(topology, {"leaf1": Flood(3)}, {"h1": Talker(1, [0.0])})
     network.wake("h1", 0.0)
     network.run()
-    assert network.store.in_use == 0
+    assert network.in_flight == 0
     assert network.hops == 3
 
 
@@ -196,17 +172,11 @@ def test_a_restarted_switch_and_a_replaced_station_take_over() -> None:
     assert len(world.talkers["h3"].heard) == 1
 
 
-def test_rows_of_packets_are_used_again() -> None:
-    store = PacketStore(100)
-    for _ in range(1000):
-        store.free(store.add(np.ones((100, 100), np.uint8), 100))
-    assert store.in_use == 0
-    assert len(store.rows) == 1024
-
-
-def test_a_frame_that_is_too_long_is_refused() -> None:
-    with pytest.raises(ValueError, match="does not fit"):
-        PacketStore(100).add(np.zeros((1, 200), np.uint8), 200)
+def test_an_error_of_a_program_ends_the_run() -> None:
+    world = World({1: [0.0]})
+    world.network.replace_switch("leaf1", Flood("no number"))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="can only concatenate str"):
+        world.network.run()
 
 
 # -- against single events

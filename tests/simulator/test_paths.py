@@ -1,4 +1,4 @@
-"""Whatever path packets between hosts take, sums are right, and the loop in C has the history of numpy's."""
+"""Whatever path packets between hosts take, sums are right, and a seed has one history."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import pytest
 from fanin.controller.plan import PathChoice
 from fanin.controller.planner import planner_of
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator.compiled import CompiledNetwork
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.history import History
 from fanin.simulator.job_spec import ClusterSpec
-from fanin.simulator.network import VirtualNetwork
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.collective import Transport
 from fanin.workers.host_based.algorithms.registry import algorithm_named
@@ -36,22 +34,15 @@ def test_sums_and_histories_are_the_same(
     inputs = [draw.standard_normal(40_000, dtype=np.float32) for _ in ACROSS]
     expected = algorithm_named("ring").float32_sum(inputs).tobytes()
 
-    def run(make_network: type[VirtualNetwork]) -> tuple[Cluster, str]:
+    def run() -> tuple[Cluster, str]:
         history = History()
-        cluster = Cluster(
-            spec,
-            switch,
-            [inputs],
-            observer=history,
-            planner=planner_of(None, paths),
-            make_network=make_network,
-        )
+        cluster = Cluster(spec, switch, [inputs], observer=history, planner=planner_of(None, paths))
         assert cluster.run(limit=10.0)
         assert all(station.outputs[0].tobytes() == expected for station in cluster.stations)
         return cluster, history.digest
 
-    cluster, digest = run(CompiledNetwork)
-    assert run(VirtualNetwork)[1] == digest
+    cluster, digest = run()
+    assert run()[1] == digest
     counts = cluster.network.links.counts
     links = dict(zip(cluster.network.link_ends, zip(counts.bytes, counts.packets, strict=True), strict=True))
     (first, first_packets), (second, second_packets) = links["leaf1", "spine1"], links["leaf1", "spine2"]

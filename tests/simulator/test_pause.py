@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fanin.simulator.pause import headroom_bytes
+from fanin.simulator.links import headroom_bytes
 from fanin.simulator.units import SECOND
 from fanin.topologies.link import LinkProperties, Pause
 from fanin.topologies.model import Topology
@@ -53,7 +53,7 @@ def test_congestion_spreads_to_the_hosts_and_not_to_where_nothing_waits() -> Non
     assert {link for link, count in pauses.items() if count} == stopped
     assert {link for link, time in paused.items() if time} == stopped
     assert fabric.network.faults["pause"] == sum(pauses.values())
-    assert fabric.network.store.in_use == 0
+    assert fabric.network.in_flight == 0
 
 
 def test_a_pause_takes_effect_after_the_delay_and_ends_after_the_delay() -> None:
@@ -100,7 +100,7 @@ def test_a_pause_ends_where_its_link_goes_down() -> None:
     assert not [time for time in came if begin < time <= end]
     assert fabric.network.faults["loss"] > 0
     assert paused["spine1 > leaf2"] < before["spine1 > leaf2"]
-    assert fabric.network.store.in_use == 0
+    assert fabric.network.in_flight == 0
 
 
 def test_without_thresholds_nothing_pauses() -> None:

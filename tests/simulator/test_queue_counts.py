@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fanin.simulator.links import Links, Transit
-from fanin.simulator.packets import PacketStore
-from fanin.simulator.queues import QueuedLinks
 from fanin.simulator.units import SECOND
 from fanin.topologies.link import ETHERNET_OVERHEAD, LinkModel, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
+from tests.simulator.one_switch import FEED, OneSwitch
 from tests.simulator.two_leaves import (
     EVERYBODY,
     GIGABIT,
@@ -40,17 +38,22 @@ ROOM = 6000  # bytes
 packets = st.lists(st.tuples(st.integers(0, 60), st.integers(60, 1514)), min_size=1, max_size=40)
 
 
-@pytest.mark.parametrize("kind", [Links, QueuedLinks])
+@pytest.mark.parametrize("priorities", [False, True])
 @given(sent=packets, looks=st.lists(st.integers(0, 400), min_size=1, max_size=4).map(sorted))
 @settings(max_examples=sized(25, 100), deadline=None)
 def test_depths_are_those_of_a_queue_that_drains_at_the_link_s_rate(
-    kind: type[Links], sent: list[tuple[int, int]], looks: list[int]
+    priorities: bool, sent: list[tuple[int, int]], looks: list[int]
 ) -> None:
     """A queue has what is accepted and not yet sent, to the last byte; sizes are taken as fractions here."""
     model = LinkModel(overhead=0, queue_bytes=ROOM)
-    store = PacketStore(1514)
-    links = kind([GIGABIT], [model], [False], store, 1)
+    switch = OneSwitch([GIGABIT], [model], priorities=priorities)
+    network = switch.network
     sent = sorted(sent)
+    switch.schedule(
+        [time * MICROSECOND for time, _ in sent],
+        [np.zeros(length, np.uint8) for _, length in sent],
+        [0] * len(sent),
+    )
     content, at, area, deepest, accepted = Fraction(0), 0, Fraction(0), Fraction(0), 0
 
     def drain(until: int) -> None:
@@ -59,25 +62,25 @@ def test_depths_are_those_of_a_queue_that_drains_at_the_link_s_rate(
         area += busy * (content - busy / BYTE / 2)
         content, at = content - busy / BYTE, until
 
-    begin = 0
+    begin = -1
     for look in looks:
-        for time, length in ((t * MICROSECOND, n) for t, n in sent if begin <= t < look):
+        network.run(limit=(look * MICROSECOND + FEED) / SECOND)
+        now = network.now - FEED  # packets that have come to the switch until then are in the queue, or sent
+        if now < 0:
+            continue
+        for time, length in ((t * MICROSECOND, n) for t, n in sent if begin <= t * MICROSECOND < now):
             drain(time)
             if content + length <= ROOM:
                 content += length
                 accepted += 1
             deepest = max(deepest, content)
-        now = look * MICROSECOND
         drain(now)
-        batch = [(t * MICROSECOND, n) for t, n in sent if begin <= t < look]
-        rows = store.add(np.zeros((len(batch), 1514), np.uint8), np.array([n for _, n in batch], np.int64))
-        times = np.array([time for time, _ in batch], np.int64)
-        links.send(Transit(np.zeros(len(batch), np.int64), times, rows), now)
-        begin = look
-        assert links.queue_depths(now)[0] == pytest.approx(float(content), abs=1)
-        assert links.queue_areas(now)[0] == pytest.approx(float(area / 1000), abs=1 + len(sent) * 1600)
-    assert links.counts.longest_queue[0] == pytest.approx(float(deepest), abs=1)
-    assert links.counts.queue_drops[0] == sum(t < begin for t, _ in sent) - accepted
+        begin = now
+        assert network.links.queue_depths(network.now)[0] == pytest.approx(float(content), abs=1)
+        assert network.queue_areas[0] == pytest.approx(float(area / 1000), abs=1 + len(sent) * 1600)
+    counts = network.links.counts
+    assert counts.longest_queue[0] == pytest.approx(float(deepest), abs=1)
+    assert counts.queue_drops[0] == sum(t * MICROSECOND < begin for t, _ in sent) - accepted
 
 
 def copies(fabric: Fabric) -> int:

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import PacketStore
-from fanin.simulator.queues import QueuedLinks
-from fanin.simulator.units import NEVER, SECOND
+from fanin.simulator.units import SECOND
 from fanin.topologies.link import ETHERNET_OVERHEAD, LinkModel, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
+from tests.simulator.one_switch import OneSwitch
 from tests.simulator.single_events import SingleEvents
 from tests.simulator.two_leaves import (
     GIGABIT,
@@ -43,18 +42,17 @@ unhurried = settings(max_examples=sized(16, 50))
 class OneLink:
     """A link of 1 Gb/s from a switch, with a queue for each priority."""
 
-    def __init__(self, model: LinkModel, priorities: int = 8) -> None:
-        self.store = PacketStore(1514)
-        self.links = QueuedLinks([GIGABIT], [model], [False], self.store, 1, priorities)
+    def __init__(self, model: LinkModel, *, priorities: bool = True) -> None:
+        self._switch = OneSwitch([GIGABIT], [model], priorities=priorities)
+        self.network = self._switch.network
 
-    def send(self, frames: list[Frame], end: int = NEVER) -> list[tuple[int, int]]:
+    def send(self, frames: list[Frame]) -> list[tuple[int, int]]:
         """Who (`to` of the frame) arrives, and when."""
-        rows = self.store.add(np.array([frame.as_bytes() for frame in frames]), FRAME)
-        times = np.array([frame.time for frame in frames])
-        arrived = self.links.send(Transit(np.zeros(len(frames), np.int64), times, rows), end)
-        order = np.argsort(arrived.times, kind="stable")
-        who = self.store.rows[arrived.packets[order], 0]
-        return list(zip(who.tolist(), arrived.times[order].tolist(), strict=True))
+        return self.send_bytes([frame.time for frame in frames], [frame.as_bytes() for frame in frames])
+
+    def send_bytes(self, times: list[int], frames: list[NDArray[np.uint8]]) -> list[tuple[int, int]]:
+        arrived = self._switch.send(times, frames)
+        return list(zip(arrived.rows[:, 0].tolist(), arrived.times.tolist(), strict=True))
 
 
 def frame(time: int, number: int, priority: int) -> Frame:
@@ -69,16 +67,16 @@ def test_the_highest_priority_goes_first_and_interrupts_nothing() -> None:
 
 def test_without_priorities_all_packets_are_alike() -> None:
     sent = [frame(0, 1, 0), frame(0, 2, 0), frame(10, 3, 1), frame(20, 4, 7)]
-    assert [who for who, _ in OneLink(LinkModel(), 1).send(sent)] == [1, 2, 3, 4]
+    assert [who for who, _ in OneLink(LinkModel(pause=PAUSE), priorities=False).send(sent)] == [1, 2, 3, 4]
 
 
 def test_what_is_not_ipv4_is_of_the_lowest_priority() -> None:
     link = OneLink(LinkModel())
     other = frame(0, 1, 7).as_bytes()
     other[12] = 0x86
-    rows = link.store.add(np.array([other, frame(0, 2, 0).as_bytes(), frame(0, 3, 1).as_bytes()]), FRAME)
-    arrived = link.links.send(Transit(np.zeros(3, np.int64), np.zeros(3, np.int64), rows), NEVER)
-    assert link.store.rows[arrived.packets, 0].tolist() == [3, 1, 2]
+    # Behind one that is being sent.
+    frames = [frame(0, 4, 0).as_bytes(), other, frame(0, 2, 0).as_bytes(), frame(0, 3, 1).as_bytes()]
+    assert [who for who, _ in link.send_bytes([0, 1, 1, 1], frames)] == [4, 3, 1, 2]
 
 
 def test_each_priority_has_a_queue_of_the_whole_length() -> None:
@@ -86,25 +84,23 @@ def test_each_priority_has_a_queue_of_the_whole_length() -> None:
     sent = [frame(0, 10 * priority + i, priority) for priority in (0, 5) for i in range(5)]
     arrived = [who for who, _ in link.send(sent)]
     assert arrived == [50, 51, 52, 0, 1, 2]
-    assert link.links.counts.queue_drops.tolist() == [4]
+    assert link.network.links.counts.queue_drops[0] == 4
 
 
 def test_it_is_known_for_how_long_a_priority_waited_for_higher_ones() -> None:
     """Not for its like, not for what was being sent when it came, and only as long as some of it is there."""
     link = OneLink(LinkModel())
     link.send([frame(0, 1, 3), frame(0, 2, 3), frame(10, 3, 1), frame(20, 4, 7), frame(4 * EACH, 5, 7)])
-    overtaken = {priority: time for priority, time in enumerate(link.links.overtaken[0].tolist()) if time}
+    overtaken = {priority: time for priority, time in enumerate(link.network.overtaken[0].tolist()) if time}
     assert overtaken == {1: 2 * EACH, 3: EACH}
-    packets = link.links.wire_bytes[0] / (FRAME + ETHERNET_OVERHEAD)
+    packets = link.network.wire_bytes[0] / (FRAME + ETHERNET_OVERHEAD)
     assert packets.tolist() == [0, 1, 0, 2, 0, 0, 0, 2]
 
 
 def test_a_low_priority_waits_for_later_windows_behind_a_high_one() -> None:
     link = OneLink(LinkModel())
-    first = link.send([frame(0, 1, 0), frame(0, 2, 0)], EACH // 2)
-    second = link.send([frame(EACH // 2, 3, 2)], 4 * EACH)
-    assert [who for who, _ in first + second] == [1, 3, 2]
-    assert link.store.in_use == 3
+    arrived = link.send([frame(0, 1, 0), frame(0, 2, 0), frame(EACH // 2, 3, 2)])
+    assert [who for who, _ in arrived] == [1, 3, 2]
 
 
 def with_priority(frames: list[Frame], priority: int) -> list[Frame]:
@@ -211,6 +207,4 @@ def test_windows_give_the_history_of_single_events(
     assert faults["loss"] == single.lost
     assert faults["pause"] == single.pauses
     assert (faults["storm"], faults["watchdog drop"]) == (single.storms, single.given_up)
-    assert fabric.network.store.in_use == 0
-    assert isinstance(fabric.network.links, QueuedLinks)
-    assert not fabric.network.links.held.bytes.any()
+    assert fabric.network.in_flight == 0

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fanin.simulator import HostModel, VirtualNetwork
-from fanin.simulator.links import Transit
-from fanin.simulator.packets import PacketStore
-from fanin.simulator.queues import PRECEDENCE
+from fanin.simulator.links import PRECEDENCE, Packets, Transit
 from fanin.simulator.units import SECOND
 from fanin.topologies.link import ETHERNET_OVERHEAD, LinkProperties, Pause
 from fanin.topologies.model import Topology
@@ -35,34 +33,13 @@ def ports_for(switch: str, destination: int, came_by: int) -> list[int]:
 
 
 @dataclass
-class Departures:
-    sources: NDArray[np.uint32]
-    ports: NDArray[np.uint32]
-    lengths: NDArray[np.uint32]
-    packets: NDArray[np.uint8]
-
-
-@dataclass
 class Router:
     """A switch that knows where each host is; a frame's first byte says to which it goes."""
 
     name: str
 
-    def process_batch(
-        self,
-        ports: NDArray[np.uint32],
-        packets: NDArray[np.uint8],
-        lengths: NDArray[np.uint32],
-        times: NDArray[np.uint64],  # noqa: ARG002 - as a SwitchProgram
-    ) -> Departures:
-        pairs = [
-            (i, out)
-            for i, (port, to) in enumerate(zip(ports.tolist(), packets[:, 0].tolist(), strict=True))
-            for out in ports_for(self.name, to, port)
-        ]
-        sources = np.array([i for i, _ in pairs], np.uint32)
-        outs = np.array([out for _, out in pairs], np.uint32)
-        return Departures(sources, outs, lengths[sources], packets[sources])
+    def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:  # noqa: ARG002
+        return [(out, packet) for out in ports_for(self.name, packet[0], port)]
 
 
 class Frame(NamedTuple):
@@ -147,7 +124,7 @@ class Fabric:
             self.network.cut(outage.one, outage.other, outage.begin / SECOND, outage.end / SECOND)
         self.network.run()
 
-    def _note(self, arrived: Transit, store: PacketStore) -> None:
+    def _note(self, arrived: Transit, store: Packets) -> None:
         for link, time, packet in zip(
             arrived.links.tolist(), arrived.times.tolist(), arrived.packets.tolist(), strict=True
         ):

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import select
 import signal
 import socket
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from fanin.testbed import runs
+from fanin.testbed import runs, sandbox
 from fanin.testbed.patience import setting
 from tests.sizes import sized
 from tests.testbed.conftest import as_myself
@@ -388,6 +389,12 @@ def test_as_many_files_may_be_open_as_the_hard_limit_allows(run: Run) -> None:
         "subprocess.run([sys.executable, '-c', 'import os; print(os.sysconf(4))'])\n"
     )
     assert done.stdout.splitlines() == ["(300, 300)", "300"], done.stderr
+
+
+def test_too_few_open_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (32, 32))
+    with pytest.raises(sandbox.SandboxError, match="at most 32 files here, and a network needs 64 or more"):
+        sandbox.enter()
 
 
 @pytest.mark.live

@@ -54,14 +54,22 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
   useEffect(() => {
     view.current = new EditorView({ parent: place.current!, extensions: p4Editor() });
     onView(view.current);
-    return () => view.current?.destroy();
+    // Where the size of letters depends on the window, lines have another height after a change.
+    const measure = () => view.current?.requestMeasure();
+    window.addEventListener("resize", measure);
+    return () => {
+      window.removeEventListener("resize", measure);
+      view.current?.destroy();
+    };
   }, []);
 
   // Another file, or another program with a file of that name.
   useEffect(() => {
     if (!view.current) return;
+    // The newest text: what was typed since this was drawn is in it.
+    const newest = files.peek()[name] ?? "";
     const kept = states.current.get(name);
-    if (kept && kept.doc.toString() === text) {
+    if (kept && kept.doc.toString() === newest) {
       if (view.current.state !== kept) view.current.setState(kept);
     } else {
       const extensions: Extension = [
@@ -72,7 +80,7 @@ export function Editor({ onView }: { onView: (view: EditorView) => void }) {
           if (update.docChanged) editFile(name, update.state.doc.toString());
         }),
       ];
-      view.current.setState(EditorState.create({ doc: text, extensions }));
+      view.current.setState(EditorState.create({ doc: newest, extensions }));
       states.current.set(name, view.current.state);
     }
   }, [name, text]);

@@ -87,7 +87,7 @@ export function GraphView({ graph, way, onChoose }: Properties) {
       const box = svg.current!.getBoundingClientRect();
       if (!box.width) return;
       const whole = Math.min(box.width / placed.width, box.height / placed.height, 1.15);
-      const scale = Math.max(whole, 0.62);
+      const scale = Math.max(whole, 0.78);
       const node = placed.nodes.find((each) => each.id === (current ?? graph.initial));
       const fits = whole >= scale;
       const x = fits || !node ? placed.width / 2 : node.x;

@@ -86,6 +86,7 @@ export function p4Editor(): Extension[] {
     lintGutter(),
     history(),
     drawSelection(),
+    EditorView.lineWrapping,
     indentUnit.of("    "),
     indentOnInput(),
     bracketMatching(),

@@ -130,7 +130,7 @@ function SwitchDrawing() {
   const label = `The packet arrives at port ${packet.port}. ${shown.verdict}.`;
   return (
     <div class="switch-drawing">
-      <NetworkDrawing nodes={nodes} links={links} label={label}>
+      <NetworkDrawing nodes={nodes} links={links} label={label} places={[{ x: 212, y: 0 }]}>
         {dropped && (
           <text class="dropped" x={152} y={0}>
             ✕ dropped

@@ -161,6 +161,12 @@ export async function load(name: string, kept: Kept = {}): Promise<void> {
 }
 
 let beginning = "";
+let shownHash = "";
+
+// Another address of this page was opened in the same tab.
+window.addEventListener("hashchange", () => {
+  if (location.hash !== shownHash) void start();
+});
 
 /** Keeps in the address what differs from the preset. */
 async function keepInAddress(): Promise<void> {
@@ -172,7 +178,9 @@ async function keepInAddress(): Promise<void> {
   const parameters = new URLSearchParams({ program: preset.value });
   const of = change;
   if (Object.keys(kept).length) parameters.set("changes", await packed(kept));
-  if (of === change) history.replaceState(null, "", `#${parameters}`);
+  if (of !== change) return;
+  shownHash = `#${parameters}`;
+  history.replaceState(null, "", shownHash);
 }
 
 async function through(data: BlobPart, by: CompressionStream | DecompressionStream): Promise<Uint8Array> {

@@ -110,10 +110,10 @@ function StepList({ shown }: { shown: Trace }) {
           const begins = shown.steps[index - 1]?.copy !== each.copy && shown.copies.length > 1;
           const indent = ["Parse", "Ingress", "Egress", "Output", "Drop", "Request"].includes(each.kind) ? 0 : 1;
           return (
-            <li key={index}>
+            <li key={index} class={`level-${Math.min(depth(shown, each.copy), 4)} copy-${each.copy % 6}`}>
               {begins && <CopyName shown={shown} copy={each.copy} />}
               <button
-                class={`step level-${Math.min(depth(shown, each.copy), 4)} copy-${each.copy % 6} kind-${each.kind}`}
+                class={`step kind-${each.kind}`}
                 aria-current={index === stepIndex.value ? "step" : undefined}
                 onClick={() => goToStep(index)}
               >
@@ -135,7 +135,7 @@ function StepList({ shown }: { shown: Trace }) {
 function CopyName({ shown, copy }: { shown: Trace; copy: number }) {
   const { cause, replica } = shown.copies[copy]!;
   const said = copy === 0 ? "the packet" : `copy ${copy}: ${cause}${replica ? `, replica ${replica}` : ""}`;
-  return <div class={`copy-name level-${Math.min(depth(shown, copy), 4)} copy-${copy % 6}`}>{said}</div>;
+  return <div class="copy-name">{said}</div>;
 }
 
 function CopyTree({ shown, parent }: { shown: Trace; parent: number | null }) {

@@ -39,24 +39,26 @@ interface Properties {
   box?: [number, number, number, number];
   /** Called with the id of a node that the reader chooses. */
   onChoose?: (id: string) => void;
+  /** Further places that must be in the picture. */
+  places?: { x: number; y: number }[];
   children?: ComponentChildren;
 }
 
-function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
-  const [xs, ys] = [nodes.map((node) => node.x), nodes.map((node) => node.y)];
+function boxOf(places: { x: number; y: number }[]): [number, number, number, number] {
+  const [xs, ys] = [places.map((place) => place.x), places.map((place) => place.y)];
   const left = Math.min(...xs) - NODE_WIDTH / 2 - MARGIN;
   const top = Math.min(...ys) - NODE_HEIGHT / 2 - MARGIN;
   const width = Math.max(...xs) + NODE_WIDTH / 2 + MARGIN - left;
   return [left, top, width, Math.max(...ys) + NODE_HEIGHT / 2 + MARGIN - top];
 }
 
-export function NetworkDrawing({ nodes, links, label, box, onChoose, children }: Properties) {
-  const places = new Map(nodes.map((node) => [node.id, node]));
+export function NetworkDrawing({ nodes, links, label, box, onChoose, places = [], children }: Properties) {
+  const byId = new Map(nodes.map((node) => [node.id, node]));
   return (
-    <svg class="network" viewBox={(box ?? boxOf(nodes)).join(" ")} role="img" aria-label={label}>
+    <svg class="network" viewBox={(box ?? boxOf([...nodes, ...places])).join(" ")} role="img" aria-label={label}>
       {links.map((link) => {
-        const from = places.get(link.from);
-        const to = places.get(link.to);
+        const from = byId.get(link.from);
+        const to = byId.get(link.to);
         if (!from || !to) return null;
         return (
           <g key={`${link.from} ${link.to}`} class={`link ${link.mark ?? ""}`}>

@@ -69,6 +69,9 @@ class Ns3Work:
     window: int = 256
 
 
+RUN_HEADINGS = ("packet-hops", "events", "CPU s", "events/\nCPU s", "median ms", "longest ms")
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The results of one simulator.
@@ -99,6 +102,18 @@ class Run:
     def longest_seconds(self) -> float:
         """Return the longest time of the flows."""
         return max(self.seconds)
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the values below RUN_HEADINGS."""
+        return (
+            f"{self.packet_hops:,}",
+            f"{self.events:,}",
+            f"{self.processor_seconds:.2f}",
+            f"{self.events_per_processor_second:,.0f}",
+            f"{self.median_seconds * 1e3:,.4g}",
+            f"{self.longest_seconds * 1e3:,.4g}",
+        )
 
 
 def permuted(network: Network, seed: int = 0) -> Ns3Work:

@@ -50,6 +50,9 @@ class SwitchCase:
     ratio: float
 
 
+HEADINGS = ("packets/s\nbaseline's", "ratio\ngoal", "", "CPU ns\nbaseline's")
+
+
 @dataclass(frozen=True, slots=True)
 class SwitchOutcome:
     """A case, the ratio that is its goal, and processor nanoseconds per packet of both, if measured."""
@@ -63,6 +66,17 @@ class SwitchOutcome:
     def is_met(self) -> bool:
         """Return whether the goal is met."""
         return self.case.ratio >= self.goal
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Return the values below HEADINGS."""
+        case, times = self.case, (self.nanoseconds, self.baseline_nanoseconds)
+        return (
+            f"{case.pps:,.1f}\n{case.baseline_pps:,.1f}",
+            f"{case.ratio:.2f}\n{self.goal:g}",
+            "met" if self.is_met else "NOT MET",
+            "\n".join("" if time is None else f"{time:,.0f}" for time in times),
+        )
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -76,17 +76,21 @@ def start_outcome(config: bytes, repeats: int) -> StartOutcome:
 
 def _start(command: Sequence[str]) -> _Use:
     """Start a process, end it once it is ready, and return what it has used."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        # Not ru_maxrss, which includes the memory of this process, from before the other's exec.
-        status = Path(f"/proc/{process.pid}/status").read_text()
-        peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
-        os.kill(
-            process.pid, signal.SIGTERM
-        )  # send_signal() would reap one that has ended, and lose what it has used
-        _, ended, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(ended)
+    # In a session of its own: after Ctrl-C, the switch would print where it was interrupted.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            # Not ru_maxrss, which includes the memory of this process, from before the other's exec.
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            peak = re.search(r"^VmHWM:\s+(\d+) kB", status, re.MULTILINE)
+            # send_signal() would reap a process that has ended, and lose what it has used.
+            os.kill(process.pid, signal.SIGTERM)
+            _, ended, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(ended)
+        finally:
+            if process.returncode is None:
+                process.kill()
     if not line.startswith(_READY) or peak is None:
         raise SwitchBenchError(f"{' '.join(command)} did not start; its errors are above")
     return _Use(usage.ru_utime + usage.ru_stime, int(peak[1]) * 1024)

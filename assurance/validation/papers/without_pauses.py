@@ -28,7 +28,9 @@ _NEVER = 1.0  # s: pauses prevent loss, so no timer may expire
 
 
 _SOURCE = "Mittal et al., Revisiting network support for RDMA, SIGCOMM 2018, abstract"
-_WHY = "which figure is of what is not in the abstract, and this scenario is not one of the paper's"
+_WHY = (
+    "the abstract does not state what the two figures refer to, and this scenario is not one of the paper's"
+)
 
 
 def _less(what: str, least: float, why: str) -> Published:

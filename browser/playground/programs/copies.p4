@@ -1,31 +1,81 @@
-/* Copies of packets: clones, multicast and resubmission, with a register and headers that come and go. */
+/* Copies of packets: what clone, multicast and resubmit do with a packet, and what each copy finds in its headers. */
 
 #include <core.p4>
 #include <v1model.p4>
-header h_t { bit<8> a; bit<8> b; }
-header n_t { bit<16> c; }
-struct hs { h_t h; n_t n; h_t[2] st; }
-struct ms { bit<8> x; @field_list(1) bit<8> y; }
-parser P(packet_in p, out hs hdr, inout ms m, inout standard_metadata_t s) {
-  state start { p.extract(hdr.h); m.x = hdr.h.a; transition accept; }
+
+const bit<8> CLONE = 1;
+const bit<8> MULTICAST = 2;
+const bit<8> RESUBMIT = 3;
+
+header request_t {
+    bit<8> what;
+    bit<8> value;
 }
-control V(inout hs hdr, inout ms m) { apply {} }
-control I(inout hs hdr, inout ms m, inout standard_metadata_t s) {
-  register<bit<16>>(4) r;
-  apply {
-    bit<16> t;
-    r.read(t, 1);
-    t = t + 1;
-    r.write(1, t);
-    hdr.n.setValid();
-    hdr.n.c = t;
-    hdr.st[0] = hdr.h;
-    if (hdr.h.a == 1) { clone_preserving_field_list(CloneType.I2E, 5, 1); }
-    if (hdr.h.a == 2) { s.mcast_grp = 1; } else { s.egress_spec = 3; }
-    if (hdr.h.b == 9 && s.instance_type == 0) { resubmit_preserving_field_list(1); }
-  }
+header count_t {
+    bit<16> packets;
 }
-control E(inout hs hdr, inout ms m, inout standard_metadata_t s) { apply { if (s.egress_rid == 1) { hdr.h.setInvalid(); } } }
-control C(inout hs hdr, inout ms m) { apply {} }
-control D(packet_out p, in hs hdr) { apply { p.emit(hdr.h); p.emit(hdr.n); p.emit(hdr.st);} }
-V1Switch(P(), V(), I(), E(), C(), D()) main;
+struct headers_t {
+    request_t request;
+    count_t count;
+    request_t copy;
+}
+struct metadata_t {
+    @field_list(1) bit<8> passes;
+}
+
+parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(hdr.request);
+        transition accept;
+    }
+}
+
+control check(inout headers_t hdr, inout metadata_t meta) {
+    apply {}
+}
+
+control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    register<bit<16>>(4) seen;  // packets of each kind
+
+    apply {
+        bit<16> packets;
+        seen.read(packets, (bit<32>) hdr.request.what[1:0]);
+        packets = packets + 1;
+        seen.write((bit<32>) hdr.request.what[1:0], packets);
+        hdr.count.setValid();
+        hdr.count.packets = packets;
+        hdr.copy = hdr.request;
+
+        standard.egress_spec = 3;
+        if (hdr.request.what == CLONE) {
+            clone(CloneType.I2E, 5);
+        } else if (hdr.request.what == MULTICAST) {
+            standard.mcast_grp = 1;
+        } else if (hdr.request.what == RESUBMIT && meta.passes == 0) {
+            meta.passes = 1;
+            resubmit_preserving_field_list(1);
+        }
+    }
+}
+
+control egress(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        if (standard.egress_rid == 1) {
+            hdr.request.setInvalid();
+        }
+    }
+}
+
+control compute(inout headers_t hdr, inout metadata_t meta) {
+    apply {}
+}
+
+control deparse(packet_out packet, in headers_t hdr) {
+    apply {
+        packet.emit(hdr.request);
+        packet.emit(hdr.count);
+        packet.emit(hdr.copy);
+    }
+}
+
+V1Switch(parse(), check(), ingress(), egress(), compute(), deparse()) main;

@@ -12,9 +12,6 @@ from fanin.cli_errors import failure
 from fanin.output import say
 from fanin.programs import Define, Include, macros
 
-_PIPELINE_PAGE = "docs/reference/lint.md"
-_WARNINGS_PAGE = "docs/reference/messages.md"
-
 
 def lint(
     programs: Annotated[
@@ -36,7 +33,7 @@ def lint(
         fanin lint p4src/fanin.p4 --json
     """
     # Imported here to keep --help fast.
-    from fanin.p4compiler import CompileError, lint_file
+    from fanin.p4compiler import CompileError, lint_file, page_of
 
     count = 0
     for program in programs:
@@ -47,8 +44,8 @@ def lint(
             raise typer.Exit(1) from None
         except OSError as error:
             raise failure("lint", f"{program}: cannot be read: {error.strerror}", 2) from None
-        found = [(each.code, each.diagnostic, f"{_PIPELINE_PAGE}#{each.code.lower()}") for each in misfits]
-        found += [(each.option or "warning", each, _WARNINGS_PAGE) for each in warnings]
+        found = [(each.code, each.diagnostic, page_of(each.code)) for each in misfits]
+        found += [(each.option or "warning", each, page_of(each.option)) for each in warnings]
         count += len(found)
         for code, diagnostic, page in found:
             if as_json:

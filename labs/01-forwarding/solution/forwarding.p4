@@ -50,8 +50,7 @@ struct headers_t {
     arp_t arp;
 }
 
-struct metadata_t {
-}
+struct metadata_t { }
 
 parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

@@ -11,9 +11,9 @@ header ethernet_t {
     bit<16> type;
 }
 
-const bit<8> LIMIT = 10;     // packets of a host that are not marked
-const bit<8> MOST = 255;     // where the count of a host stops
-const bit<8> MARK = 0x20;    // in the field tos
+const bit<8> LIMIT = 10;  // packets of a host that are not marked
+const bit<8> MOST = 255;  // where the count of a host stops
+const bit<8> MARK = 0x20; // in the field tos
 
 header ipv4_t {
     bit<4> version;
@@ -35,8 +35,7 @@ struct headers_t {
     ipv4_t ipv4;
 }
 
-struct metadata_t {
-}
+struct metadata_t { }
 
 parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

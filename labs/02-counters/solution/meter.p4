@@ -11,9 +11,9 @@ header ethernet_t {
     bit<16> type;
 }
 
-const bit<8> LIMIT = 10;     // packets of a host that are not marked
-const bit<8> MOST = 255;     // where the count of a host stops
-const bit<8> MARK = 0x20;    // in the field tos
+const bit<8> LIMIT = 10;  // packets of a host that are not marked
+const bit<8> MOST = 255;  // where the count of a host stops
+const bit<8> MARK = 0x20; // in the field tos
 
 header ipv4_t {
     bit<4> version;
@@ -35,8 +35,7 @@ struct headers_t {
     ipv4_t ipv4;
 }
 
-struct metadata_t {
-}
+struct metadata_t { }
 
 parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
@@ -64,10 +63,10 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         // Whatever comes in at port 1 leaves at port 2, and the other way round.
         standard.egress_spec = standard.ingress_port == 1 ? 9w2 : 9w1;
 
-        port_in.count((bit<32>) standard.ingress_port);
+        port_in.count((bit<32>)standard.ingress_port);
 
         if (hdr.ipv4.isValid()) {
-            bit<32> host = (bit<32>) hdr.ipv4.source[7:0];
+            bit<32> host = (bit<32>)hdr.ipv4.source[7:0];
             bit<8> count;
             packets_of.read(count, host);
             count = count |+| 1;

@@ -18,13 +18,13 @@ const bit<16> SWITCH_ID = 42;
 header probe_t {
     bit<4> version;
     bit<3> reserved;
-    bit<1> full;     // a switch found no room for its hop
-    bit<8> hops;     // how many follow
+    bit<1> full; // a switch found no room for its hop
+    bit<8> hops; // how many follow
 }
 
 header hop_t {
     bit<16> switch_id;
-    bit<16> port;    // where the probe arrived
+    bit<16> port; // where the probe arrived
 }
 
 struct headers_t {
@@ -82,7 +82,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
                 hdr.hops.push_front(1);
                 hdr.hops[0].setValid();
                 hdr.hops[0].switch_id = SWITCH_ID;
-                hdr.hops[0].port = (bit<16>) standard.ingress_port;
+                hdr.hops[0].port = (bit<16>)standard.ingress_port;
                 hdr.probe.hops = hdr.probe.hops + 1;
             }
         }

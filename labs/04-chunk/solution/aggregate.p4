@@ -12,9 +12,9 @@ header ethernet_t {
 }
 
 header chunk_t {
-    bit<8> workers;  // of the job
-    bit<8> rank;     // of the worker that sends it
-    bit<16> slot;    // where the switch keeps the sum
+    bit<8> workers; // of the job
+    bit<8> rank;    // of the worker that sends it
+    bit<16> slot;   // where the switch keeps the sum
     bit<32> value0;
     bit<32> value1;
     bit<32> value2;
@@ -74,7 +74,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             counts.read(meta.count, slot);
             meta.count = meta.count + 1;

@@ -121,7 +121,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             // TODO 2: aggregate as in lab 4. Send the packet that completes a round to GROUP, and drop all others.
             adder0.apply(hdr.chunk.value0, slot, meta.count);

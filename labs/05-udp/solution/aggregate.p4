@@ -128,7 +128,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             counts.read(meta.count, slot);
             meta.count = meta.count + 1;

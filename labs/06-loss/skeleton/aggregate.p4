@@ -73,7 +73,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             meta.seen = 0; // TODO 1: 1 if the bitmap says that this worker has sent the chunk before
 

@@ -73,7 +73,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             bit<32> bitmap;
             bit<32> mine = 32w1 << hdr.chunk.rank;

@@ -15,9 +15,9 @@ header ethernet_t {
 header chunk_t {
     bit<8> workers;
     bit<8> rank;
-    bit<8> slot;     // from 0 to 3
-    bit<8> version;  // 0 or 1
-    bit<32> chunk;   // number of the chunk, for the workers
+    bit<8> slot;    // from 0 to 3
+    bit<8> version; // 0 or 1
+    bit<32> chunk;  // number of the chunk, for the workers
     bit<32> value0;
     bit<32> value1;
     bit<32> value2;
@@ -75,8 +75,8 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
 
     apply {
         if (hdr.chunk.isValid()) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot[1:0];
-            bit<32> cell = (bit<32>) (hdr.chunk.slot[1:0] ++ hdr.chunk.version[0:0]);
+            bit<32> slot = (bit<32>)hdr.chunk.slot[1:0];
+            bit<32> cell = (bit<32>)(hdr.chunk.slot[1:0] ++ hdr.chunk.version[0:0]);
 
             bit<32> bitmap;
             bit<32> zero = 32w1 << hdr.chunk.rank;

@@ -15,7 +15,7 @@ header ethernet_t {
 }
 
 header chunk_t {
-    bit<8> kind;  // UPDATE or RESULT
+    bit<8> kind; // UPDATE or RESULT
     bit<8> slot;
     bit<32> value0;
     bit<32> value1;
@@ -101,7 +101,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         } else if (hdr.chunk.kind == RESULT) {
             drop(); // TODO 2: pass it on to all children
         } else if (child_at.apply().hit) {
-            bit<32> slot = (bit<32>) hdr.chunk.slot;
+            bit<32> slot = (bit<32>)hdr.chunk.slot;
 
             counts.read(meta.count, slot);
             meta.count = meta.count + 1;

@@ -43,9 +43,9 @@ header udp_t {
 header chunk_t {
     bit<8> workers;
     bit<8> rank;
-    bit<8> slot;     // from 0 to 31
-    bit<8> version;  // 0 or 1
-    bit<32> chunk;   // number of the chunk
+    bit<8> slot;    // from 0 to 31
+    bit<8> version; // 0 or 1
+    bit<32> chunk;  // number of the chunk
     bit<32> value0;
     bit<32> value1;
     bit<32> value2;
@@ -141,7 +141,7 @@ control MyIngress(inout headers_t hdr, inout metadata_t meta, inout standard_met
         if (!hdr.chunk.isValid()) {
             mark_to_drop(standard);
         } else if (!leaf.apply().hit) {
-            bit<32> cell = (bit<32>) (hdr.chunk.slot[4:0] ++ hdr.chunk.version[0:0]);
+            bit<32> cell = (bit<32>)(hdr.chunk.slot[4:0] ++ hdr.chunk.version[0:0]);
 
             bit<32> held;
             chunks.read(held, cell);

@@ -28,7 +28,7 @@ def load_mutant(name: str, folder: Path) -> Engine:
     # Without the folder in it the program is the same in each repository, and its C is compiled once.
     config = compile_once(folder / PROGRAM.name).device_config()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("P4SWITCH_CFLAGS", "-O1")  # half the time to compile
+        patch.setenv("P4SWITCH_CFLAGS", "-Og")  # half the time to compile
         return Engine.load(config.replace(f"{folder}/".encode(), b""))
 
 

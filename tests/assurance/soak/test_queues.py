@@ -1,10 +1,11 @@
-"""Priorities, pauses, watchdogs and outages of links in soak; and their rules broken, in the loop of numpy."""
+"""Priorities, pauses, watchdogs and outages of links in soak; and their rules broken, in the loop's C."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,9 +14,8 @@ from fanin.assurance.soak.order import SendingOrder
 from fanin.assurance.soak.run import run_scenario
 from fanin.assurance.soak.scenario import Outage, Scenario, Work
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import compiled
+from fanin.simulator import compiled, network
 from fanin.simulator.links import Links
-from fanin.simulator.queues import QueuedLinks
 from fanin.simulator.units import NEVER
 from fanin.topologies.link import LinkProperties, Pause, Watchdog
 
@@ -91,110 +91,110 @@ def test_what_is_printed_of_a_scenario_makes_it() -> None:
 # -- mutants
 
 
-def _first_last(_patch: pytest.MonkeyPatch) -> None:
-    """Of several queues the lowest one goes first."""
-    make = QueuedLinks.__init__
+class Mutant(NamedTuple):
+    """Texts of simulator/loop/queues.c that are replaced, and the seed that shows it soonest."""
 
-    def made(links: QueuedLinks, *arguments: Any) -> None:
-        make(links, *arguments)
-        links._queues = [queues[::-1] for queues in links._queues]
-
-    _patch.setattr(QueuedLinks, "__init__", made)
+    replaced: dict[str, str]
+    seed: int
 
 
-def _last_in_first_out(patch: pytest.MonkeyPatch) -> None:
-    """The packet that came last goes first."""
-    begin = QueuedLinks._begin
+# A pause loses the first packet that has to wait for it.
+LOSES = """
+static void lose_first(struct loop *l, const struct event *event)
+{
+    struct link *k = l->links + event->link;
+    uint32_t priority = event->row & ~(PAUSE_FRAME | WAIT);
+    struct queue *q = l->queues + (size_t)event->link * l->priorities + priority;
+    if (!q->paused || q->first == NOBODY)
+        return;
+    uint32_t row = take_first(l, q);
+    q->backlog -= time_on_wire(l, k, row);
+    k->queued_bytes -= size_on_wire(l, k, row);
+    change(l, row, (uint32_t)k->overhead, priority, event->time, -1);
+    free_row(l, row);
+}
 
-    def begun(links: QueuedLinks, link: int, queue: Any, now: int) -> None:
-        if queue.waiting[-1][0] <= now:
-            queue.waiting.rotate(1)
-        begin(links, link, queue, now)
+/* Does what links do until the end of a window. */"""
 
-    patch.setattr(QueuedLinks, "_begin", begun)
-
-
-def _losing_pause(patch: pytest.MonkeyPatch) -> None:
-    """A pause loses the first packet that has to wait for it."""
-    turn = QueuedLinks._turn
-
-    def turned(links: QueuedLinks, queue: Any, link: int, time: int, *, wait: bool) -> None:
-        turn(links, queue, link, time, wait=wait)
-        if queue.paused and queue.waiting:
-            _, packet, size, duration = queue.waiting.popleft()
-            queue.backlog -= duration
-            links._change(queue, time, packet, -size)
-            links._given_up_now.append(packet)
-
-    patch.setattr(QueuedLinks, "_turn", turned)
-
-
-def _forgetful_watchdog(patch: pytest.MonkeyPatch) -> None:
-    """What a watchdog drops still counts as held, so that those who sent it are never let go."""
-    give_up, change = QueuedLinks._give_up, QueuedLinks._change
-
-    def given_up(links: QueuedLinks, link: int, queue: Any, now: int) -> None:
-        with pytest.MonkeyPatch.context() as context:
-            context.setattr(QueuedLinks, "_change", lambda *_: None)
-            give_up(links, link, queue, now)
-        assert QueuedLinks._change is change
-
-    patch.setattr(QueuedLinks, "_give_up", given_up)
-
-
-def _endless_storm(patch: pytest.MonkeyPatch) -> None:
-    """A storm never ends."""
-    patch.setattr(QueuedLinks, "_restored_at", lambda *_: NEVER)
-
-
-def _always_dropping(patch: pytest.MonkeyPatch) -> None:
-    """A watchdog that is to forward, or only to say so, drops."""
-    patch.setattr("fanin.simulator.queues.ACTIONS", _Drops())
-
-
-class _Drops(tuple[str, ...]):
-    """Whatever action is looked for, it is the first."""
-
-    def index(self, *_: Any) -> int:
-        return 0
-
-
-def _uninvited_watchdog(patch: pytest.MonkeyPatch) -> None:
-    """Where there is no watchdog, a pause is taken for a storm all the same."""
-    make = QueuedLinks.__init__
-
-    def made(links: QueuedLinks, *arguments: Any) -> None:
-        make(links, *arguments)
-        links._detection = [min(time, 10**8) for time in links._detection]
-
-    patch.setattr(QueuedLinks, "__init__", made)
-
-
-def _endless_outage(patch: pytest.MonkeyPatch) -> None:
-    """A link that is down never comes up again."""
-    cut = Links.cut
-    patch.setattr(Links, "cut", lambda links, which, begin, _: cut(links, which, begin, NEVER))
-
-
-MUTANTS: dict[Callable[[pytest.MonkeyPatch], None], int] = {  # with the seed that shows it soonest
-    _first_last: 116,
-    _last_in_first_out: 153,
-    _losing_pause: 4,
-    _forgetful_watchdog: 148,
-    _endless_storm: 148,
-    _always_dropping: 25,
-    _uninvited_watchdog: 77,
-    _endless_outage: 38,
+MUTANTS = {
+    # Of several queues the lowest one goes first.
+    "first last": Mutant(
+        {"for (uint32_t p = l->priorities; p-- > 0;) {": "for (uint32_t p = 0; p < l->priorities; p++) {"},
+        116,
+    ),
+    # The packet that came last goes first.
+    "last in, first out": Mutant(
+        {
+            "    if (q->first == NOBODY)\n        q->first = row;\n    else\n        waits[q->last].next = row;\n"
+            "    q->last = row;\n": "    waits[row].next = q->first;\n    if (q->first == NOBODY)\n"
+            "        q->last = row;\n    q->first = row;\n"
+        },
+        153,
+    ),
+    "losing pause": Mutant(
+        {
+            "/* Does what links do until the end of a window. */": LOSES,
+            "                 event->row & WAIT);": "                 event->row & WAIT), lose_first(l, event);",
+        },
+        4,
+    ),
+    # What a watchdog drops still counts as held, so that those who sent it are never let go.
+    "forgetful watchdog": Mutant(
+        {
+            "        change(l, row, (uint32_t)k->overhead, priority, now, -1);\n"
+            "        drop_by_watchdog(l, link, now, row);": "        (void)priority;\n"
+            "        drop_by_watchdog(l, link, now, row);"
+        },
+        148,
+    ),
+    "endless storm": Mutant(
+        {"return q->paused ? NEVER : q->since + k->restoration;": "return (void)k, (void)q, NEVER;"}, 148
+    ),
+    # A watchdog that is to forward, or only to say so, drops.
+    "always dropping": Mutant(
+        {
+            "if (k->action != DROP)": "if (false)",
+            "q->storming && k->action == DROP": "q->storming",
+            "(q->paused && k->action == ALERT)": "false",
+        },
+        25,
+    ),
+    # Where there is no watchdog, a pause is taken for a storm all the same.
+    "uninvited watchdog": Mutant(
+        {
+            "return k->detection < NEVER - since ? since + k->detection : NEVER;": (
+                "return since + (k->detection < 100000000 ? k->detection : 100000000);"
+            )
+        },
+        77,
+    ),
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__.strip("_"))
+def _caught(switch: Engine, soonest: int) -> bool:
+    return any(_goes_wrong(draw_scenario(seed), switch) for seed in (soonest, *range(WITHIN)))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
 def test_a_mutant_of_what_links_do_is_caught(
-    switch: Engine, monkeypatch: pytest.MonkeyPatch, mutant: Callable[[pytest.MonkeyPatch], None]
+    switch: Engine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mutant: Mutant
 ) -> None:
-    monkeypatch.setattr(compiled, "library", lambda: None)
-    mutant(monkeypatch)
-    assert any(_goes_wrong(draw_scenario(seed), switch) for seed in (MUTANTS[mutant], *range(WITHIN)))
+    folder = tmp_path / "loop"
+    shutil.copytree(compiled.FOLDER, folder)
+    text = (folder / "queues.c").read_text()
+    for old, new in mutant.replaced.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (folder / "queues.c").write_text(text)
+    library = compiled.library(folder)
+    monkeypatch.setattr(network, "library", lambda: library)
+    assert _caught(switch, mutant.seed)
+
+
+def test_an_outage_that_does_not_end_is_caught(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut = Links.cut
+    monkeypatch.setattr(Links, "cut", lambda links, which, begin, _: cut(links, which, begin, NEVER))
+    assert _caught(switch, 38)
 
 
 def _goes_wrong(scenario: Scenario, switch: Engine) -> bool:

@@ -67,6 +67,66 @@ def test_by_hand_compute() -> None:
     assert found.servers == 100
 
 
+def test_by_hand_a_model_that_is_cut() -> None:
+    """16 copies in tensor groups of 8: 16 servers of a stage, each with a quarter of the parameters.
+
+    A copy has 256 / (2 x 16) = 8 micro-batches, so three stages more wait for 3/8 of the computing time.
+    """
+    options: dict[str, Any] = {
+        "parameters": "8B",
+        "dtype": "bf16",
+        "tensor": 8,
+        "pipeline": 4,
+        "data": 16,
+        "global_batch": 256,
+        "micro_batch": 2,
+        "compute": "8 s",
+        "latency": 0,
+        "algorithm": "ring",
+    }
+    found = only(**options)
+    assert (found.gpus, found.servers) == (512, 16)
+    assert found.communication_seconds == pytest.approx(2 * 15 / 16 * 4e9 / 400e9)
+    assert found.pipeline_seconds == pytest.approx(3)
+    waiting = found.communication_seconds + 3
+    assert found.idle_share == pytest.approx(waiting / (8 + waiting))
+    assert only(**options | {"zero": 1}).communication_seconds == pytest.approx(found.communication_seconds)
+    assert only(**options | {"zero": 1, "algorithm": "in-network"}).communication_seconds == pytest.approx(
+        2 * 4e9 / 400e9
+    )
+
+
+@pytest.mark.parametrize(
+    ("zero", "calls"), [(1, (1, 1)), (2, (4, 1)), (3, (4, 8))], ids=["zero-1", "zero-2", "zero-3"]
+)
+def test_zero_scatters_and_gathers_as_often_as_it_keeps_too_little(zero: int, calls: tuple[int, int]) -> None:
+    options = {"parameters": "1B", "compute": "1 s", "gpus": "64", "global_batch": 256, "latency": 0}
+    found = only(**options, zero=zero, algorithm="ring")
+    assert found.communication_seconds == pytest.approx(sum(calls) * 7 / 8 * 4e9 / 400e9)
+    assert found.bytes_each_way == pytest.approx(sum(calls) * 7 / 8 * 4e9)
+    switches = only(**options, zero=zero, algorithm="in-network")
+    assert switches.bytes_each_way == pytest.approx((max(calls) + min(calls) / 8) * 4e9)
+
+
+def test_the_activations_of_a_published_model_are_sent() -> None:
+    """A sequence of 8192 tokens with 4096 values of 2 bytes, over the 8 cards of a server: 0.168 ms each way."""
+    found = only(
+        model="llama-3-8b", tensor=8, pipeline=2, data=2, global_batch=2, compute="1 s", latency=0,
+        algorithm="ring",
+    )  # fmt: skip
+    assert found.pipeline_seconds == pytest.approx(1 + 2 * 8192 * 4096 * 2 / 400e9)
+
+
+def test_published_models_compute_what_their_layers_multiply() -> None:
+    """6 operations for each parameter and token, and attention: within a tenth for a sequence of 2,048."""
+    options: dict[str, Any] = {"gpus": "1024", "algorithm": "ring"}
+    named = only(model="gpt-3-175b", global_batch=2048, **options)
+    assert named.compute_seconds == only(model="gpt-3-175b", tokens=2048 * 2048, **options).compute_seconds
+    counted = only(parameters=174_604_259_328, tokens=2048 * 2048, **options)
+    assert named.compute_seconds == pytest.approx(counted.compute_seconds, rel=0.1)
+    assert named.compute_seconds > counted.compute_seconds
+
+
 def test_each_cluster_has_a_row_for_each_algorithm() -> None:
     rows = costs(Job.model_validate({"parameters": "1G", "compute": "1 s"}))
     assert [(row.gpus, row.algorithm) for row in rows] == [
@@ -131,7 +191,27 @@ def test_the_price_is_of_the_time_in_which_gpus_idle() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"parameters": "7B"}, "write a number and its unit, such as '7G'"),
+        ({"parameters": "7b"}, "write a number and its unit, such as '7G'"),
+        ({"model": "llama-3-8b"}, "model: give model, such as 'llama-3-8b', or parameters"),
+        ({"parameters": None}, "model: give model, such as 'llama-3-8b', or parameters"),
+        ({"parameters": None, "model": "llama"}, "did you mean 'llama-3-8b'"),
+        ({"parameters": None, "model": "gpt-5"}, "there are resnet-50, bert-large, gpt-3-175b, llama-3-8b"),
+        ({"pipeline": 2, "gpus": "64"}, "global_batch: missing"),
+        ({"micro_batch": 2}, "micro_batch: is a part of global_batch, which is missing"),
+        ({"tensor": 3}, "tensor: 3 does not divide a server of 8"),
+        ({"tensor": 16}, "tensor: 16 does not divide a server of 8"),
+        ({"data": 16, "gpus": "64"}, "gpus: follow from data"),
+        ({"data": 3, "tensor": 4}, "3 copies, whose tensor groups of 4 do not fill servers of 8"),
+        ({"data": 2, "tensor": 4}, "have all copies of a stage in one server"),
+        ({"zero": 4}, "less than or equal to 3"),
+        ({"zero": 1, "algorithm": "parameter-server"}, "zero: has no parameter-server"),
+        ({"zero": 2, "pipeline": 2, "global_batch": 512}, "zero: stage 2 cannot be combined with pipeline"),
+        ({"global_batch": 100, "gpus": "64"}, "must be a multiple of 64 copies times micro_batch = 1"),
+        (
+            {"parameters": None, "model": "resnet-50", "pipeline": 2, "global_batch": 512},
+            "pipeline: resnet-50 has no equal blocks",
+        ),
+        ({"parameters": None, "model": "bert-large", "compute": None}, "or global_batch, such as 1024"),
         ({"parameters": "1.5"}, "must be a whole number"),
         ({"compute": "1e9999999 s"}, "is too large"),
         ({"tokens": "4M"}, "give compute, such as '2 s', or tokens"),

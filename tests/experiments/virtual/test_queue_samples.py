@@ -14,7 +14,6 @@ from fanin.experiments.virtual import usage
 from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import compiled
 from tests.experiments.virtual.cut_models import point
 
 INCAST = {
@@ -39,15 +38,6 @@ def _usage(settings: Settings, switch: Engine) -> Usage:
     return found
 
 
-@pytest.fixture(params=["C", "numpy"])
-def _loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs the event loop."""
-    if request.param == "numpy":
-        monkeypatch.setattr(compiled, "library", lambda: None)
-    elif compiled.library() is None:
-        pytest.skip("no C compiler")
-
-
 POINTS = {
     "one queue": _point(queue_samples=INTERVAL),
     "by priority": _point(queue_samples=INTERVAL, priority=1),
@@ -58,7 +48,6 @@ POINTS = {
 }
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
     found = _usage(POINTS[name], switch)
@@ -79,16 +68,6 @@ def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
         assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * INTERVAL)
 
 
-@pytest.mark.parametrize("name", POINTS)
-def test_both_loops_take_the_same_samples(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if compiled.library() is None:
-        pytest.skip("no C compiler")
-    by_c = _usage(POINTS[name], switch)
-    assert by_c.queues
-    monkeypatch.setattr(compiled, "library", lambda: None)
-    assert _usage(POINTS[name], switch).queues == by_c.queues
-
-
 def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> None:
     found = run_virtual(_point(queue_samples=INTERVAL), switch).usage
     assert found is not None
@@ -102,7 +81,6 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> Non
         assert (0, 0) not in pairwise(link)
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_sampling_changes_nothing_else(switch: Engine, name: str) -> None:
     settings = POINTS[name]
@@ -117,7 +95,6 @@ def test_sampling_changes_nothing_else(switch: Engine, name: str) -> None:
     assert (without.usage.links, without.usage.workers) == (sampled.usage.links, sampled.usage.workers)
 
 
-@pytest.mark.usefixtures("_loop")
 @pytest.mark.parametrize("name", POINTS)
 def test_too_many_samples_are_refused(switch: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(usage, "MOST_SAMPLES", 10)

@@ -73,7 +73,7 @@ FAULTS = (
 def test_packets_are_sent_lost_and_dropped_as_links_count_them(
     program: Engine, changes: tuple[str, ...]
 ) -> None:
-    """The recording is made in Python, the counts in C, where there is a compiler."""
+    """Notes and counts are made in different places of the loop."""
     recording, network = network_of(program, *changes)
     counts = network.links.counts
     sent = Counter(one.link for one in recording.flights if one.lost != "queue drop" and one.again != "copy")

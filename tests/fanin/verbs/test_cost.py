@@ -79,6 +79,23 @@ def test_wrong_options_are_named_all_of_them() -> None:
     assert "--gpus: 12 do not fill servers of 8" in output
 
 
+def test_a_model_by_name_or_by_count_cut_and_with_zero() -> None:
+    cut = ("--tensor", "8", "--pipeline", "4", "--data", "16", "--zero", "1", "--global-batch", "1024")
+    status, output = invoke("cost", "--model", "llama-3-70b", *cut)
+    assert status == 0
+    assert "512 ring 132.3 0.3308" in output
+    assert "(4-1)·(19.94 s/64 micro-batches of each copy + two sends)" in output
+    assert "70,553,706,496 parameters" in output
+    assert "2 · (L + S/B) = 2 · (10 us + (70.55 GB)/(400 GB/s)) = 352.8 ms" in output
+    assert invoke("cost", "--model", "7B", *cut, "--compute", "1 s")[0] == 0
+    status, output = invoke("cost", "--model", "llama-3", "--compute", "1 s")
+    assert status == 2
+    assert "--model llama-3: no model has this name; did you mean 'llama-3-8b'" in output
+    status, output = invoke("cost", "--model", "7B", "--parameters", "7B", "--compute", "1 s")
+    assert status == 2
+    assert "--parameters: replaces --model" in output
+
+
 def test_the_documentation_shows_what_is_printed() -> None:
     document = (Path(__file__).parents[3] / "docs/reference/cost.md").read_text()
     shown = [line[4:] for line in document.splitlines() if line.startswith("    ")]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -59,7 +61,9 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     assert "it is -126, expected 0" in said
     assert "hint: Which e bounds a single value?" in said
     assert "3 of 3: Take the maximum" in (lab("hint").stdout + lab("hint").stdout)
-    assert "see quantization.py: TODO 1" in lab("hint").stdout
+    last = lab("hint").stdout
+    assert "see quantization.py: TODO 1" in last
+    assert "this was the last hint" in last
 
     before = Path("quantization.py").read_text()
     lab("solution")
@@ -76,6 +80,19 @@ def test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_tw
     assert "my-router exists already" in lab("start", "1", "my-router", status=2).output
     assert "no such lab" in lab("start", "unheard-of", status=2).output
     assert "no lab was started here" in lab("check", status=2).output
+
+
+@pytest.mark.parametrize("what", ["start", "new", "solution"])
+def test_without_room_a_folder_says_why(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab("start", "1", "mine")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil.copytree, "__defaults__", (False, None, full, False, False))
+    arguments = {"start": ["1", "more"], "new": ["more"], "solution": ["mine"]}[what]
+    assert "No space left on device" in lab(what, *arguments, status=1 if what == "solution" else 2).output
+    assert not Path("more").exists()
 
 
 def test_a_damaged_state_is_reported() -> None:
@@ -100,9 +117,11 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
         pytest.skip(str(error))
     for name, folder in (("ann", "solution"), ("bob", "skeleton")):
         shutil.copytree(Path("my-lab", folder), Path("submissions", name))
-    said = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results").stdout
-    assert "ann: 4 of 4" in said
-    assert "bob: 1 of 4" in said
+    Path("submissions", "eve.zip").write_bytes(b"PK")
+    marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results")
+    assert "ann: 4 of 4" in marked.stdout
+    assert "bob: 1 of 4" in marked.stdout
+    assert "not marked, since they are not unpacked: eve.zip" in marked.stderr
     records = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--json").stdout.splitlines()
     assert json.loads(records[0]) == {
         "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
@@ -117,7 +136,11 @@ def test_a_lab_with_a_mistake_is_not_proved() -> None:
     lab("new", "my-lab")
     manifest = Path("my-lab", "lab.toml")
     manifest.write_text(manifest.read_text().replace("TODO 1", "TODO 9"))
-    assert "1 problems in my-lab" in lab("verify", "my-lab", status=1).output
+    shutil.copytree(Path("my-lab", "skeleton"), Path("my-lab", "solution"), dirs_exist_ok=True)
+    found = lab("verify", "my-lab", status=1)
+    assert "3 problems in my-lab" in found.stderr
+    assert "✗ the solution passes: fails reaches" in found.stdout
+    assert "  1. " in found.stdout  # the story of the first test that it fails
 
 
 def test_without_sandboxes_nothing_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,6 +100,16 @@ def test_two_of_a_kind_with_one_name(complain: Complain, locals_: str, apply: st
     assert found.count("note: the other is here") == 1
 
 
+def test_two_controller_headers_with_one_name(complain: Complain) -> None:
+    declarations = f"""{HEADERS}
+        @controller_header("packet_in") header in_t {{ bit<8> x; }}
+        @controller_header("packet_in") header too_t {{ bit<16> x; }}
+        @controller_header("packet_out") header out_t {{ bit<16> x; }}"""
+    found = complain(declarations=declarations, apply="")
+    assert "error: two controller headers are called 'packet_in'" in found
+    assert found.count("note: the other is here") == 1
+
+
 def test_a_table_of_two_instances_with_one_name(complain: Complain) -> None:
     declarations = f"""{HEADERS}
         control C(inout headers hdr) {{ @name(".t") table t {{ {KEY} }} apply {{ t.apply(); }} }}"""

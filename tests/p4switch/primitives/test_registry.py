@@ -88,7 +88,7 @@ def test_the_arguments_of_an_added_primitive_are_checked() -> None:
 
 @pytest.mark.parametrize("kind", registry.KINDS.values(), ids=lambda kind: kind.name)
 def test_a_kind_is_consistent(kind: registry.PrimitiveKind) -> None:
-    """What it says it sets is there to be set, and what has a record of its own can be decoded."""
+    """Check the flags of a kind against its parameters, and against each other."""
     assert not kind.overwrites or kind.parameters[0] in ("target", "element")
     assert not kind.sets_local or kind.overwrites
     assert not kind.sets_fields or kind.parameters[0] == "header"

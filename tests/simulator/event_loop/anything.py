@@ -17,7 +17,7 @@ from fanin.p4switch.entries import Replica
 from fanin.simulator import History, HostModel, VirtualNetwork
 from fanin.simulator.deadlock import DeadlockError
 from fanin.simulator.hosts.stations import Flow, SwitchPort, SwitchWorker, WorkerStation
-from fanin.simulator.queues import ACTIONS, PRECEDENCE, PRIORITIES
+from fanin.simulator.links import ACTIONS, PRECEDENCE, PRIORITIES
 from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers import wire
@@ -70,8 +70,29 @@ def load() -> Engine:
     return Engine.load(compile_once(Path(__file__).with_suffix(".p4")).device_config())
 
 
-def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[object]:
-    """What happened, of which each network makes the same; a packet may have become too long for it."""
+class _Called:
+    """A switch that C calls for each packet, as it calls one in Python."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def process(self, port: int, packet: bytes, now: int) -> list[tuple[int, bytes]]:
+        return self._engine.process(port, packet, now)
+
+
+class _PortInPython(SwitchPort):
+    """A worker's port that leaves nothing to C."""
+
+    @property
+    def compiled(self) -> None:
+        return None
+
+
+def run(program: Engine, seed: int, *, in_python: bool = False) -> list[object]:
+    """What happened; a packet may have become too long for the network.
+
+    in_python: Python is called for each packet of switches, and for all that the worker gets.
+    """
     draw = random.Random(seed)
     engines = {name: program.new_instance(seed) for name in ("leaf1", "leaf2", "spine1")}
     for engine in engines.values():
@@ -95,12 +116,12 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
     }
     topology = leaf_spine(1, 2, 2, rate=10**10, properties=properties, uplink_properties=properties)
     most = LONGEST if draw.random() < 0.3 else 40
-    worker, header = _worker(topology)
+    worker, header = _worker(topology, _PortInPython if in_python else SwitchPort)
     hosts = {name: Anybody(draw, most, header) for name in HOSTS[: draw.randint(1, len(HOSTS))]}
     history = History()
-    network = make_network(
+    network = VirtualNetwork(
         topology,
-        engines,
+        {name: _Called(engine) for name, engine in engines.items()} if in_python else engines,
         {**hosts, WORKER: worker},
         host=HostModel(draw.choice([0.0, 1e-6])),
         seed=seed,
@@ -130,11 +151,13 @@ def run(program: Engine, seed: int, make_network: type[VirtualNetwork]) -> list[
     return [history.digest, heard, +network.faults, counts, worker.worker.statistics, deadlock]
 
 
-def _worker(topology: Topology) -> tuple[WorkerStation[SwitchWorker], NDArray[np.uint8]]:
+def _worker(
+    topology: Topology, kind: type[SwitchPort]
+) -> tuple[WorkerStation[SwitchWorker], NDArray[np.uint8]]:
     """One whose all-reduce never ends, and what stands before a datagram from its switch."""
     host = topology.hosts[-1]
     recovery = Recovery(initial_rto=5e-6, min_rto=5e-6, granularity=1e-6)
-    port = SwitchPort(Worker(_LEASE, recovery), host, host.mac, _UDP_PORT)
+    port = kind(Worker(_LEASE, recovery), host, host.mac, _UDP_PORT)
     switch = host.model_copy(update={"ip": host.gateway})
     flow = Flow(switch, host.mac, host.ip, _UDP_PORT, _UDP_PORT, ecn=2)
     return WorkerStation(port, [np.ones(2000, np.float32)]), flow.header(300)

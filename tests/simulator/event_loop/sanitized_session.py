@@ -1,13 +1,12 @@
 """Run by test_sanitizers.py with the sanitizers in the process: the loop of virtual time in C, and a worker's turns.
 
-A finding of a sanitizer ends the process; that histories are right, test_compiled.py says.
+A finding of a sanitizer ends the process.
 """
 
 from __future__ import annotations
 
 from fanin.assurance.soak.generate import draw_scenario
 from fanin.assurance.soak.run import run_scenario
-from fanin.simulator.compiled import CompiledNetwork
 from fanin.simulator.fabric import Cluster, load_switch
 from tests.simulator.event_loop import anything
 from tests.simulator.event_loop.random_clusters import random_case
@@ -17,11 +16,11 @@ from tests.sizes import sized
 def main() -> None:
     program = anything.load()
     for seed in range(sized(40, 100)):
-        anything.run(program, seed, CompiledNetwork)
+        anything.run(program, seed)
     switch = load_switch()
     for seed in range(sized(3, 6)):
         spec, inputs, stalls = random_case(seed)
-        cluster = Cluster(spec, switch, inputs, make_network=CompiledNetwork)
+        cluster = Cluster(spec, switch, inputs)
         for stall in stalls:
             cluster.network.stall("h1", *stall)
         assert cluster.run(limit=10.0)

@@ -126,6 +126,18 @@ def test_without_loss_times_agree(switch: Engine, algorithm: str, data: st.DataO
     assert measured.median == pytest.approx(said.seconds[1], rel=TOLERANCES[algorithm])
 
 
+def test_the_start_decides_about_the_tree_of_the_page(switch: Engine) -> None:
+    """The numbers of docs/explanation/validation.md: after a barrier, and with all hosts at the same moment."""
+    case = Case("double-binary-tree", hosts=8, elements=250_000)
+    assert case.virtual(switch).median == pytest.approx(212.78e-6, abs=0.01e-6)
+    assert case.oracle().seconds[1] == pytest.approx(212.78e-6, abs=0.01e-6)
+    link = Link(100e9, 1e-6)
+    together = Simulation(
+        Network(1, 8, link, link), Work(case.algorithm, (case.elements,), case.window)
+    ).run()
+    assert together.seconds[0] == pytest.approx(209.82e-6, abs=0.01e-6)
+
+
 def assert_alike(here: Sequence[float], there: Sequence[float]) -> None:
     """Means differ by no more than four standard errors."""
     error = (stdev(here) ** 2 / len(here) + stdev(there) ** 2 / len(there)) ** 0.5

@@ -1,4 +1,4 @@
-"""What a job is found to spend its time on, from invented times of its calls and counts of its links."""
+"""Tests of explain_slow: causes found in invented times of calls and counts of links."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ SECONDS = 5.0
 def times(
     computes: Mapping[str, float], moves: float, begin: float = NOW - SECONDS, steps: int = 40
 ) -> dict[str, list[CallTime]]:
-    """Of calls that each begin when a rank has computed so long, and end for all so long after the last."""
+    """Return the times of the calls of each host.
+
+    In each step, a host computes for its seconds in `computes` and then enters its call. All calls of the step end
+    `moves` seconds after the last one was entered.
+    """
     found: dict[str, list[CallTime]] = {host: [] for host in computes}
     ended = begin
     for number in range(1, steps + 1):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,3 +75,43 @@ def test_an_unknown_algorithm_is_refused_with_a_list_of_those_there_are() -> Non
     ):
         with pytest.raises(ValueError, match=f"'rign' is no all-reduce algorithm between hosts; {there}"):
             refused()
+
+
+PACKAGES = ("workers", "simulator", "testbed", "experiments", "classroom", "fanin/verbs")
+ROOT = Path(__file__).parents[3]
+
+
+def _texts(node: ast.expr) -> Iterator[str]:
+    """The texts in an expression that stands for an algorithm's name, or for several."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield text
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts):
+            for part in parts:
+                yield from _texts(part)
+        case ast.IfExp(body=body, orelse=orelse):
+            yield from (*_texts(body), *_texts(orelse))
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """The texts that a piece of code takes for names: algorithm="…", x.algorithm == "…", algorithm: Algorithm = "…"."""
+    match node:
+        case ast.keyword(arg="algorithm", value=value):
+            yield from _texts(value)
+        case ast.AnnAssign(target=ast.Name(id="algorithm"), value=ast.expr() as value):
+            yield from _texts(value)
+        case ast.Compare(left=left, comparators=others):
+            sides = (left, *others)
+            if any(getattr(side, "attr", getattr(side, "id", "")) == "algorithm" for side in sides):
+                for side in sides:
+                    yield from _texts(side)
+
+
+def test_every_name_in_the_code_is_that_of_an_algorithm() -> None:
+    """Names are texts, since algorithms register themselves: mypy does not find one that is misspelt."""
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    found = [
+        name for file in files for node in ast.walk(ast.parse(file.read_text())) for name in _names(node)
+    ]
+    assert len(found) > 40
+    assert set(found) <= set(algorithm_names())

@@ -118,7 +118,7 @@ def test_an_error_at_one_worker_ends_the_calls_of_all(
 
 @pytest.mark.parametrize("how", ["by ring", "while it changes to the ring"])
 def test_an_error_is_passed_on_where_there_is_no_lease(how: str) -> None:
-    # A worker that has not returned from call 1 yet would raise the error there.
+    # A worker that is still in call 1 raises the error there, although others have the result.
     finished = threading.Barrier(len(HOSTS))
     with network(HOSTS, lambda _: [], refuses=how == "by ring") as (_, grants, path):
 
@@ -135,6 +135,21 @@ def test_an_error_is_passed_on_where_there_is_no_lease(how: str) -> None:
         with communicators(path, HOSTS) as comms:
             said = everywhere(comms, do)
     assert all("failed in call 2, reduce: ValueError" in told for of_rank in said for told in of_rank)
+
+
+@pytest.mark.parametrize("refuses", [False, True], ids=["with a lease", "by ring"])
+def test_an_error_is_passed_on_by_a_worker_that_ends_at_once(refuses: bool) -> None:
+    def do(comm: Communicator) -> list[str]:
+        if comm.rank == 1:
+            with pytest.raises(ValueError, match="root must be"):
+                comm.reduce(np.ones(1, np.float32), 5)
+            comm.close()
+            return []
+        return end(comm, WAITS["in the network"])
+
+    with network(HOSTS, lambda _: [], refuses=refuses) as (_, _, path), communicators(path, HOSTS) as comms:
+        first, _, third = everywhere(comms, do)
+    assert all("failed in call 1, reduce: ValueError" in told for told in first + third)
 
 
 def test_a_job_that_goes_on_without_workers_does_so_after_an_error(

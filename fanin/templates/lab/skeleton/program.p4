@@ -13,8 +13,7 @@ struct headers_t {
     ethernet_t ethernet;
 }
 
-struct metadata_t {
-}
+struct metadata_t { }
 
 parser MyParser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

@@ -6,10 +6,12 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner, Result
 
 from fanin.classroom.manifest import LABS
 from fanin.cli import app
+from fanin.p4compiler import WARNINGS, page_of
 
 ROOT = Path(__file__).parents[4]
 
@@ -31,8 +33,33 @@ def test_findings_end_with_status_1_and_lead_to_their_page() -> None:
     for record in records:
         page, _, heading = record["page"].partition("#")
         text = (ROOT / page).read_text()
-        assert f"\n## {heading.upper()}\n" in text if heading else text
+        assert f"\n## {heading.upper()}\n" in text
         assert (record["line"], record["column"]) > (0, 0)
+
+
+# A line of router.p4, what stands there instead, and the warning that this brings.
+MISTAKES = {
+    "invalid-header": ("        meta.flow = 7;", "        hdr.tunnel.dst_id = 3; hdr.tunnel.setValid();"),
+    "uninitialized-use": ("        meta.flow = 7;", "        bit<32> none; meta.flow = none;"),
+    "unused": ("ipv4_lpm.apply();", ""),
+    "unreachable": ("TYPE_IPV4: parse_ipv4;", ""),
+    "never-emitted": ("packet.emit(hdr.tunnel);", ""),
+}
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+def test_a_mistake_leads_to_the_section_about_it(tmp_path: Path, code: str) -> None:
+    text = (ROOT / "tests" / "p4compiler" / "mistakes" / "router.p4").read_text()
+    line, instead = MISTAKES[code]
+    (tmp_path / "router.p4").write_text(text.replace(line, instead))
+    said = lint(tmp_path / "router.p4", status=1).stdout
+    assert f"{code}: see docs/reference/messages.md#{code}\n" in said
+
+
+def test_every_code_has_a_section() -> None:
+    for code in (*WARNINGS, "P101", "P102", "P103", "P104"):
+        page, _, heading = page_of(code).partition("#")
+        assert re.search(rf"^#+ `?{heading}`?$", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
 
 
 def test_a_program_that_fits_has_no_findings() -> None:

@@ -1,0 +1,315 @@
+"""Causes of slowness in the network, each a test of a case."""
+
+from __future__ import annotations
+
+from math import isinf
+
+from fanin.controller.tree import SLOTS
+from fanin.experiments.diagnosis.case import Busy, Case, Direction, percent
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.diagnosis.worker_causes import straggler
+from fanin.experiments.models.packets import full_frame, full_payload
+from fanin.experiments.models.paths import Paths
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.models.step import step_parts
+from fanin.experiments.results.measured import Row
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.topologies.units import BYTES, RATES, quantity_text
+from fanin.workers.host_based.algorithms.registry import algorithm_named
+
+# -- A live run whose speed was limited by this machine's processors
+
+
+def this_machine(case: Case) -> Finding | None:
+    """Look for processors that were busy while links were not, as bottleneck.py decides."""
+    if case.row.get("limited_by") != "processors":
+        return None
+    busy, link = case.row["processor_utilization"], case.row.get("link_utilization") or 0.0
+    return Finding(
+        "this machine",
+        busy,
+        f"processors were busy for {percent(busy)} of the time, the busiest link for {percent(link)}",
+        "use fewer workers, slower links, or world = 'virtual', whose times do not depend on the machine",
+    )
+
+
+# -- A link that sends below its rate, such as a cable, a lane or a port that has fallen back
+
+
+def slow_link(case: Case) -> Finding | None:
+    """Look for a link that sent its bytes at a lower rate than other links between the same tiers."""
+    if not case.slow:
+        return None
+    way = max(case.slow, key=case.busy.__getitem__)
+    rate, usual = case.rate(way) or 0.0, case.usual_rate(way)
+    name = case.links[way].name
+    return Finding(
+        "slow link",
+        case.relief(case.busy, case.repaired),
+        f"{name} sent at {quantity_text(round(rate), RATES)} while other links between the same tiers send at "
+        f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time",
+        f"fix the link {name.replace(' → ', ' - ')}, or place no worker behind it",
+    )
+
+
+# -- Hosts outside the job whose traffic fills links that the job needs
+
+
+def noisy_neighbour(case: Case) -> Finding | None:
+    """Look for traffic of other hosts on the busiest link, and estimate its load without that."""
+    if not case.others:
+        return None
+    way = max(case.repaired, key=case.repaired.__getitem__)
+    foreign = sum(link.wire_bytes for link in case.links.values() if link.near in case.others)
+    share = 1 - case.own[way] / (case.repaired[way] or 1.0)
+    return Finding(
+        "noisy neighbour",
+        # Traffic that overtakes the job's packets because of its priority is a different cause.
+        max(0.0, case.relief(case.repaired, case.own) - case.overtaken),
+        f"hosts outside this job ({', '.join(sorted(case.others))}) sent {foreign / 1e6:,.2f} MB, about "
+        f"{percent(share)} of what {case.links[way].name} carried, which was busy for "
+        f"{percent(case.busy[way])} of the time",
+        "place the jobs on different leaves, give them separate links, or let links mark packets (ecn_bytes), "
+        "so that the jobs share the links",
+    )
+
+
+# -- Links between switches that together carry less than the hosts below can send
+
+
+def oversubscription(case: Case) -> Finding | None:
+    """Look for busy links above a switch whose links down have a higher total rate than those up."""
+    between = [way for way in case.own if case.between_switches(way)]
+    if not between:
+        return None
+    after = {
+        way: share / max(1.0, _ratio(case, way)) if way in between else share
+        for way, share in case.own.items()
+    }
+    way = max(between, key=case.own.__getitem__)
+    switch = way[0] if case.climbs(way) else way[1]
+    down, up = _rates(case, switch)
+    if isinf(down) or down <= up:
+        return None
+    at_hosts = max(share for one, share in case.own.items() if one not in between)
+    return Finding(
+        "oversubscription",
+        case.relief(case.own, after),
+        f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
+        f"{percent(at_hosts)}; the links below {switch} have {quantity_text(round(down), RATES)} in total, those "
+        f"above it {quantity_text(round(up), RATES)}",
+        "use more or faster uplinks, place fewer workers on each leaf, or use in-network aggregation, which "
+        "sends one vector up instead of many",
+    )
+
+
+def _ratio(case: Case, way: Direction) -> float:
+    down, up = _rates(case, way[0] if case.climbs(way) else way[1])
+    return 1.0 if isinf(down) or isinf(up) else down / up
+
+
+def _rates(case: Case, switch: str) -> tuple[float, float]:
+    """Return the total rates of a switch's links down and up in bits/s; infinite if one of them is unlimited."""
+    down = up = 0.0
+    for node in case.topology.neighbours(switch).values():
+        if case.tier(node) > case.tier(switch):
+            up += case.usual_rate((switch, node))
+        else:
+            down += case.usual_rate((switch, node))
+    return down, up
+
+
+# -- Flows whose hash puts them on the same one of several paths
+
+
+def collision(case: Case) -> Finding | None:
+    """Look for one busy link among several that could share its load."""
+    if case.settings.algorithm == "in-network":  # an aggregation tree uses one of them on purpose
+        return None
+    between = [way for way in case.own if case.between_switches(way)]
+    if not between:
+        return None
+    even = {way: _mean(case, way) if way in between else share for way, share in case.own.items()}
+    way = max(between, key=case.own.__getitem__)
+    others = [f"{near} → {far} {percent(case.own.get((near, far), 0.0))}" for near, far in case.siblings(way)]
+    if len(others) < 2:
+        return None
+    return Finding(
+        "collision",
+        case.relief(case.own, even),
+        f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, but would be for only "
+        f"{percent(even[way])} if flows were spread evenly: {', '.join(others)}",
+        "set paths = 'spray' or 'adaptive', or more flows_per_pair; fanin paths shows which flows share a link",
+    )
+
+
+def _mean(case: Case, way: tuple[str, str]) -> float:
+    """Return the mean load of the links that could share the load of this one."""
+    own: Busy = case.own
+    siblings = case.siblings(way)
+    return sum(own.get(one, 0.0) for one in siblings) / len(siblings)
+
+
+# -- Links that were paused although nothing behind them was full
+
+
+def pause_storm(case: Case) -> Finding | None:
+    """Look for time in which a link was paused, or waited for a watchdog's drops, that no full link explains."""
+    links = case.links.values()
+    worst = max(links, key=lambda link: link.paused_seconds or 0.0)
+    if not worst.paused_seconds:
+        return None
+    paused = min(1.0, worst.paused_seconds / case.seconds)
+    pauses, storms, dropped = (
+        sum(getattr(link, count) or 0 for link in links) for count in ("pauses", "storms", "watchdog_drops")
+    )
+    watchdog = f"; a watchdog found {storms:,} storms and dropped {dropped:,} packets" if storms else ""
+    return Finding(
+        "pause storm",
+        # Workers wait for packets that a watchdog has dropped even when no link is paused.
+        1 - case.explained if dropped else min(paused, 1 - case.explained),
+        f"{worst.name} was paused for {percent(paused)} of the time ({worst.pauses:,} of {pauses:,} pauses in total), "
+        f"and no link was busy for more than {percent(max(case.busy.values()))} of it{watchdog}",
+        "use higher thresholds (pause.xoff_bytes), or congestion marks (ecn_bytes) that come before pauses"
+        + (", and a watchdog that waits longer (detection_time)" if dropped else ""),
+    )
+
+
+# -- A run that never ended because links paused one another in a circle
+
+
+_ERROR = "DeadlockError: "  # simulator/deadlock.py
+
+
+def deadlock(row: Row) -> Finding | None:
+    """Look for a deadlock in the run's error, which lists the links that waited for one another."""
+    error = row.get("error") or ""
+    if not error.startswith(_ERROR):
+        return None
+    return Finding(
+        "deadlock",
+        1.0,
+        error.removeprefix(_ERROR),
+        "use routes without a circle, such as those that go up and then down; or a watchdog that drops or forwards "
+        "(links.pause.watchdog)",
+    )
+
+
+# -- A job of a low priority, whose packets wait while packets of a higher priority are sent
+
+
+def priority_inversion(case: Case) -> Finding | None:
+    """Look for time in which a link sent packets of a higher priority while some of the job's waited."""
+    if not case.overtaken:
+        return None
+    worst = max(case.links.values(), key=lambda link: link.overtaken_seconds or 0.0)
+    return Finding(
+        "priority inversion",
+        case.overtaken,
+        f"{worst.name} sent packets of a higher priority for {percent(case.overtaken)} of the time while packets of "
+        f"the job (priority {case.settings.priority}) waited",
+        "give the job a priority that is not below that of other traffic on these links, or separate links",
+    )
+
+
+# -- Lost packets, and workers that wait for their retransmission
+
+
+def loss(case: Case) -> Finding | None:
+    """Look for packets that were lost, dropped at full queues or corrupted, and for time that no full link explains."""
+    links, again = case.links.values(), case.row["retransmissions"]
+    lost, dropped = sum(link.lost for link in links), sum(link.queue_drops or 0 for link in links)
+    corrupted = case.row.get("link_corrupted") or 0
+    if not (again and lost + dropped + corrupted):
+        return None
+    worst = max(links, key=lambda link: link.lost + (link.queue_drops or 0))
+    packets = sum(link.packets for link in links)
+    sent = sum(link.packets for link in links if link.near in case.settings.members)
+    # Without loss, links would not carry retransmissions.
+    explained = max(case.closed_form, max(case.busy.values()) * max(0.0, 1 - again / sent))
+    if case.computing is None:  # otherwise late workers are part of the prediction
+        explained = min(1.0, explained + straggler(case).share)
+    counts = ((lost, "lost"), (dropped, "dropped at full queues"), (corrupted, "corrupted"))
+    became = ", ".join(f"{count:,} were {what}" for count, what in counts if count)
+    return Finding(
+        "loss",
+        1 - explained,
+        f"of {packets:,} packets on links {became}, most on "
+        f"{worst.name}; there were {again:,} retransmissions, and bytes and latencies without them do not explain "
+        f"{percent(1 - explained)} of the time",
+        "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"
+        if dropped > lost + corrupted
+        else f"fix the link {worst.near} - {worst.far}, or use shorter timers ([recovery])",
+    )
+
+
+# -- A window that is smaller than the bandwidth-delay product of the path
+
+
+def window(case: Case) -> Finding | None:
+    """Look for a window that takes less time to send than a round trip, where vectors are longer than the window."""
+    settings, packets = case.settings, case.row.get("window")
+    if packets is None or packets >= _longest_message(settings) // full_payload(settings):
+        return None
+    paths = Paths(settings, full_frame(settings))
+    packets *= _windows(settings, paths)
+    sending, there_and_back = packets * paths.packet_seconds(settings.host_link), paths.round_trip
+    if sending >= there_and_back:
+        return None
+    busiest = max(case.busy.values())
+    return Finding(
+        "window",
+        1 - max(sending / there_and_back, busiest),
+        f"a window of {packets:,} packets takes {1e6 * sending:,.1f} us to send, but the first answer takes "
+        f"{1e6 * there_and_back:,.1f} us to arrive; the busiest link, {case.busiest.name}, sent for "
+        f"{percent(busiest)} of the time",
+        f"use a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
+    )
+
+
+def _windows(settings: Settings, paths: Paths) -> int:
+    """Return how many windows the busiest host has open at once: between hosts, one for each connection."""
+    if settings.algorithm == "in-network" or settings.window_per == "host":
+        return 1
+    one_at_a_time = algorithm_named(settings.algorithm).one_peer_at_a_time
+    return 1 if one_at_a_time else paths.most_connections
+
+
+def _longest_message(settings: Settings) -> int:
+    """Return the most bytes that a worker sends at once to one other worker, or to the switches."""
+    size = settings.size or 0
+    if settings.step is not None:
+        parts, _ = step_parts(settings.step, size // ELEMENT_BYTES)
+        size = ELEMENT_BYTES * max(part.stop - part.start for part in parts)
+    if settings.algorithm == "in-network":
+        return size
+    algorithm = algorithm_named(settings.algorithm)
+    return algorithm.longest_message(size, len(settings.members), settings.shards)
+
+
+# -- Vectors so small that the way through the network takes longer than sending them
+
+
+# Share of the time for which links send, above which larger vectors would not help much.
+_SENDING = 0.15
+
+
+def latency(case: Case) -> Finding | None:
+    """Look for all-reduces whose time the analytical model explains, but not by their bytes."""
+    settings, busiest = case.settings, max(case.busy.values())
+    if settings.size is None or case.computing is not None or busiest >= _SENDING:
+        return None
+    unlimited = predicted_seconds(settings, settings.size, SLOTS)
+    if unlimited is None:
+        return None
+    share = min(1.0, unlimited / case.step_seconds) - busiest
+    alone = 1e6 * case.step_seconds * busiest
+    return Finding(
+        "latency",
+        max(0.0, share),
+        f"an all-reduce of {quantity_text(settings.size, BYTES)} takes {1e6 * case.step_seconds:,.1f} us, of which the "
+        f"busiest link, {case.busiest.name}, sends for {alone:,.1f} us ({percent(busiest)}); the rest are latencies",
+        "sum several vectors in one call (size; a list of arrays; DDP: raise bucket_cap_mb), or choose an algorithm "
+        "with fewer steps (algorithm = 'in-network' or 'halving-doubling')",
+    )

@@ -1,0 +1,182 @@
+"""Causes of slowness at the workers, each a test of a case."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.experiments.diagnosis.case import Case, percent
+from fanin.experiments.diagnosis.finding import Finding
+from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
+from fanin.experiments.models.step import step_parts
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.topologies.units import BYTES, quantity_text
+
+# -- A worker for which the others wait because it calls late or computes longer
+
+
+def straggler(case: Case) -> Finding:
+    """Measure how much later than the median worker the last one called, or how much longer it computed."""
+    return _late(case) if case.computing is None else _slow(case, case.computing)
+
+
+def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
+    """Find the slowest worker of training steps, which all begin together."""
+    middle, most = float(np.median(computing)), int(computing.argmax())
+    host, steps = case.usage.workers[most].host, len(case.usage.workers[most].began)
+    each, usual, whole = (1e6 * one / steps for one in (computing[most], middle, case.seconds))
+    return Finding(
+        "straggler",
+        float(computing[most] - middle) / case.seconds,
+        f"{host} computed for {each:,.0f} us of a step of {whole:,.0f} us, "
+        f"the median worker for {usual:,.0f} us",
+        f"find out what slows {host} down, or give it less work (a smaller batch, fewer layers); "
+        "workers do not wait for the network",
+    )
+
+
+def _late(case: Case) -> Finding:
+    workers = case.usage.workers
+    began = np.array([worker.began for worker in workers])
+    late = began.max(axis=0) - np.median(began, axis=0)
+    last = began.argmax(axis=0)
+    most = int(np.bincount(last, weights=late).argmax())
+    times = int(np.count_nonzero(last == most))
+    return Finding(
+        "straggler",
+        float(late.sum() / case.seconds),
+        f"the last worker called {1e6 * late.mean():,.0f} us after the median one, on average, of "
+        f"{1e6 * case.seconds / len(late):,.0f} us; {workers[most].host} was the last {times} of {len(late)} times",
+        f"find out what {workers[most].host} computes before it calls; workers do not wait for the network",
+    )
+
+
+# -- Workers that wait for the data of their next batch
+
+
+def data_loader(case: Case) -> Finding | None:
+    """Measure how long the worker that waits longest for its data does so."""
+    most = int(case.loading.argmax())
+    share = float(case.loading[most]) / case.seconds
+    if not share:
+        return None
+    each = 1e6 * share * case.step_seconds
+    return Finding(
+        "data loader",
+        share,
+        f"{case.usage.workers[most].host} waited {each:,.0f} us for its data in a step of "
+        f"{1e6 * case.step_seconds:,.0f} us, {percent(share)} of the time, in which it neither computed nor sent",
+        "load data in the background (step.loading; PyTorch's DataLoader: num_workers, prefetch_factor, pin_memory), "
+        "or from a faster disk",
+    )
+
+
+_AIM = 0.1  # share of a step that a bubble may take
+
+
+def pipeline_bubble(case: Case) -> Finding | None:
+    """Calculate the time in which a pipeline fills and drains (Narayanan et al., 2021)."""
+    cut = case.settings.parallelism
+    if cut is None or cut.pipeline == 1 or case.computing is None:
+        return None
+    others, each = cut.pipeline - 1, cut.micro_batches_each(len(case.settings.members))
+    share = others / (each * cut.chunks) * float(np.median(case.computing)) / case.seconds
+    enough = ceil(others / cut.chunks * (1 - _AIM) / _AIM) * cut.copies(len(case.settings.members))
+    return Finding(
+        "pipeline bubble",
+        min(share, case.idle or 0.0),
+        f"{each} micro-batches pass {cut.pipeline} stages in a step, so that each stage waits for {percent(share)} of "
+        f"the time while the pipeline fills and drains; workers compute for {percent(1 - (case.idle or 0.0))} of it",
+        f"use more micro-batches (parallelism.micro_batches = {enough} or more leave a bubble of {percent(_AIM)}), "
+        "interleave stages (parallelism.chunks), or use fewer stages (parallelism.pipeline)",
+    )
+
+
+# -- Communication that delays workers although nothing is wrong with it
+
+
+def communication(case: Case) -> Finding | None:
+    """Measure the time in which workers neither compute nor wait for data or for a slower worker."""
+    if case.computing is None:
+        return None
+    busiest, exposed = case.busiest, case.exposed
+    share = case.busy[busiest.near, busiest.far]
+    cut = case.settings.parallelism
+    fewer = (
+        "" if cut is None or cut.tensor == 1 else ", or tensor groups of fewer workers (parallelism.tensor)"
+    )
+    limit = "bytes" if share >= exposed / 2 else "latencies"
+    return Finding(
+        "communication",
+        exposed,
+        f"for {percent(exposed)} of the time even the slowest worker only waits for sums; the busiest link, "
+        f"{busiest.name}, sends for {percent(share)} of the time, so mostly {limit} set it",
+        "let workers compute more for each sum (larger batches, gradient accumulation), send less (compression), or "
+        "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums") + fewer,
+    )
+
+
+# -- Gradients that are summed in too many parts, in too few, or only when all are ready
+
+
+_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # buckets that are tried
+
+
+def buckets(case: Case) -> Finding | None:
+    """Look for a size of buckets with which the analytical model predicts a shorter step."""
+    settings = case.settings
+    if settings.step is None or case.computing is None:
+        return None
+    elements = settings.elements or 1
+    now = -(-elements // len(step_parts(settings.step, elements)[0]))
+    if settings.step.bucket is not None:
+        now = min(settings.step.bucket // ELEMENT_BYTES, elements)
+    tried: dict[int, int | None] = {-(-elements // count): -(-elements // count) for count in _COUNTS}
+    tried[now] = None  # the present ones, which may differ in size
+    predicted = {
+        size: seconds
+        for size, bucket in tried.items()
+        if (seconds := predicted_training_step(settings, case.window, bucket, case.slowness)) is not None
+    }
+    if now not in predicted:
+        return None
+    best = min(predicted, key=lambda size: (predicted[size], -size))
+    saved = predicted[now] - predicted[best]
+    if saved <= 0:
+        return None
+    count, few = -(-elements // now), -(-elements // best)
+    size, better = (quantity_text(ELEMENT_BYTES * each, BYTES) for each in (now, best))
+    alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * now, case.window) or 0.0)
+    times = (
+        f"the analytical model predicts a step of {1e6 * predicted[best]:,.0f} us with {few:,} buckets of {better}, "
+        f"and {1e6 * predicted[now]:,.0f} us with the present ones"
+    )
+    key = "workload" if settings.workload else "step"
+    change = (
+        f"set {key}.bucket = '{better}' (DDP: bucket_cap_mb={max(1, round(ELEMENT_BYTES * best / 2**20))})"
+    )
+    share = saved / case.step_seconds
+    if now < best:
+        return Finding(
+            "small buckets",
+            share,
+            f"{count:,} buckets of {size} are summed one after another, {alone:,.1f} us each, mostly latency; {times}",
+            change,
+        )
+    if count == 1:
+        return Finding(
+            "no overlap",
+            share,
+            f"the whole gradient of {size} is summed after the backward pass, for {alone:,.0f} us in which no worker "
+            f"computes; {times}",
+            f"sum parts of the gradient while the backward pass computes the others: {change}",
+        )
+    return Finding(
+        "large buckets",
+        share,
+        f"the last of {count:,} buckets of {size} is ready only when the backward pass ends, and takes {alone:,.0f} us "
+        f"in which no worker computes; {times}",
+        change,
+    )

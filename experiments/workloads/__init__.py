@@ -1,0 +1,1 @@
+"""Workloads people have: published models by name, and traces of trainings."""

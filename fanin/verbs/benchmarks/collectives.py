@@ -1,0 +1,121 @@
+"""`fanin bench collectives`: collectives in the columns of nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fanin.cli_errors import failing, failure
+from fanin.options import Network, several
+from fanin.verbs.benchmarks.options import AsJson, Sizes, sizes_in_bytes
+
+if TYPE_CHECKING:
+    from fanin.assurance.bench.collectives import CollectiveTime
+    from fanin.workers.collective import Operation
+
+
+def collectives(
+    operations: Annotated[
+        list[str],
+        typer.Option(
+            help="all-reduce, reduce-scatter, all-gather, broadcast; in virtual time also all-to-all",
+            metavar="OPERATION,…",
+        ),
+    ] = ["all-reduce"],  # noqa: B006 - typer's way
+    sizes: Sizes = ["1 KiB", "64 KiB", "1 MiB"],  # noqa: B006
+    repetitions: Annotated[int, typer.Option(min=1, help="Repetitions of each size, after one warm-up")] = 5,
+    scenario: Annotated[
+        str | None,
+        typer.Option(help="Measure in virtual time, on the network of the first point of this scenario"),
+    ] = None,
+    supervisor: Network = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure collectives, and print the columns of nccl-tests.
+
+    They run on a network that is up, or with --scenario in virtual time, each all-reduce in the network and with a
+    ring. Sizes are those of whole arrays, `time` is the mean of all repetitions, and `#wrong` counts elements outside
+    their bound.
+
+    Examples:
+        fanin bench collectives --scenario scenario:small-virtual
+        fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"
+    """
+    from typing import get_args
+
+    from fanin.assurance.bench import collectives as of
+    from fanin.assurance.bench.collectives_worker import CollectiveOrder
+    from fanin.table import new_table, print_records, print_table
+    from fanin.testbed.running import find_network
+    from fanin.topologies.errors import NetworkError
+    from fanin.workers.collective import Operation
+
+    known: tuple[Operation, ...] = get_args(Operation) if scenario else of.LIVE
+    wanted: list[Operation] = []
+    for name in several(operations):
+        operation = next((each for each in known if each == name), None)
+        if operation is None:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="--operations")
+        wanted.append(operation)
+    found: list[of.CollectiveTime] = []
+
+    def show(time: of.CollectiveTime) -> None:
+        found.append(time)
+        if as_json:
+            bandwidths = {
+                "algorithm_bytes_per_second": time.algorithm_bandwidth,
+                "bus_bytes_per_second": time.bus_bandwidth,
+            }
+            print_records([asdict(time) | bandwidths])
+
+    lengths = sizes_in_bytes(sizes)
+    if scenario is None:
+        with failing("bench collectives", NetworkError):
+            network = find_network(supervisor=supervisor)
+            whole = 4 * len(network.hosts)  # each rank has a part of the same size
+            orders = [
+                CollectiveOrder(name, max(whole, size // whole * whole) // 4, repetitions)
+                for name in wanted
+                for size in lengths
+            ]
+            of.measure_live(network, orders, show)
+    else:
+        _virtual_collectives(scenario, wanted, lengths, repetitions, show)
+    if not as_json:
+        table = new_table(["operation", "algorithm"], *of.HEADINGS)
+        for time in found:
+            table.add_row(time.operation, time.algorithm, *time.cells)
+        print_table(table, 2)
+    if wrong := sum(time.wrong for time in found):
+        raise failure("bench collectives", f"{wrong} elements lie outside their bound")
+
+
+def _virtual_collectives(
+    scenario: str,
+    operations: Sequence[Operation],
+    sizes: Sequence[int],
+    repetitions: int,
+    done: Callable[[CollectiveTime], None],
+) -> None:
+    from fanin.assurance.bench.collectives import measure_virtual
+    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.shipped import scenario_file
+    from fanin.simulator.fabric import load_switch
+
+    with failing("bench collectives", ScenarioError, status=2):
+        settings = load_scenario(scenario_file(scenario)).points[0]
+    if settings.world == "live" or settings.parallelism is not None:
+        raise failure(
+            "bench collectives",
+            f"{scenario}: is {'live' if settings.world == 'live' else 'a model that is cut'}; give a scenario in "
+            "virtual time that only sums",
+            status=2,
+        )
+    switch = load_switch()
+    for operation in operations:
+        for algorithm in ("in-network", "ring") if operation == "all-reduce" else ("ring",):
+            for size in sizes:
+                done(measure_virtual(settings, switch, operation, algorithm, size, repetitions))

@@ -1,0 +1,132 @@
+"""`fanin bench switch`, `inserts` and `start`: the speed of the switch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fanin.cli_errors import failing
+from fanin.options import ResultsFolder
+from fanin.output import say
+from fanin.testbed.sandbox import SandboxError, enter
+from fanin.verbs.benchmarks.options import AsJson
+
+
+def switch(
+    results: ResultsFolder = Path("results/bench"),
+    as_json: AsJson = False,
+) -> None:
+    """Measure the switch, and compare it with a bare loop in C, with BMv2 and with its goals.
+
+    This takes two minutes. BMv2 is left out if it is not installed.
+
+    Examples:
+        fanin bench switch
+        fanin bench switch --results results/today
+    """
+    with failing("bench switch", SandboxError):
+        enter()
+
+    from fanin.assurance.bench.switch.bench import HEADINGS, Effort, SwitchOutcome, write
+    from fanin.assurance.bench.switch.bench import bench as bench_switch
+    from fanin.assurance.bench.switch.errors import SwitchBenchError
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
+
+    table = new_table(["case", "baseline"], *HEADINGS)
+
+    def show(outcome: SwitchOutcome) -> None:
+        progress.advance()
+        table.add_row(outcome.case.name, outcome.case.baseline, *outcome.cells)
+        if as_json:
+            print_records([outcome.columns])
+
+    load = os.getloadavg()
+    with (
+        failing("bench switch", SwitchBenchError, KeyboardInterrupt),
+        Steps("cases", None, shown=not as_json) as progress,
+    ):
+        outcomes, skipped = bench_switch(Effort(), show)
+    if not as_json:
+        print_table(table, 2)
+    for line in skipped:
+        say(f"not run: {line}", err=as_json)
+    say(write(outcomes, skipped, load, results), err=as_json)
+
+
+def inserts(
+    count: Annotated[int, typer.Option(min=1000, max=1_000_000, help="Entries in each table")] = 100_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each table")] = False,
+) -> None:
+    """Measure how fast the switch takes table entries by P4Runtime.
+
+    The baseline parses and reads the same messages and does nothing else. Entries come in batches of 1,000.
+
+    Examples:
+        fanin bench inserts
+        fanin bench inserts --count 10000
+    """
+    from fanin.assurance.bench.switch.inserts import insert_outcome
+    from fanin.assurance.bench.switch.tables import Routes
+    from fanin.table import new_table, print_records, print_table
+
+    found = {kind: insert_outcome(Routes(kind, count)) for kind in ("lpm", "exact")}
+    if as_json:
+        print_records(
+            {"table": kind, "entries": count, "seconds": one.seconds, "ratio": one.ratio}
+            for kind, one in found.items()
+        )
+        return
+    table = new_table(["table"], "entries a second", "times only reading")
+    for kind, one in found.items():
+        table.add_row(kind, f"{count / one.seconds:,.0f}", f"{one.ratio:.1f}")
+    print_table(table)
+
+
+def start(
+    repeats: Annotated[int, typer.Option(min=1, max=1000, help="Starts of each program")] = 9,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each program")] = False,
+) -> None:
+    """Measure what a switch uses until it is ready, if its program is in the cache.
+
+    The baseline is a Python process that only loads gRPC and P4Runtime's messages. Figures are medians.
+
+    Examples:
+        fanin bench start
+        fanin bench start --repeats 3
+    """
+    from fanin.assurance.bench.switch.errors import SwitchBenchError
+    from fanin.assurance.bench.switch.start import start_outcome
+    from fanin.assurance.bench.switch.tables import Routes
+    from fanin.controller.requirements import PROGRAM
+    from fanin.p4compiler import compile_once
+    from fanin.table import new_table, print_records, print_table
+
+    programs = {"lpm": Routes("lpm", 1).program, "fanin": compile_once(PROGRAM)}
+    with failing("bench start", SwitchBenchError, KeyboardInterrupt):
+        found = {name: start_outcome(each.device_config(), repeats) for name, each in programs.items()}
+    if as_json:
+        print_records(
+            {
+                "program": name,
+                "seconds": one.seconds,
+                "baseline_seconds": one.baseline_seconds,
+                "ratio": one.ratio,
+                "bytes": one.bytes,
+                "baseline_bytes": one.baseline_bytes,
+            }
+            for name, one in found.items()
+        )
+        return
+    table = new_table(["program"], "processor s\nbaseline's", "ratio", "MB\nbaseline's")
+    for name, one in found.items():
+        table.add_row(
+            name,
+            f"{one.seconds:.2f}\n{one.baseline_seconds:.2f}",
+            f"{one.ratio:.2f}",
+            f"{one.bytes / 1e6:.0f}\n{one.baseline_bytes / 1e6:.0f}",
+        )
+    print_table(table)
