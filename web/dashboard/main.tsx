@@ -157,8 +157,8 @@ function Load({ direction, from, to }: { direction: number; from: { x: number; y
   const at = (part: number): [number, number] => [from.x + part * across + asideX, from.y + part * along + asideY];
   const [begin, end] = [at(0.24), at(0.76)];
   const link = state.value?.links[direction];
-  // Near the sender, so that the labels of neighbouring links, one for each direction, are at different heights.
-  const label = at(0.36);
+  // The labels of neighbouring links, one for each direction, are at different heights.
+  const label = at(from.y < to.y ? 0.55 : 0.3);
   const side = asideX >= 0 ? "right" : "left";
   const text = useComputed(() => {
     const bits = load.value[direction] ?? null;
