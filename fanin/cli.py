@@ -52,6 +52,11 @@ VERBS = {
     "animate": Verb(
         "Experiments", "animate:animate", "Draw packets as an animated SVG, or write a run's trace."
     ),
+    "import": Verb(
+        "Experiments",
+        "import_trace:import_trace",
+        "Make a scenario of traces from PyTorch, Chakra or NCCL.",
+    ),
     "cost": Verb("Experiments", "cost:cost", "Estimate how long GPUs wait for gradients, and the price."),
     "plot": Verb("Results", "results.plot:plot", "Plot one column of results against another."),
     "compare": Verb("Results", "results.compare:compare", "Compare two sets of results point by point."),

@@ -263,11 +263,23 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     live = any(row["world"] == "live" for row in rows)
     limits = ("link", "cores", "limited by") if live else ()
     steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
+    traced = ("in the trace ms",) if any(row.get("trace_step_seconds") for row in rows) else ()
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
     with_flows = any(row.get("traffic_flows") for row in rows)
     flows = ("other flows", "their p50 ms", "p99 ms", "p99.9 ms") if with_flows else ()
     table = new_table(
-        varied, "median ms", "p95 ms", "Mb/s", "kB each", "resent", "wrong", *steps, *other, *flows, *limits
+        varied,
+        "median ms",
+        "p95 ms",
+        "Mb/s",
+        "kB each",
+        "resent",
+        "wrong",
+        *steps,
+        *traced,
+        *other,
+        *flows,
+        *limits,
     )
     for row in rows:
         shares = (row.get("link_utilization"), row.get("processor_utilization"))
@@ -281,6 +293,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['retransmissions']:,}",
             f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
+            *(_milliseconds(row, "trace_step_seconds") if traced else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),
             *(_flow_texts(row) if with_flows else ()),
             *((*texts, row.get("limited_by")) if live else ()),

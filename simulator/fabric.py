@@ -483,7 +483,7 @@ class Job:
         self.stations = [
             WorkerStation(
                 port(rank),
-                [vectors[self.ranks[rank]] for vectors in self._inputs],
+                _OwnVectors(self._inputs, self.ranks[rank]),
                 starts[rank],
                 outputs[rank],
                 in_place=self._in_place,
@@ -578,6 +578,19 @@ class Job:
         """Return the host of a rank and its gateway's MAC address."""
         host = self._fabric.topology.host(self.members[rank])
         return host, self._fabric.topology.switch(host.leaf).mac
+
+
+class _OwnVectors(Sequence[Vector]):
+    """The vectors of one worker, each looked up when its all-reduce begins."""
+
+    def __init__(self, inputs: Sequence[Sequence[Vector]], rank: int) -> None:
+        self._inputs, self._rank = inputs, rank
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def __getitem__(self, call: Any) -> Any:
+        return self._inputs[call][self._rank]
 
 
 def _keep_quiet(worker: Worker) -> None:

@@ -155,6 +155,7 @@ class Communicator(Closing):
         self._prepared: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
+        self._turn = threading.RLock()
         self._begun = False  # an operation in that thread may be unfinished
         self._closed = False
         self._new = True
@@ -535,23 +536,31 @@ class Communicator(Closing):
 
     def _carry_out(self, operation: Request[_T], submitted: float | None = None) -> _T:
         """Carry out an operation that was begun in the background at `submitted`; None: the program waits for it."""
-        number = self.calls.begin(operation.what, needs_others=operation.needs_others)
+        if not self._turn.acquire(blocking=False):
+            # Without order between the threads, their arrays could be added up crosswise.
+            alone = CollectiveError("another thread is in a call: make calls from one thread at a time")
+            self.calls.abort(alone, self.calls.count + 1, operation.what)
+            raise alone
         try:
-            if self._elastic is not None:
-                value = self._carry_out_in_groups(self._elastic, operation)
-            elif operation.plain is not None:
-                self._reducer.sum(operation.plain, operation.what)
-                value = operation.deliver(operation.outs)  # type: ignore[arg-type]  # a plain sum has all of them
-            else:
-                value = operation.deliver(operation.attempt(operation.outs))
-        except BaseException as error:
-            cause = self._cause(error) if isinstance(error, CollectiveError) else error
-            self.calls.abort(cause, number, operation.what)
-            if cause is error:
-                raise
-            raise cause from error
-        self.calls.end(submitted)
-        return value
+            number = self.calls.begin(operation.what, needs_others=operation.needs_others)
+            try:
+                if self._elastic is not None:
+                    value = self._carry_out_in_groups(self._elastic, operation)
+                elif operation.plain is not None:
+                    self._reducer.sum(operation.plain, operation.what)
+                    value = operation.deliver(operation.outs)  # type: ignore[arg-type]  # a plain sum has all of them
+                else:
+                    value = operation.deliver(operation.attempt(operation.outs))
+            except BaseException as error:
+                cause = self._cause(error) if isinstance(error, CollectiveError) else error
+                self.calls.abort(cause, number, operation.what)
+                if cause is error:
+                    raise
+                raise cause from error
+            self.calls.end(submitted)
+            return value
+        finally:
+            self._turn.release()
 
     def _cause(self, error: CollectiveError) -> CollectiveError:
         """Return the actual cause of `error`, which may lie at another worker."""

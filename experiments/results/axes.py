@@ -45,6 +45,7 @@ _LABELS = {
     "elements": "vector (float32 values)",
     "step_seconds": "time of a training step, mean",
     "exposed_seconds": "time of a step that computing does not hide, mean",
+    "trace_step_seconds": "time of a training step in the trace",
     "gpu_idle_share": "time for which GPUs wait",
     "step_bucket": "bucket of gradients",
     "servers_nics_per_server": "network cards of a server",

@@ -42,8 +42,8 @@ class Errors:
         """Combine the errors of several all-reduces."""
         found = list(parts)
         return Errors(
-            max(part.largest for part in found),
-            max(part.bound for part in found),
+            max((part.largest for part in found), default=0.0),
+            max((part.bound for part in found), default=0.0),
             sum(part.violations for part in found),
         )
 
@@ -67,10 +67,15 @@ class Promise:
         """Return the promise of an all-reduce of these inputs, [elements] for each worker."""
         return Promise(_exact_sum(inputs), error_bound(inputs))
 
-    def hold(self, outputs: Iterable[Vector]) -> Errors:
-        """Compare the results of all workers, [elements] each, with the promise."""
+    def hold(self, outputs: Iterable[Vector], first: int = 0) -> Errors:
+        """Compare the results of workers, [elements] each, with the promise.
+
+        Args:
+            outputs: The results, in the order of ranks.
+            first: Rank of the first one.
+        """
         largest, violations = 0.0, 0
-        for rank, output in enumerate(outputs):
+        for rank, output in enumerate(outputs, start=first):
             part = slice(None) if self.edges is None else slice(self.edges[rank], self.edges[rank + 1])
             exact = self.exact if self.exact.ndim == 1 else self.exact[rank]
             error = np.abs(output[part] - exact[part])

@@ -106,6 +106,7 @@ class Measured:
         step_seconds: Mean time of a step with computing, from the barrier to the last sum.
         exposed_seconds: Mean time of a step after the slowest worker has finished computing.
         gpu_idle_share: Mean share of a step in which workers do not compute.
+        trace_step_seconds: Mean time of a step as the trace of a training has measured it.
         link_utilization: Utilization of the busiest link during all-reduces, live; see testbed/load.py.
         processor_utilization: Utilization of the processors during all-reduces, live; see testbed/load.py.
         usage: Counts of each link and worker, which have their own files (usage.py).
@@ -136,6 +137,7 @@ class Measured:
     step_seconds: float | None = None
     exposed_seconds: float | None = None
     gpu_idle_share: float | None = None
+    trace_step_seconds: float | None = None
     link_utilization: float | None = None
     processor_utilization: float | None = None
     usage: Usage | None = None

@@ -32,6 +32,7 @@ from fanin.experiments.scenario.tables.figure import Plot
 from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
+from fanin.experiments.workloads.trace_files import load_trace
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
@@ -389,6 +390,11 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
             path = point[key] = (folder / name).resolve()
             if not path.is_file():
                 raise ScenarioError(f"{key}: {path} does not exist")
+    workload = point.get("workload")
+    if isinstance(workload, dict) and "trace" in workload:
+        named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]
+        if all(isinstance(name, str) for name in named):
+            workload["trace"] = [str((folder / name).resolve()) for name in named]
 
 
 def _fill_in_workload(point: dict[str, Any]) -> None:
@@ -407,7 +413,10 @@ def _fill_in_workload(point: dict[str, Any]) -> None:
         raise ScenarioError("\n".join(f"workload.{line}" for line in _explain(error, Workload))) from None
     parallelism = point.get("parallelism")
     try:
-        filled = workload.filled_in(parallelism if isinstance(parallelism, dict) else None)
+        if workload.trace:
+            filled = workload.of_trace(point, load_trace(workload.trace))
+        else:
+            filled = workload.filled_in(parallelism if isinstance(parallelism, dict) else None)
     except ValueError as error:
         raise ScenarioError(str(error)) from None
     for key, value in filled.items():

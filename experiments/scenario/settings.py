@@ -56,6 +56,9 @@ _NOT_PARALLEL = (
     *("compression", "faults", "min_workers"),
 )
 
+# Keys that do not work with a trace of a training.
+_NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
+
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
 
@@ -165,9 +168,9 @@ class Settings(Table):
     parallelism: Annotated[
         Parallelism | None, Field(description="virtual: a model cut among the workers, and its steps")
     ] = None
-    workload: Annotated[Workload | None, Field(description="virtual: the training of a published model")] = (
-        None
-    )
+    workload: Annotated[
+        Workload | None, Field(description="virtual: the training of a published model, or a trace of one")
+    ] = None
     faults: Annotated[
         tuple[Fault, ...], Field(description="virtual: faults of links, switches, workers, the controller")
     ] = ()
@@ -224,7 +227,9 @@ class Settings(Table):
 
     @property
     def _between_stages(self) -> bool:
-        """Return whether parts of a model send data to each other, which goes from host to host."""
+        """Return whether workers send data to each other from host to host, next to all-reduces."""
+        if self.workload is not None and self.workload.trace:
+            return True
         return self.parallelism is not None and self.parallelism.model > 1
 
     @property
@@ -385,6 +390,12 @@ class Settings(Table):
             for name in _NOT_PARALLEL:
                 if getattr(self, name) != fields[name].default:
                     yield f"{name}: cannot be combined with parallelism; leave out one of them"
+        if self.workload is not None and self.workload.trace:
+            for name in _NOT_WITH_TRACE:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    yield f"{name}: cannot be combined with workload.trace; leave out one of them"
+            if self.repetitions > 1:
+                yield "repetitions: cannot be combined with workload.trace, which has its own steps; leave it out"
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
             other = self.other_job is not None and self.other_job.algorithm == "in-network"

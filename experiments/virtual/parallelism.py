@@ -276,6 +276,11 @@ class _Model:
             for rank in ranks
         ]
         promise = promise_of(operation, bases, float32_sum_bound)
+
+        def scaled(call: int) -> Promise:
+            factor = Scaled.factor(call)
+            return Promise(promise.exact * factor, promise.bound * factor)
+
         if operation == "broadcast":
             bases[1] = np.zeros_like(bases[1])
         first, flows = self._first_ports[kind], settings.flows_per_pair
@@ -288,7 +293,7 @@ class _Model:
                     called=0,
                 ),
                 _ports(first, len(ranks), own, flows),
-                promise,
+                scaled,
             )
             for own, base in enumerate(bases)
         ]

@@ -21,6 +21,7 @@ from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_job
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
+from fanin.experiments.virtual.replay import run_replay
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
@@ -54,12 +55,15 @@ def run_virtual(
         make_network: Builds the network, with the arguments of VirtualNetwork.
 
     Raises:
+        TraceError: If the trace of a training cannot be read.
         CollectiveError: If a worker gives up.
         UnfinishedError: If the run does not end.
         DeadlockError: If links pause one another in a circle.
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
+    if settings.workload is not None and settings.workload.trace:
+        return run_replay(settings, settings.workload, switch)
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
     assert settings.elements is not None

@@ -1,8 +1,9 @@
-"""A worker of a model that is cut, in virtual time: what it computes, and its channels to the groups it belongs to."""
+"""A worker in virtual time that computes and belongs to several groups: its channels to them, and its passes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,16 @@ class Scaled(Sequence[Vector]):
     def __init__(self, base: Vector, count: int) -> None:
         self._base, self._count = base, count
 
+    @staticmethod
+    def factor(index: int) -> float:
+        """Return the factor of the vector of a call."""
+        return float(2.0 ** (index % _SCALES))
+
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
-        return self._base * np.float32(2.0 ** (index % _SCALES))
+        return self._base * np.float32(self.factor(index))
 
 
 class Channel:
@@ -38,16 +44,21 @@ class Channel:
     Args:
         station: The worker's station.
         ports: The UDP ports at which it receives.
-        promise: The expected result of the first call; None: the results are compared elsewhere.
+        promise: Returns the expected result of a call, by its number; None: the results are compared elsewhere.
+        rank: The worker's rank in the group.
     """
 
     def __init__(
-        self, station: WorkerStation[Any], ports: Sequence[int], promise: Promise | None = None
+        self,
+        station: WorkerStation[Any],
+        ports: Sequence[int],
+        promise: Callable[[int], Promise] | None = None,
+        rank: int = 0,
     ) -> None:
         self.station = station
         self.ports = ports
         self.errors = Errors(0.0, 0.0, 0)
-        self._promise = promise
+        self._promise, self._rank = promise, rank
         self._compared = 0
 
     def call(self, count: int = 1) -> None:
@@ -64,9 +75,8 @@ class Channel:
         """Compare the results that have arrived, and drop them."""
         outputs, promise = self.station.outputs, self._promise
         while promise is not None and self._compared < len(outputs):
-            scale = 2.0 ** (self._compared % _SCALES)
-            expected = Promise(promise.exact * scale, promise.bound * scale)
-            self.errors = Errors.of_all([self.errors, expected.hold([outputs[self._compared]])])
+            errors = promise(self._compared).hold([outputs[self._compared]], self._rank)
+            self.errors = Errors.of_all([self.errors, errors])
             outputs[self._compared] = _NOTHING
             self._compared += 1
 
@@ -94,7 +104,81 @@ class Ends:
         return [channel for channel in every if channel is not None]
 
 
-class RankStation:
+class ChannelStation(ABC):
+    """A Station with several channels, whose worker decides what to compute and what to call.
+
+    Args:
+        channels: Its channels.
+    """
+
+    def __init__(self, channels: Sequence[Channel]) -> None:
+        self._channels = channels
+        self._owner = np.full(1 << 16, -1, np.int16)  # the channel of each UDP port
+        for number, channel in enumerate(channels):
+            self._owner[channel.ports] = number
+        self._now = 0.0
+
+    @abstractmethod
+    def _go_on(self) -> None:
+        """Do what can be done now: compute, and call."""
+
+    @abstractmethod
+    def _may_go_on(self) -> bool:
+        """Return whether _go_on() has something to do now."""
+
+    @property
+    @abstractmethod
+    def _next_time(self) -> float | None:
+        """Return when the worker has finished what it computes; None if it computes nothing."""
+
+    @property
+    @abstractmethod
+    def _done(self) -> bool:
+        """Return whether the worker has nothing left to do."""
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the worker has done everything, and others have acknowledged what it sent."""
+        return self._done and all(channel.idle for channel in self._channels)
+
+    @property
+    def retransmissions(self) -> int:
+        """Return the packets that it retransmitted."""
+        return sum(channel.station.retransmissions for channel in self._channels)
+
+    @property
+    def errors(self) -> Errors:
+        """Return the errors of all results that its channels have compared."""
+        return Errors.of_all(channel.errors for channel in self._channels)
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """Take frames that have arrived; see Station."""
+        owners = self._owner[frames[:, 36].astype(np.int64) << 8 | frames[:, 37]]
+        owners[lengths < HEADERS] = -1
+        for number, channel in enumerate(self._channels):
+            which = owners == number
+            if which.any():
+                channel.station.receive(frames[which], lengths[which], now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """Return the frames to send now; see Station."""
+        self._now = now
+        frames: list[Frames] = []
+        while True:
+            self._go_on()
+            for channel in self._channels:
+                frames += channel.station.frames_to_send(now)
+                channel.compare()
+            if not self._may_go_on():  # packets that came earlier may have ended a call
+                return frames
+
+    def deadline(self) -> float | None:
+        """Return when to act next; see Station."""
+        deadlines = [channel.station.deadline() for channel in self._channels]
+        return min((one for one in (self._next_time, *deadlines) if one is not None), default=None)
+
+
+class RankStation(ChannelStation):
     """A Station whose worker computes passes in their order in each step, and sends and receives in between.
 
     Args:
@@ -119,15 +203,11 @@ class RankStation:
         ends: Ends,
         repetitions: int,
     ) -> None:
+        super().__init__(ends.there)
         self.ended: list[float] = []
-        self._channels = ends.there
-        self._owner = np.full(1 << 16, -1, np.int8)  # the channel of each UDP port
-        for number, channel in enumerate(self._channels):
-            self._owner[channel.ports] = number
         self._passes, self._seconds, self._tensor_calls = passes, seconds, tensor_calls
         self._filled = filled
         self._ends = ends
-        self._now = 0.0
         self._until: float | None = None  # when it has finished computing
         self._awaited: Channel | None = None
         self._program: Iterator[float | Channel] | None = self._steps(repetitions)
@@ -171,40 +251,15 @@ class RankStation:
             yield channel
 
     @property
-    def finished(self) -> bool:
-        """Return whether the worker has done everything, and others have acknowledged what it sent."""
-        return self._program is None and all(channel.idle for channel in self._channels)
+    def _done(self) -> bool:
+        return self._program is None
 
     @property
-    def retransmissions(self) -> int:
-        """Return the packets that it retransmitted."""
-        return sum(channel.station.retransmissions for channel in self._channels)
+    def _next_time(self) -> float | None:
+        return self._until
 
-    @property
-    def errors(self) -> Errors:
-        """Return the errors of all results that arrived, except sums of gradients."""
-        return Errors.of_all(channel.errors for channel in self._channels)
-
-    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
-        """Take frames that have arrived; see Station."""
-        owners = self._owner[frames[:, 36].astype(np.int64) << 8 | frames[:, 37]]
-        owners[lengths < HEADERS] = -1
-        for number, channel in enumerate(self._channels):
-            which = owners == number
-            if which.any():
-                channel.station.receive(frames[which], lengths[which], now)
-
-    def frames_to_send(self, now: float) -> list[Frames]:
-        """Return the frames to send now; see Station."""
-        self._now = now
-        frames: list[Frames] = []
-        while True:
-            self._go_on()
-            for channel in self._channels:
-                frames += channel.station.frames_to_send(now)
-                channel.compare()
-            if not (self._awaited and self._awaited.idle):  # packets that came earlier may have ended it
-                return frames
+    def _may_go_on(self) -> bool:
+        return self._awaited is not None and self._awaited.idle
 
     def _go_on(self) -> None:
         while self._program is not None:
@@ -220,8 +275,3 @@ class RankStation:
                 self._awaited = step
             else:
                 self._until = self._now + step
-
-    def deadline(self) -> float | None:
-        """Return when to act next; see Station."""
-        deadlines = [channel.station.deadline() for channel in self._channels]
-        return min((one for one in (self._until, *deadlines) if one is not None), default=None)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.cli_errors import failing
+from fanin.cli_errors import failing, failure
 from fanin.options import Changes, ScenarioFile
 from fanin.output import say
 
@@ -26,8 +26,11 @@ def animate(
         ),
     ] = None,
     duration: Annotated[
-        float, typer.Option(min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing")
-    ] = 10,
+        float | None,
+        typer.Option(
+            min=1, max=120, help="Seconds that the longest all-reduce takes in the drawing; 10 by default"
+        ),
+    ] = None,
 ) -> None:
     """Draw packets as an animated SVG, write a page that plays them, or a run's trace.
 
@@ -57,6 +60,12 @@ def animate(
     with failing("animate", ScenarioError, status=2):
         loaded = load_scenario(scenario_file(scenario), changes, predicted_call_seconds)
     path = output or Path("results", loaded.frame.name, "animation.svg")
+    if duration is not None and path.suffix in {".json", ".html"}:
+        raise failure(
+            "animate",
+            f"--duration {duration:g}: is for drawings, and {path} has the times of the run; leave it out",
+            2,
+        )
     limits = {".html": MOST_IN_THEATRE, ".json": None}
     recordings = record_points("animate", scenario, loaded, limits.get(path.suffix, MOST_FLIGHTS))
     if path.suffix == ".html":
@@ -67,7 +76,7 @@ def animate(
         if path.suffix == ".json":
             text, viewer = json.dumps(trace_events(recordings)), "ui.perfetto.dev or chrome://tracing"
         else:
-            text, viewer = draw([each.last_all_reduce() for each in recordings], duration), "a browser"
+            text, viewer = draw([each.last_all_reduce() for each in recordings], duration or 10), "a browser"
     with failing("animate", OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

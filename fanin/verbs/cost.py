@@ -110,8 +110,7 @@ def cost(
 
     Examples:
         fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1
-        fanin cost --model 7B --tokens 4M --gpus 64,512
-        fanin cost --model llama-3-70b --tensor 8 --pipeline 4 --data 16 --zero 1 --global-batch 1024
+        fanin cost --model llama-3-8b --zero 1 --global-batch 4096
     """
     # Imported here to keep --help fast.
     from pydantic import ValidationError

@@ -240,6 +240,20 @@ ELSEWHERE = {
     'fanin cost --parameters 175G --dtype bf16 --compute "2 s" --nics 1': (
         "tests/fanin/verbs/test_cost.py::test_the_documentation_shows_what_is_printed"
     ),
+    "fanin import rank0.json rank1.json -o scenario.toml": (
+        "tests/fanin/verbs/test_import_trace.py::test_a_trace_is_shown_and_becomes_a_scenario"
+    ),
+    **dict.fromkeys(
+        [
+            "fanin import all_reduce_perf.txt -o links.toml",
+            "fanin import all_reduce_perf.txt -o scenario.toml",
+        ],
+        "tests/fanin/verbs/test_import_trace.py::"
+        "test_an_output_of_nccl_tests_becomes_links_of_its_latency_and_rate",
+    ),
+    "fanin import rank0.json": (
+        "tests/fanin/verbs/test_import_trace.py::test_what_is_wrong_is_said_in_a_line"
+    ),
     "fanin compile p4src/fanin.p4 --c fanin.c": (
         "tests/test_wheel.py::test_it_compiles_runs_a_lesson_and_tests_a_switch"
     ),

@@ -1,13 +1,15 @@
-"""The table `workload` of a scenario: the training of a published model."""
+"""The table `workload` of a scenario: the training of a published model, or a trace of a training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import ceil
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT
 from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.workloads.neural_networks import (
@@ -17,7 +19,9 @@ from fanin.experiments.workloads.neural_networks import (
     gradient_buckets,
     neural_network_named,
 )
+from fanin.experiments.workloads.trace import Call, Trace
 from fanin.topologies.units import Count, Flops, Probability
+from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _MEBI = 2**20
 _FIRST_BUCKET, _BUCKET = 1 * _MEBI, 25 * _MEBI  # of PyTorch's DistributedDataParallel
@@ -36,25 +40,38 @@ FILLED_IN = frozenset(
     }
 )
 
+_OF_A_MODEL = ("dtype", "micro_batch", "global_batch", "bucket")
+MOST_JOBS = LAST_UDP_PORT - FIRST_UDP_PORT + 1  # that sum in the network at once
+
+
+def _listed(value: Any) -> Any:
+    """Return the name of a single file as a list of it."""
+    return [value] if isinstance(value, str | Path) else value
+
 
 class Workload(Table):
     """A training, from which the size of vectors and the computing times of a step follow."""
 
     model: Annotated[
-        str,
-        AfterValidator(lambda name: neural_network_named(name).name),
+        str | None,
+        AfterValidator(lambda name: name if name is None else neural_network_named(name).name),
         Field(
             description="name of a published model; fills in size, and the tables step or parallelism",
             json_schema_extra={"enum": [*NEURAL_NETWORKS]},
         ),
-    ]
-    dtype: Annotated[Dtype, Field(description="type of the gradients as they travel")] = "fp32"
+    ] = None
+    trace: Annotated[
+        tuple[Path, ...],
+        BeforeValidator(_listed),
+        Field(description="traces of a training, one file or several, relative to this file; fill in size"),
+    ] = ()
+    dtype: Annotated[Dtype, Field(description="model: type of the gradients as they travel")] = "fp32"
     micro_batch: Annotated[
-        int, Field(ge=1, description="samples that a worker, or a stage, computes at once")
+        int, Field(ge=1, description="model: samples that a worker, or a stage, computes at once")
     ] = 1
     global_batch: Annotated[
         Annotated[Count, Field(gt=0)] | None,
-        Field(description="with parallelism: samples of a step, of all copies together"),
+        Field(description="model, with parallelism: samples of a step, of all copies together"),
     ] = None
     flops: Annotated[
         Flops, Field(gt=0, le=10**20, description="floating-point operations per second of a worker")
@@ -62,12 +79,58 @@ class Workload(Table):
     utilization: Annotated[Probability, Field(gt=0, description="share of flops that is reached")] = 0.4
     bucket: Annotated[
         VectorSize | None,
-        Field(description="gradients in a bucket; default: that of DDP, 1 MiB first and then 25 MiB"),
+        Field(description="model: gradients in a bucket; default: that of DDP, 1 MiB first and then 25 MiB"),
     ] = None
     scale: Annotated[
         Probability,
         Field(gt=0, le=1, description="share of all bytes and of all computing times that is run"),
     ] = 1.0
+
+    def of_trace(self, settings: Mapping[str, Any], trace: Trace) -> dict[str, Any]:
+        """Return the keys of a scenario that follow from the trace.
+
+        Args:
+            settings: The keys of the scenario.
+            trace: The trace.
+
+        Raises:
+            ValueError: If the scenario and the trace do not fit together.
+        """
+        largest = max(
+            (array_bytes(call, self.scale) for calls in trace.groups.values() for call in calls), default=4
+        )
+        if largest > _LARGEST:
+            raise ValueError(
+                f"workload.scale: the largest array has {largest / 1e9:,.1f} GB, more than a run can hold; "
+                f"set it to at most {_LARGEST / largest * self.scale:.1g}, which also shortens all computing times"
+            )
+        summing = [
+            key
+            for key, calls in trace.groups.items()
+            if any(call.operation == "all-reduce" for call in calls)
+        ]
+        if settings.get("algorithm", "in-network") == "in-network" and len(summing) > MOST_JOBS:
+            raise ValueError(
+                f"algorithm: the trace has all-reduces of {len(summing)} groups, but switches sum for {MOST_JOBS} at "
+                "once; set algorithm = 'ring'"
+            )
+        flows = settings.get("flows_per_pair", 1)
+        ports = sum(len(ranks) for ranks, _ in trace.groups) * (flows if isinstance(flows, int) else 1)
+        if FIRST_PEER_PORT + ports > 1 << 16:
+            raise ValueError(
+                f"workload.trace: has {len(trace.groups)} groups, which need {ports:,} UDP ports of a host; there are "
+                f"{(1 << 16) - FIRST_PEER_PORT:,}"
+            )
+        filled: dict[str, Any] = {"size": f"{largest} B"}
+        hosts, workers = settings.get("hosts"), settings.get("workers")
+        count = len(hosts) if isinstance(hosts, list | tuple) and hosts else workers
+        if count is None:
+            filled["workers"] = len(trace.ranks)
+        elif count != len(trace.ranks):
+            raise ValueError(
+                f"workers: are {count}, but the trace has {len(trace.ranks)} ranks; leave workers out"
+            )
+        return filled
 
     def filled_in(self, parallelism: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the keys of a scenario that follow from the model, as the scenario's file would have them.
@@ -78,6 +141,7 @@ class Workload(Table):
         Raises:
             ValueError: If the model and the table do not fit together.
         """
+        assert self.model is not None
         network, width = neural_network_named(self.model), DTYPE_BYTES[self.dtype]
         seconds = network.forward_flop * self.micro_batch / (self.flops * self.utilization) * self.scale
         times = {"forward": seconds, "backward": 2 * seconds}
@@ -130,3 +194,17 @@ class Workload(Table):
                 f"workload.scale: each worker has {size / 1e9:,.1f} GB of gradients, more than a run can hold; "
                 f"set it to at most {share:.1g}, which also shortens all computing times"
             )
+
+    def _problems(self) -> Iterator[str]:
+        if (self.model is None) == (not self.trace):
+            yield f"model: give either model or trace; models are {', '.join(NEURAL_NETWORKS)}"
+        if self.trace:
+            for name in _OF_A_MODEL:
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    yield f"{name}: belongs to a model; a trace has its own; leave it out"
+
+
+def array_bytes(call: Call, scale: float) -> int:
+    """Return the bytes of an array of a call on a scale, in whole values for each rank of an all-to-all."""
+    unit = ELEMENT_BYTES * (len(call.ranks) if call.operation == "all-to-all" else 1)
+    return max(1, ceil(call.size * scale / unit)) * unit

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from fanin.experiments.results.measured import Measured
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual import usage
@@ -15,6 +18,9 @@ from fanin.experiments.virtual.outcome import UnfinishedError
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from tests.experiments.virtual.cut_models import point
+
+# In one process of pytest-xdist: what one test has run, others look at.
+pytestmark = pytest.mark.xdist_group("queue samples")
 
 INCAST = {
     "topology": {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 4, "rate": "10 Gb/s"}},
@@ -32,10 +38,20 @@ def _point(**changes: Any) -> Settings:
     return Settings.model_validate(INCAST | changes).settled
 
 
-def _usage(settings: Settings, switch: Engine) -> Usage:
-    found = run_virtual(settings, switch).usage
-    assert found is not None
-    return found
+@pytest.fixture(scope="module")
+def run(switch: Engine) -> Callable[..., Measured]:
+    """`run(name)`: one of POINTS, once with each interval, since a run has one outcome in virtual time."""
+
+    @cache
+    def measured(name: str, interval: float | None) -> Measured:
+        return run_virtual(POINTS[name].model_copy(update={"queue_samples": interval}), switch)
+
+    return lambda name, interval=INTERVAL: measured(name, interval)
+
+
+def _usage(found: Measured) -> Usage:
+    assert found.usage is not None
+    return found.usage
 
 
 POINTS = {
@@ -49,8 +65,8 @@ POINTS = {
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
-    found = _usage(POINTS[name], switch)
+def test_samples_keep_what_links_count(run: Callable[..., Measured], name: str) -> None:
+    found = _usage(run(name))
     areas: dict[tuple[str, str], float] = defaultdict(float)
     longest: dict[tuple[str, str], int] = defaultdict(int)
     for sample in found.queues:
@@ -68,9 +84,8 @@ def test_samples_keep_what_links_count(switch: Engine, name: str) -> None:
         assert areas[name] == pytest.approx(whole, rel=0.05, abs=link.longest_queue * 10 * INTERVAL)
 
 
-def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> None:
-    found = run_virtual(_point(queue_samples=INTERVAL), switch).usage
-    assert found is not None
+def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(run: Callable[..., Measured]) -> None:
+    found = _usage(run("one queue"))
     depths: dict[tuple[str, str], list[int]] = defaultdict(list)
     for sample in found.queues:
         depths[sample.near, sample.far].append(sample.bytes)
@@ -82,17 +97,13 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(switch: Engine) -> Non
 
 
 @pytest.mark.parametrize("name", POINTS)
-def test_sampling_changes_nothing_else(switch: Engine, name: str) -> None:
-    settings = POINTS[name]
-    without, sampled = (
-        run_virtual(settings.model_copy(update={"queue_samples": one}), switch) for one in (None, INTERVAL)
-    )
-    assert without.usage is not None
-    assert sampled.usage is not None
-    assert not without.usage.queues
+def test_sampling_changes_nothing_else(run: Callable[..., Measured], name: str) -> None:
+    without, sampled = run(name, None), run(name)
+    assert not _usage(without).queues
     assert without.seconds == sampled.seconds
     assert without.packet_hops == sampled.packet_hops
-    assert (without.usage.links, without.usage.workers) == (sampled.usage.links, sampled.usage.workers)
+    assert _usage(without).links == _usage(sampled).links
+    assert _usage(without).workers == _usage(sampled).workers
 
 
 @pytest.mark.parametrize("name", POINTS)

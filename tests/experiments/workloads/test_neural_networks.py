@@ -48,6 +48,12 @@ def test_tensors_fill_buckets_from_the_last_to_the_first() -> None:
     assert found == [(1, 0.5), (7 + 2, 0.75), (4 + 3 + 5, 1.0)]
 
 
+def test_buckets_are_those_that_pytorch_makes() -> None:
+    """A trace of ResNet-50 on two GPUs, in the tests of HolisticTraceAnalysis (nccl_data.json.gz), has these sizes."""
+    buckets = gradient_buckets(neural_network_named("resnet-50"), 2**18, 25 * 2**18)
+    assert [4 * one.parameters for one in buckets] == [8196000, 31502336, 26255360, 26550272, 9724160]
+
+
 @pytest.mark.parametrize("name", NEURAL_NETWORKS)
 def test_buckets_have_all_gradients_in_the_order_in_which_they_are_ready(name: str) -> None:
     network, mebi = neural_network_named(name), 2**18

@@ -35,6 +35,15 @@ def test_without_a_name_the_drawing_is_among_the_results(
     assert 'dur="5s"' in (tmp_path / "results/in-network-and-ring/animation.svg").read_text()
 
 
+@pytest.mark.parametrize("name", ["trace.json", "page.html"])
+def test_only_drawings_have_a_duration(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    status, said = animate("scenario:in-network-and-ring", "--duration", "3", "-o", str(path))
+    assert status == 2
+    assert f"--duration 3: is for drawings, and {path} has the times of the run; leave it out" in said
+    assert not path.exists()
+
+
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     status, said = animate("scenario:in-network-and-ring", "--set", "size=100 kB", "-o", str(path))

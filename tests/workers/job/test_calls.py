@@ -83,6 +83,30 @@ WAITS: dict[str, Callable[[Communicator], object]] = {
 }
 
 
+def test_a_call_while_another_thread_is_in_one_ends_the_job(service: tuple[Path, Grants]) -> None:
+    path, _ = service
+    with communicators(path, HOSTS) as comms:
+        first, *others = comms
+        errors: list[CollectiveError] = []
+
+        def meanwhile() -> None:
+            with pytest.raises(CollectiveError) as error:
+                first.allreduce(np.ones(2, np.float32))
+            errors.append(error.value)
+
+        def attempt(_: object) -> Any:
+            thread = threading.Thread(target=meanwhile)
+            thread.start()
+            thread.join()
+            return []
+
+        first.carry_out(Request("nothing", False, attempt, [], lambda _: None))
+        assert str(errors[0]) == "another thread is in a call: make calls from one thread at a time"
+        for comm in others:
+            with pytest.raises(AbortedError, match=r"rank 0 .* another thread is in a call"):
+                comm.allreduce(np.ones(2, np.float32))
+
+
 def end(comm: Communicator, wait: Callable[[Communicator], object]) -> list[str]:
     """What a call says that others leave alone, and two after it."""
     told = []

@@ -98,7 +98,7 @@ def test_a_scaled_model_takes_the_predicted_time(tmp_path: Path, switch: Engine)
     ("text", "words"),
     [
         ('[workload]\nmodel = "resnet"', "workload.model: is 'resnet'; no model has this name; did you mean"),
-        ("[workload]", "workload.model: missing; add it"),
+        ("[workload]", "workload.model: give either model or trace; models are resnet-50"),
         ('size = "4 MB"\n[workload]\nmodel = "resnet-50"', "size: follows from the workload; leave it out"),
         (
             '[workload]\nmodel = "resnet-50"\n[step]\nforward = "1 ms"',

@@ -1,4 +1,4 @@
-"""What is generated of jobs.proto is committed: it has to be what the .proto makes, and to have all that is said."""
+"""What is generated of each .proto is committed: it has to be what the .proto makes, and to have all that is said."""
 
 import subprocess
 import sys
@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PROTO = "fanin/controller/job_service/jobs.proto"
-GENERATED = ("fanin/controller/job_service/jobs_pb2.py", "fanin/controller/job_service/jobs_pb2.pyi")
+ROOT = Path(__file__).parents[1]
+PROTOS = ("fanin/controller/job_service/jobs.proto", "fanin/experiments/workloads/chakra.proto")
 TOOLS = "1.81.1"  # as in pyproject.toml
 
 
 def generate(folder: Path) -> None:
     options = ["-I.", f"--python_out={folder}", f"--pyi_out={folder}"]
-    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, PROTO], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "grpc_tools.protoc", *options, *PROTOS], cwd=ROOT, check=True)
 
 
 def test_the_committed_code_is_what_the_proto_makes(tmp_path: Path) -> None:
@@ -23,7 +22,7 @@ def test_the_committed_code_is_what_the_proto_makes(tmp_path: Path) -> None:
     if (found := metadata.version("grpcio-tools")) != TOOLS:
         pytest.skip(f"grpcio-tools is {found}; the committed code is {TOOLS}'s")
     generate(tmp_path)
-    for name in GENERATED:
+    for name in (f"{proto.removesuffix('.proto')}_pb2.{kind}" for proto in PROTOS for kind in ("py", "pyi")):
         assert (ROOT / name).read_text() == (tmp_path / name).read_text(), (
             f"python -m {__spec__.name} writes it anew"
         )

@@ -1,0 +1,78 @@
+"""`fanin import`: what it shows of a trace, and the scenario that it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from fanin.cli import app
+from fanin.experiments.scenario.file import load_scenario
+
+TRACES = Path(__file__).parents[2] / "experiments" / "workloads" / "traces"
+GLOO = [str(TRACES / f"gloo-rank{rank}.json.gz") for rank in (0, 1)]
+
+NCCL_TESTS = """# nThread 1 nGpus 4 minBytes 8
+#  size count type redop root time algbw busbw #wrong
+   1024 256 float sum -1 30.2 0.03 0.05 0
+   1048576 262144 float sum -1 187.3 5.6 8.4 0
+   16777216 4194304 float sum -1 2547 6.59 9.88 0
+   1073741824 268435456 float sum -1 161000 6.67 10.0 0
+"""
+
+
+def invoke(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, ["import", *arguments])
+    return done.exit_code, " ".join(done.output.split())
+
+
+def test_a_trace_is_shown_and_becomes_a_scenario(tmp_path: Path) -> None:
+    output = tmp_path / "My Training.toml"
+    status, shown = invoke(*GLOO, "-o", str(output), "--rate", "25 Gb/s")
+    assert status == 0
+    assert "2 ranks, 3 steps of" in shown
+    assert "all-reduce 6 2.646 1" in shown
+    assert f"run it: fanin run {output}".replace(" ", "") in shown.replace(" ", "")
+    scenario = load_scenario(output)
+    assert scenario.frame.name == "my-training"
+    assert [point.algorithm for point in scenario.points] == ["in-network", "ring"]
+    assert {len(point.members) for point in scenario.points} == {2}
+    assert scenario.points[0].host_link.rate_bits_per_second == 25e9
+
+
+def test_without_an_output_it_only_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, shown = invoke(GLOO[0])
+    assert status == 0
+    assert "1 of 2 ranks have no file" in shown
+    assert not [*tmp_path.iterdir()]
+
+
+def test_an_output_of_nccl_tests_becomes_links_of_its_latency_and_rate(tmp_path: Path) -> None:
+    """Four ranks: 6 hops of 5 us, and 1.5 times the bytes at 10 GB/s."""
+    file, output = tmp_path / "all_reduce.txt", tmp_path / "links.toml"
+    file.write_text(NCCL_TESTS)
+    status, shown = invoke(str(file), "-o", str(output))
+    assert status == 0
+    assert "all-reduce of 4 ranks. Round a ring, 80" in shown
+    points = load_scenario(output).points
+    assert [point.size for point in points] == [1024, 1048576, 16777216]  # a gigabyte takes too long
+    link = points[0].host_link
+    assert link.rate_bits_per_second == pytest.approx(80e9 * 1112 / 1024, rel=0.01)
+    packet = 8 * 1112 / (80e9 * 1112 / 1024)
+    latency = 2 * (link.properties.virtual_delay + packet) + points[0].coalescing
+    assert latency == pytest.approx(5e-6, rel=0.02)
+
+
+def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
+    broken = tmp_path / "rank0.json"
+    broken.write_text('{"traceEvents": [\n{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 1}]}')
+    status, shown = invoke(str(broken))
+    assert status == 2
+    assert f"fanin import: {broken}:2: field 'dur': missing in 'gemm'".replace(" ", "") in shown.replace(
+        " ", ""
+    )
+    status, shown = invoke(GLOO[0], "--rate", "fast")
+    assert status == 2
+    assert "--rate fast: write a number and its unit" in shown
