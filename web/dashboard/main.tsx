@@ -267,7 +267,7 @@ function Switches({ network: found }: { network: Network }) {
                 {of.error ||
                   Object.entries(of.drops)
                     .map(([reason, [count, rate]]) => {
-                      const growing = rate ? ` (${Math.round(rate).toLocaleString("en")}/s)` : "";
+                      const growing = rate >= 0.5 ? ` (${Math.round(rate).toLocaleString("en")}/s)` : "";
                       return `${reason} ${count.toLocaleString("en")}${growing}`;
                     })
                     .join(", ") ||
