@@ -7,6 +7,7 @@ elsewhere. Reached from other machines, it asks for a token.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ipaddress
 import secrets
@@ -27,10 +28,13 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fanin.testbed.sandbox import stop_signals
 
 BUILT = Path(__file__).parent / "built"
+MOST_IDLE = 64  # connections that wait for a request
+_AT_ONCE = 16  # connections that asyncio accepts before it looks at any of them
 LONGEST_MESSAGE = 1 << 20  # bytes of one message of a page
 _MOST_CONNECTIONS = 1000  # others are answered with 503
 _CLOSING_SECONDS = 2  # for connections to end at Ctrl-C
@@ -197,24 +201,72 @@ def serve(
         ServeError: The address cannot be listened at.
     """
     listening = _listening(address, port)
+    config, url = _configured(pages, listening)
+    server = _Server(config, lambda: _started(url + (f"#{fragment}" if fragment else ""), say, open_browser))
+    with listening:
+        server.run(sockets=[listening])
+
+
+@contextlib.asynccontextmanager
+async def serving(pages: Sequence[Page], listening: socket.socket) -> AsyncIterator[str]:
+    """Serve pages at a listening socket, inside the context, which yields the address to open.
+
+    Signals are left to the program. Any but a loopback address needs a token, which is part of the address to open.
+    """
+    config, url = _configured(pages, listening)
+    ready = asyncio.Event()
+    server = _Server(config, ready.set, signals=False)
+    task = asyncio.create_task(server.serve([listening]))
+    task.add_done_callback(lambda _: ready.set())  # it has failed
+    try:
+        await ready.wait()
+        yield url
+    finally:
+        server.should_exit = True
+        await task
+
+
+def _configured(pages: Sequence[Page], listening: socket.socket) -> tuple[uvicorn.Config, str]:
+    """Return uvicorn's settings, and the address to open."""
+    address, port = listening.getsockname()[:2]
     local = is_loopback(address)
     token = None if local else secrets.token_urlsafe(24)
     names = () if local else (socket.gethostname(), socket.getfqdn())
     shown = f"[{address}]" if ":" in address else address
     if ipaddress.ip_address(address).is_unspecified:
         shown = socket.gethostname()
-    url = f"http://{shown}:{listening.getsockname()[1]}/{pages[0].name}/"
-    url += (f"?token={token}" if token else "") + (f"#{fragment}" if fragment else "")
+    url = f"http://{shown}:{port}/{pages[0].name}/" + (f"?token={token}" if token else "")
     config = uvicorn.Config(
         application(pages, names=names, token=token),
+        http=_bounded(MOST_IDLE),
+        backlog=_AT_ONCE,
         log_level="error",
         ws_max_size=LONGEST_MESSAGE,
         limit_concurrency=_MOST_CONNECTIONS,
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
-    server = _Server(config, lambda: _started(url, say, open_browser))
-    with listening:
-        server.run(sockets=[listening])
+    return config, url
+
+
+def _bounded(most: int) -> type[H11Protocol]:
+    """Return uvicorn's protocol with a limit on connections that wait for a request: the oldest one makes room.
+
+    Clients that connect and ask for nothing then use up no file descriptors of the program.
+    """
+    opened: dict[H11Protocol, None] = {}  # the oldest first; WebSockets are not among them
+
+    class Bounded(H11Protocol):
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            for gone in [each for each in opened if each not in self.connections]:
+                del opened[gone]
+            opened[self] = None
+            idle = [each for each in opened if each.cycle is None or each.cycle.response_complete]
+            if len(idle) > most:
+                del opened[idle[0]]  # it is closed a little later
+                idle[0].transport.abort()
+
+    return Bounded
 
 
 def is_loopback(address: str) -> bool:
@@ -234,9 +286,10 @@ def _started(url: str, say: Callable[[str], None], open_browser: bool) -> None:
 class _Server(uvicorn.Server):
     """Uvicorn's server, which reports when it is ready, and ends without raising the signal again."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], *, signals: bool = True) -> None:
         super().__init__(config)
         self._ready = ready
+        self._signals = stop_signals() if signals else ()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -244,7 +297,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        kept = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
+        kept = {number: signal.signal(number, self.handle_exit) for number in self._signals}
         try:
             yield
         finally:

@@ -9,7 +9,9 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "job-client.md"
 
 def certificates(folder: Path) -> Path:
     """Those of an authority, a server and a client in this new folder, by the commands of docs/how-to/job-client.md."""
-    commands = re.search(r"(?:^    .*\n)+", DOCUMENT.read_text().partition("With openssl:\n")[2], re.M)
+    commands = re.search(
+        r"(?:^    .*\n)+", DOCUMENT.read_text().partition("These commands of openssl make")[2], re.M
+    )
     assert commands is not None
     folder.mkdir()
     subprocess.run(["bash", "-euc", commands[0]], cwd=folder, check=True, capture_output=True)

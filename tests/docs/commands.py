@@ -344,6 +344,9 @@ ELSEWHERE = {
     "fanin launch --job first train.py": _JOBS,
     "fanin launch --job second --slots 64 train.py": _JOBS,
     "fanin top --once": "tests/fanin/verbs/running/test_inside.py::test_top_tells_of_jobs_switches_and_links",
+    "fanin up --dashboard": (
+        "tests/fanin/verbs/running/test_inside.py::test_the_dashboard_shows_a_job_and_the_load_of_its_links"
+    ),
     "fanin up --metrics 9464": (
         "tests/fanin/verbs/running/test_inside.py::test_metrics_are_scraped_from_outside_of_the_namespaces"
     ),

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())  # not to the terminal, which gets the same messages
 
+_DASHBOARD_PORT = 8041  # next to the playground's
+
 
 def _address(text: str) -> tuple[str, int]:
     address, _, port = text.rpartition(":")
@@ -81,6 +83,17 @@ def up(
             parser=_address,
             metavar="[ADDRESS:]PORT",
             help="Serve metrics for Prometheus; on the loopback interface by default",
+        ),
+    ] = None,
+    dashboard: Annotated[
+        bool, typer.Option("--dashboard", help="Serve a page for the browser that shows the network")
+    ] = False,
+    dashboard_listen: Annotated[
+        Any,
+        typer.Option(
+            parser=_address,
+            metavar="[ADDRESS:]PORT",
+            help="The same there; an address that other machines reach requires a token",
         ),
     ] = None,
     jobs_listen: Annotated[
@@ -124,6 +137,7 @@ def up(
     Examples:
         fanin up --workers 2 --leaves 1 --spines 0
         fanin up --metrics 9464
+        fanin up --dashboard
     """
     refuse_with_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
@@ -140,7 +154,9 @@ def up(
 
         with failing("up", ControllerError, status=2):
             tls = context_of(jobs_tls)
-    addresses = {"metrics": metrics, "jobs": jobs_listen}
+    if dashboard and dashboard_listen is None:
+        dashboard_listen = ("127.0.0.1", _DASHBOARD_PORT)
+    addresses = {"metrics": metrics, "jobs": jobs_listen, "dashboard": dashboard_listen}
     wanted_addresses = {name: address for name, address in addresses.items() if address is not None}
     with failing("up", SandboxError):
         listeners = dict(zip(wanted_addresses, enter(list(wanted_addresses.values())), strict=True))
@@ -255,6 +271,13 @@ async def _keep_up(
                 await stack.enter_async_context(serving_metrics(inspector, listener))
                 address, port = listener.getsockname()
                 say(f"Metrics for Prometheus: http://{address}:{port}/metrics\n", err=as_json)
+            if "dashboard" in listeners:
+                from fanin.browser.dashboard import dashboard
+                from fanin.browser.server import serving as serving_pages
+
+                page = dashboard(topology, inspector)
+                url = await stack.enter_async_context(serving_pages([page], listeners["dashboard"]))
+                say(f"Dashboard: {url}\n", err=as_json)
             _show(topology, as_json)
             watch = Watch(network, controller, jobs, service.jobs, _warn)
             await watch.run(None if log is None else lambda: stalls.look(inspector.jobs(), time.time()))

@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from websockets.sync.client import connect
 
 from fanin.controller.job_service import jobs_pb2 as pb
 from fanin.controller.job_service.server import SERVICE
@@ -40,9 +41,10 @@ with workers.join() as job:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """In place of the usual one: it serves metrics, the job service on TCP, and logs."""
+    """In place of the usual one: it serves metrics, the dashboard, the job service on TCP, and logs."""
     folder = tmp_path_factory.mktemp("up")
     options: list[str | Path] = ["--metrics", "0", "--log", folder / "new" / "log.jsonl"]
+    options += ["--dashboard-listen", "0"]
     if shutil.which("openssl"):
         options += ["--jobs-listen", "0", "--jobs-tls", certificates(folder / "certificates")]
     with Up(folder, *SMALL, *options) as network:
@@ -128,11 +130,29 @@ def test_metrics_are_scraped_from_outside_of_the_namespaces(up: Up) -> None:
     assert found["fanin_link_capacity_bytes_per_second", "leaf1,h1"] == 100e6 / 8
 
 
+def test_the_dashboard_shows_a_job_and_the_load_of_its_links(up: Up) -> None:
+    """From outside of the namespaces: an all-reduce after the other keeps both links busy, in both directions."""
+    address = re.search(r"Dashboard: http://(127\.0\.0\.1:\d+)/dashboard/\n", up.said)
+    assert address
+    with job(up), connect(f"ws://{address[1]}/dashboard/live", origin=f"http://{address[1]}") as page:  # type: ignore[arg-type]
+        news: dict[str, Any] = {}
+
+        def read() -> dict[str, Any]:
+            news.update(json.loads(page.recv(TIMEOUT)))
+            return news
+
+        assert read()["network"]["links"] == [["h1", "leaf1"], ["h2", "leaf1"]]
+        until(read, lambda found: min((bits or 0 for bits in found.get("load", [0])), default=0) > 10_000)
+        state = until(read, lambda found: found.get("state", {}).get("jobs"))["state"]
+        assert [worker["host"] for worker in state["jobs"][0]["workers"]] == ["h1", "h2"]
+        assert state["switches"]["leaf1"]["slots"] == 128
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_connections_that_say_nothing_take_no_link_down(up: Up, fanin: Any) -> None:
     """More than the network's process may have files open, at both ports."""
-    ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)(?:\n|/metrics)", up.said)]
-    assert len(ports) == 2
+    ports = [int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)(?:\n|/metrics|/dashboard)", up.said)]
+    assert len(ports) == 3
     [folder] = up.folder.glob("fanin-run-*")
     inside = Run(folder).process(1)
     assert inside is not None
