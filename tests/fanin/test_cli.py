@@ -199,6 +199,7 @@ def documents() -> Iterator[tuple[str, list[str]]]:
             yield f"help of {name}", shlex.split(example)[1:]
 
 
+@pytest.mark.slow
 def test_commands_in_the_documentation_can_be_typed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = list(documents())
