@@ -29,7 +29,7 @@ from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_fi
 from fanin.experiments.virtual.rank_station import Channel, ChannelStation
 from fanin.experiments.virtual.steps import computing_figures
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
-from fanin.experiments.workloads.trace import Call, Node, Processor, Trace
+from fanin.experiments.workloads.trace import Node, Processor, Trace, TraceCall
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
@@ -230,7 +230,7 @@ class _Replay:
         found = [station.worker.statistics for job in self._fabric.jobs for station in job.stations]
         return [one.congestion_window for one in found if isinstance(one, InNetworkStatistics)]
 
-    def _in_network(self, call: Call) -> bool:
+    def _in_network(self, call: TraceCall) -> bool:
         return self._settings.algorithm == "in-network" and call.operation == "all-reduce" and not call.send
 
     def _seconds(self, node: Node) -> float:
@@ -246,12 +246,12 @@ class _Replay:
             np.random.default_rng((seed, rank, _VALUES)).standard_normal(count, np.float32) for rank in ranks
         ]
 
-    def _parts(self, calls: Sequence[Call]) -> list[_Part]:
+    def _parts(self, calls: Sequence[TraceCall]) -> list[_Part]:
         return [
             _Part(call.operation, array_bytes(call, self._workload.scale) // ELEMENT_BYTES) for call in calls
         ]
 
-    def _job(self, ranks: tuple[int, ...], calls: Sequence[Call]) -> dict[int, Channel]:
+    def _job(self, ranks: tuple[int, ...], calls: Sequence[TraceCall]) -> dict[int, Channel]:
         """Start the job that does the all-reduces of a group in the network, and return each rank's channel."""
         settings, parts = self._settings, self._parts(calls)
         spec = JobSpec(
@@ -273,7 +273,7 @@ class _Replay:
             for own, (rank, station) in enumerate(zip(ranks, job.stations, strict=True))
         }
 
-    def _group(self, ranks: tuple[int, ...], calls: Sequence[Call], session: int) -> dict[int, Channel]:
+    def _group(self, ranks: tuple[int, ...], calls: Sequence[TraceCall], session: int) -> dict[int, Channel]:
         """Return each rank's channel to a group of hosts."""
         settings, topology, parts = self._settings, self._fabric.topology, self._parts(calls)
         members = [settings.members[rank] for rank in ranks]

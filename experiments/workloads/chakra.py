@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 from google.protobuf.message import DecodeError
 
 from fanin.experiments.workloads import chakra_pb2
-from fanin.experiments.workloads.trace import Call, Node, RankTrace, TraceError, in_order
+from fanin.experiments.workloads.trace import Node, RankTrace, TraceCall, TraceError, in_order
 from fanin.native.text import printable
 from fanin.workers.collective import Operation
 
@@ -104,7 +104,7 @@ class ChakraFile:
         seconds = node.duration_micros / 1e6
         return Node(node.name, after, 0, seconds, flop, "cpu" if on_cpu else "gpu")
 
-    def _collective(self, number: int, world: int, groups: Groups) -> Call:
+    def _collective(self, number: int, world: int, groups: Groups) -> TraceCall:
         attributes = self._attributes[number]
         kind = self._whole(number, "comm_type")
         if kind not in _OPERATIONS:
@@ -125,9 +125,9 @@ class ChakraFile:
         size = _BARRIER_BYTES if kind == chakra_pb2.BARRIER else self._whole(number, "comm_size")
         if operation == "all-gather":  # its size is that of a rank's part
             size *= len(ranks)
-        return Call(operation, ranks, max(size, _BARRIER_BYTES))
+        return TraceCall(operation, ranks, max(size, _BARRIER_BYTES))
 
-    def _send(self, number: int, world: int) -> Call:
+    def _send(self, number: int, world: int) -> TraceCall:
         sends = self._nodes[number].type == chakra_pb2.SEND
         key, own = ("comm_dst", "comm_src") if sends else ("comm_src", "comm_dst")
         peer, me = self._whole(number, key), self._whole(number, own, self.rank)
@@ -136,7 +136,9 @@ class ChakraFile:
         if me != self.rank:
             raise self._error(number, own, f"is {me}, but this is the file of rank {self.rank}")
         size = self._whole(number, "comm_size")
-        return Call("broadcast", (me, peer) if sends else (peer, me), max(size, _BARRIER_BYTES), send=True)
+        return TraceCall(
+            "broadcast", (me, peer) if sends else (peer, me), max(size, _BARRIER_BYTES), send=True
+        )
 
     def _whole(self, number: int, key: str, default: int | None = None) -> int:
         """Return an attribute that is a whole number."""

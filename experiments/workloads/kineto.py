@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from fanin.experiments.workloads.collective_names import operation_named, type_bytes
 from fanin.experiments.workloads.json_events import JsonEvents
-from fanin.experiments.workloads.trace import Call, Node, RankTrace, TraceError
+from fanin.experiments.workloads.trace import Node, RankTrace, TraceCall, TraceError
 from fanin.native.text import printable
 from fanin.workers.collective import Operation
 
@@ -44,7 +44,7 @@ class _Communication:
     name: str
     ready: float
     end: float | None
-    call: Call
+    call: TraceCall
     launch: float | None = None
 
 
@@ -291,7 +291,7 @@ class _Launched:
         return max(launch, self._done[before - 1]) if before else launch
 
 
-def _described_call(arguments: Mapping[str, Any], groups: _Groups, file: str, line: int) -> Call | None:
+def _described_call(arguments: Mapping[str, Any], groups: _Groups, file: str, line: int) -> TraceCall | None:
     """Return the call that the arguments of a kernel describe; None if it is none."""
     name = arguments.get("Collective name")
     if not isinstance(name, str):
@@ -317,7 +317,7 @@ def _described_call(arguments: Mapping[str, Any], groups: _Groups, file: str, li
     return _call(operation, ranks, size)
 
 
-def _annotated_call(event: Mapping[str, Any], groups: _Groups, file: str, line: int) -> Call:
+def _annotated_call(event: Mapping[str, Any], groups: _Groups, file: str, line: int) -> TraceCall:
     """Return the call that an annotation such as nccl:all_reduce describes by the shapes of its inputs."""
     name, arguments = event["name"].partition(":")[2], _arguments(event)
     operation = _checked(operation_named, name, file, line, "name")
@@ -328,13 +328,13 @@ def _annotated_call(event: Mapping[str, Any], groups: _Groups, file: str, line: 
     return _call(operation, everyone, size)
 
 
-def _call(operation: Operation, ranks: tuple[int, ...], size: int) -> Call:
-    return Call(operation, tuple(sorted(ranks)), max(size, _BARRIER_BYTES))
+def _call(operation: Operation, ranks: tuple[int, ...], size: int) -> TraceCall:
+    return TraceCall(operation, tuple(sorted(ranks)), max(size, _BARRIER_BYTES))
 
 
 def _send(
     name: str, peer: Any, ranks: Sequence[int], size: int, groups: _Groups, file: str, line: int
-) -> Call:
+) -> TraceCall:
     key = "Dst Rank" if name == "send" else "Src Rank"
     if isinstance(peer, str) and peer.isdigit():
         peer = int(peer)
@@ -345,7 +345,7 @@ def _send(
     if groups.own is None:
         raise TraceError(f"{file}:{line}: needs the field distributedInfo.rank, which is missing")
     pair = (groups.own, ranks[peer]) if name == "send" else (ranks[peer], groups.own)
-    return Call("broadcast", pair, max(size, _BARRIER_BYTES), send=True)
+    return TraceCall("broadcast", pair, max(size, _BARRIER_BYTES), send=True)
 
 
 def _checked(function: Any, value: str, file: str, line: int, key: str) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fanin.experiments.workloads.collective_names import operation_named
-from fanin.experiments.workloads.trace import Call, Node, RankTrace, TraceError
+from fanin.experiments.workloads.trace import Node, RankTrace, TraceCall, TraceError
 from fanin.native.text import printable
 
 # host:pid:thread [device] NCCL INFO text
@@ -97,7 +97,7 @@ def _rank(process: _Process, world: int, processes: int, file: str) -> int:
     )
 
 
-def _call(line: int, name: str, fields: dict[str, str], rank: int, world: int, file: str) -> Call:
+def _call(line: int, name: str, fields: dict[str, str], rank: int, world: int, file: str) -> TraceCall:
     kind, count, ranks = (int(fields[key], 0) for key in ("datatype", "count", "nranks"))
     if kind >= len(_TYPE_BYTES):
         raise TraceError(f"{file}:{line}: field 'datatype': is {kind}, an unknown type of NCCL")
@@ -112,11 +112,11 @@ def _call(line: int, name: str, fields: dict[str, str], rank: int, world: int, f
         if peer >= world or peer == rank:
             raise TraceError(f"{file}:{line}: field 'root': is {peer}, must be another of the {world} ranks")
         pair = (rank, peer) if name == "Send" else (peer, rank)
-        return Call("broadcast", pair, max(size, _BARRIER_BYTES), send=True)
+        return TraceCall("broadcast", pair, max(size, _BARRIER_BYTES), send=True)
     try:
         operation = operation_named(name)
     except ValueError as error:
         raise TraceError(f"{file}:{line}: {error}") from None
     if operation in ("all-gather", "reduce-scatter", "all-to-all"):  # the count is that of a part
         size *= world
-    return Call(operation, everyone, max(size, _BARRIER_BYTES))
+    return TraceCall(operation, everyone, max(size, _BARRIER_BYTES))

@@ -25,7 +25,7 @@ class TraceError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class TraceCall:
     """A call of a collective.
 
     Attributes:
@@ -68,7 +68,7 @@ class Node:
     seconds: float = 0.0
     flop: int = 0
     processor: Processor = "gpu"
-    call: Call | None = None
+    call: TraceCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Trace:
     ranks: Sequence[Sequence[Node]]
     step_seconds: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
-    _calls: Mapping[tuple[tuple[int, ...], bool], Sequence[Call]] = field(default_factory=dict)
+    _calls: Mapping[tuple[tuple[int, ...], bool], Sequence[TraceCall]] = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
@@ -113,7 +113,7 @@ class Trace:
         return 1 + max(node.step for nodes in self.ranks for node in nodes)
 
     @property
-    def groups(self) -> Mapping[tuple[tuple[int, ...], bool], Sequence[Call]]:
+    def groups(self) -> Mapping[tuple[tuple[int, ...], bool], Sequence[TraceCall]]:
         """Return the calls of each group in order, by its ranks and by whether these are sends."""
         return self._calls
 
@@ -245,7 +245,7 @@ def _check_alike(first: RankTrace, world: int, missing: Sequence[int]) -> None:
 
 def _calls(
     ranks: Sequence[Sequence[Node]], files: Sequence[str]
-) -> dict[tuple[tuple[int, ...], bool], list[Call]]:
+) -> dict[tuple[tuple[int, ...], bool], list[TraceCall]]:
     """Return the calls of each group of two ranks or more, in order, and check that all of its ranks agree."""
     found: dict[tuple[tuple[int, ...], bool], dict[int, list[Node]]] = {}
     for rank, nodes in enumerate(ranks):

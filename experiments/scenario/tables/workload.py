@@ -19,7 +19,7 @@ from fanin.experiments.workloads.neural_networks import (
     gradient_buckets,
     neural_network_named,
 )
-from fanin.experiments.workloads.trace import Call, Trace
+from fanin.experiments.workloads.trace import Trace, TraceCall
 from fanin.topologies.units import Count, Flops, Probability
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
@@ -204,7 +204,7 @@ class Workload(Table):
                     yield f"{name}: belongs to a model; a trace has its own; leave it out"
 
 
-def array_bytes(call: Call, scale: float) -> int:
+def array_bytes(call: TraceCall, scale: float) -> int:
     """Return the bytes of an array of a call on a scale, in whole values for each rank of an all-to-all."""
     unit = ELEMENT_BYTES * (len(call.ranks) if call.operation == "all-to-all" else 1)
     return max(1, ceil(call.size * scale / unit)) * unit

@@ -12,7 +12,7 @@ from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual import replay
 from fanin.experiments.virtual.point import run_virtual
-from fanin.experiments.workloads.trace import Call, Node, RankTrace, Trace, joined
+from fanin.experiments.workloads.trace import Node, RankTrace, Trace, TraceCall, joined
 from fanin.p4switch.engine.engine import Engine
 
 TRACES = Path(__file__).parents[1] / "workloads" / "traces"
@@ -48,7 +48,7 @@ def computing(seconds: float, *after: int, **more: Any) -> Node:
 
 
 def call(operation: Any, size: int, *after: int, ranks: int = 4, **more: Any) -> Node:
-    return Node(operation, after, call=Call(operation, tuple(range(ranks)), size), **more)
+    return Node(operation, after, call=TraceCall(operation, tuple(range(ranks)), size), **more)
 
 
 def test_computing_alone_takes_its_time(run: Run) -> None:
@@ -85,11 +85,11 @@ def test_every_collective_gives_what_it_must(run: Run, algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_groups_and_sends_go_their_own_ways(run: Run, algorithm: str) -> None:
     """Two pairs sum, then rank 0 sends to rank 3, and then all sum."""
-    everyone = Call("all-reduce", (0, 1, 2, 3), 8000)
-    send = Node("send", (0,), call=Call("broadcast", (0, 3), 4000, send=True))
+    everyone = TraceCall("all-reduce", (0, 1, 2, 3), 8000)
+    send = Node("send", (0,), call=TraceCall("broadcast", (0, 3), 4000, send=True))
     ranks = []
     for rank in range(4):
-        pair = Call("all-reduce", (0, 1) if rank < 2 else (2, 3), 4000)
+        pair = TraceCall("all-reduce", (0, 1) if rank < 2 else (2, 3), 4000)
         nodes = [Node("pair", call=pair)] + ([send] if rank in (0, 3) else [])
         ranks.append([*nodes, Node("all", (len(nodes) - 1,), call=everyone)])
     measured = run(ranks, algorithm=algorithm)
