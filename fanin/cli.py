@@ -49,9 +49,7 @@ VERBS = {
     "run": Verb("Experiments", "run:run", "Run a scenario, print its table and draw its figure."),
     "sweep": Verb("Experiments", "sweep:sweep", "Run a scenario for every combination of settings."),
     "paths": Verb("Experiments", "paths:paths", "Show the path of each flow through the switches."),
-    "animate": Verb(
-        "Experiments", "animate:animate", "Draw packets as an animated SVG, or write a run's trace."
-    ),
+    "animate": Verb("Experiments", "animate:animate", "Draw packets as an animated SVG, a page, or a trace."),
     "import": Verb(
         "Experiments",
         "import_trace:import_trace",

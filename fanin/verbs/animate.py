@@ -32,7 +32,7 @@ def animate(
         ),
     ] = None,
 ) -> None:
-    """Draw packets as an animated SVG, write a page that plays them, or a run's trace.
+    """Draw packets as an animated SVG, a page, or a trace.
 
     Each point of the scenario gets a panel, and all panels have one clock, so you see which ends first. Open the file
     in a browser. The last repetition is drawn, in virtual time. Choose a small vector and few workers, so that you can
@@ -47,7 +47,6 @@ def animate(
     Examples:
         fanin animate scenario:in-network-and-ring
         fanin animate scenario:in-network-and-ring --set loss=0.02 -o theatre.html
-        fanin animate scenario:in-network-and-ring -o trace.json
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.animation import MOST_FLIGHTS, AnimationError, draw

@@ -35,8 +35,9 @@ def import_trace(
     rate: Annotated[
         str, typer.Option(metavar="RATE", help="Rate of a host's link in the scenario, for traces")
     ] = "100 Gb/s",
-    ranks: Annotated[
-        int | None, typer.Option(min=2, help="Number of ranks, if the output of nccl-tests does not state it")
+    world_size: Annotated[
+        int | None,
+        typer.Option("--ranks", min=2, help="Number of ranks, if the output of nccl-tests does not state it"),
     ] = None,
 ) -> None:
     """Make a scenario of traces from PyTorch, Chakra or NCCL.
@@ -60,7 +61,7 @@ def import_trace(
     except ValueError as error:
         raise failure("import", f"--rate {rate}: {error}", 2) from None
     with failing("import", TraceError, status=2):
-        calibration = load_calibration(files[0], ranks) if len(files) == 1 else None
+        calibration = load_calibration(files[0], world_size) if len(files) == 1 else None
         trace = None if calibration else load_trace(files)
     name = "imported" if output is None else _scenario_name(output)
     if calibration:

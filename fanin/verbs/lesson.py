@@ -77,7 +77,6 @@ def run_lesson(
     A lesson is the scenario lesson:NAME, which fanin run and fanin sweep accept as well.
 
     Examples:
-        fanin lesson run loss
         fanin lesson run loss --small --set loss=0,0.01
         fanin lesson run loss --theatre
     """

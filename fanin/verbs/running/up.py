@@ -136,7 +136,6 @@ def up(
 
     Examples:
         fanin up --workers 2 --leaves 1 --spines 0
-        fanin up --metrics 9464
         fanin up --dashboard
     """
     refuse_with_topology(topology, context)
