@@ -62,8 +62,9 @@ def init(
         min_workers: Continue without workers that have failed as long as this many remain (docs/how-to/faults.md).
             None uses the value of `fanin launch --min-workers`; without either, the job fails with its first worker.
         non_finite: Treatment of NaN, infinities and magnitudes of 2^127 and more in sums of float32, which the switches
-            cannot add. "refuse" raises ValueError. "propagate" returns them in the elements in which they were given,
-            as a sum of float32 does. It sums blocks of 64 or 256 values that contain one again, using the ring.
+            cannot add. "refuse" raises ValueError. "propagate" returns them in the same elements of the sum, as
+            a sum of float32 on one machine would. A block of 64 or 256 values with one of them is summed a second time,
+            using the ring.
 
     Returns:
         The communicator of this process, with its rank and the size of the job.
