@@ -75,7 +75,7 @@ class Handle(Generic[_T]):
         """Register a function to be called once the operation has ended.
 
         It is called before the next operation begins, or at once if this one has already ended. If the
-        function starts operations on the communicator, these are carried out before operations started earlier.
+        function starts operations on the communicator, these are carried out before others that still wait.
         """
         self._future.add_done_callback(lambda _: call())
 
@@ -466,8 +466,8 @@ class Communicator(Closing):
         All workers call it, and it returns the same at all of them. If it returns True, rank 0 should broadcast what a
         new worker must know to continue; rank 0 is never new itself. The first call of each worker returns True at
         once: a joiner returns from fanin.init() when the others return from this call, so no operation that needs
-        others may come before the first call. Workers that stay keep their order, and joiners come after them; `rank` and `size` are
-        the new ones. Without min_workers nobody joins.
+        others may come before the first call. Workers that stay keep their order, and joiners come after them; `rank`
+        and `size` are the new ones. Without min_workers nobody joins.
 
         In a job with min_workers it waits for all workers and for the job service; no packet is sent.
         """
