@@ -86,8 +86,8 @@ class LinkModel(_Table):
     """The behaviour of a link in either direction, drawn for each packet separately; the topology has its rate.
 
     Attributes:
-        delay: Seconds from sending the last bit until the far end has it. Left out or 0: none in a live network, 1 us
-            in virtual time.
+        delay: Seconds from sending the last bit until the far end has it. If it is left out or 0, a live network adds
+            no delay, and virtual time has 1 us.
         jitter: Up to this many further seconds for each packet; packets do not overtake each other.
         queue_bytes: The size of a switch's queue. A packet that does not fit is dropped. Left out: unlimited. Hosts do
             not drop packets, they wait.

@@ -96,7 +96,7 @@ class Congestion(Table):
     ] = None
     additive_rate: Annotated[
         Rate | None,
-        Field(description="DCQCN: step beyond the earlier rate in the first increase after those"),
+        Field(description="DCQCN: rate that the first increase after those adds to the earlier rate"),
     ] = None
     hyper_rate: Annotated[Rate | None, Field(description="DCQCN: step in all later increases")] = None
     min_rate: Annotated[Rate | None, Field(description="DCQCN: lowest rate")] = None
