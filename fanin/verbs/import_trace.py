@@ -171,7 +171,7 @@ def _replayed(name: str, files: Sequence[str], trace: Trace, rate: int) -> Itera
 
 
 def _sizes(found: Calibration) -> Iterator[dict[str, Any]]:
-    """Yield a record of each measured size: the time as measured, and that of the ring with the latency and rate found."""
+    """Yield a record of each measured size: the measured time, and that of the ring with the latency and rate found."""
     for size, seconds in zip(found.sizes, found.seconds, strict=True):
         yield {"size": size, "measured_seconds": seconds, "ring_seconds": found.predicted(size)}
 
