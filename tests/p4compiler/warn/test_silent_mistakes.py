@@ -117,7 +117,7 @@ def test_a_select_of_a_value_set_of_structs_does_not_meet_every_value(build: Cal
     )
     pair = "struct pair_t { bit<8> first; bit<16> second; } "
     found = build(declarations=pair + HEADERS, parser=parser).warnings
-    assert [warning.option for warning in found] == ["select-default"]
+    assert [warning.option for warning in found if warning.option != "unsupported"] == ["select-default"]
 
 
 def test_cases_that_never_match(warned: Warned) -> None:
