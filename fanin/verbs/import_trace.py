@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from math import floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +39,7 @@ def import_trace(
         int | None,
         typer.Option("--ranks", min=2, help="Number of ranks, if the output of nccl-tests does not state it"),
     ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each row")] = False,
 ) -> None:
     """Make a scenario of traces from PyTorch, Chakra or NCCL.
 
@@ -54,6 +55,7 @@ def import_trace(
     # Imported here to keep --help fast.
     from fanin.experiments.workloads.trace import TraceError
     from fanin.experiments.workloads.trace_files import load_calibration, load_trace
+    from fanin.table import print_records
     from fanin.topologies.units import quantity
 
     try:
@@ -65,19 +67,29 @@ def import_trace(
         trace = None if calibration else load_trace(files)
     name = "imported" if output is None else _scenario_name(output)
     if calibration:
-        _show_calibration(calibration)
+        if as_json:
+            print_records(_sizes(calibration))
+        else:
+            _show_calibration(calibration)
         lines = list(_calibrated(name, files[0], calibration))
     else:
         assert trace is not None
-        _show_trace(trace)
+        if as_json:
+            print_records(_operations(trace))
+            for note in trace.notes:
+                say(note, err=True)
+        else:
+            _show_trace(trace)
         folder = Path.cwd() if output is None else output.parent
         lines = list(_replayed(name, [os.path.relpath(file, folder) for file in files], trace, host_rate))
     if output is None:
-        say("\nWith -o SCENARIO.toml, a scenario is written.")
+        if not as_json:
+            say("\nWith -o SCENARIO.toml, a scenario is written.")
         return
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text("\n".join(lines) + "\n")
-    say(f"\nwrote {output}; edit its network, and run it: fanin run {output}")
+    if not as_json:
+        say(f"\nwrote {output}; edit its network, and run it: fanin run {output}")
 
 
 def _scenario_name(output: Path) -> str:
@@ -96,6 +108,16 @@ def _text(value: str) -> str:
 # -- traces ----------------------------------------------------------------------------------------------------------
 
 
+def _operations(trace: Trace) -> Iterator[dict[str, Any]]:
+    """Yield a record of each operation of a trace: its calls, their bytes in all, and the groups that call it."""
+    for operation, (calls, size) in trace.counts().items():
+        groups = sum(
+            any(("send" if send else call.operation) == operation for call in of_group)
+            for (_, send), of_group in trace.groups.items()
+        )
+        yield {"operation": operation, "calls": calls, "bytes": size, "groups": groups}
+
+
 def _show_trace(trace: Trace) -> None:
     from fanin.table import new_table, print_table
 
@@ -107,12 +129,9 @@ def _show_trace(trace: Trace) -> None:
         line += f" of {quantity_text(mean, TIMES)} as measured"
     say(f"{line}; a rank computes {quantity_text(max(computing), TIMES)} in a step\n")
     table = new_table(["operation"], "calls", "MB each", "groups")
-    for operation, (calls, size) in trace.counts().items():
-        groups = sum(
-            any(("send" if send else call.operation) == operation for call in of_group)
-            for (_, send), of_group in trace.groups.items()
-        )
-        table.add_row(operation, f"{calls:,}", f"{size / calls / 1e6:,.4g}", f"{groups:,}")
+    for each in _operations(trace):
+        size = each["bytes"] / each["calls"] / 1e6
+        table.add_row(each["operation"], f"{each['calls']:,}", f"{size:,.4g}", f"{each['groups']:,}")
     print_table(table, 1)
     if trace.notes:
         say("\nAssumptions:")
@@ -151,6 +170,12 @@ def _replayed(name: str, files: Sequence[str], trace: Trace, rate: int) -> Itera
 # -- nccl-tests ------------------------------------------------------------------------------------------------------
 
 
+def _sizes(found: Calibration) -> Iterator[dict[str, Any]]:
+    """Yield a record of each measured size: the measured time, and that of the ring with the latency and rate found."""
+    for size, seconds in zip(found.sizes, found.seconds, strict=True):
+        yield {"size": size, "measured_seconds": seconds, "ring_seconds": found.predicted(size)}
+
+
 def _show_calibration(found: Calibration) -> None:
     from fanin.table import new_table, print_table
 
@@ -160,10 +185,10 @@ def _show_calibration(found: Calibration) -> None:
         "to rank explain the times best:\n"
     )
     table = new_table(["size B"], "measured us", "ring us", "off by")
-    for size, seconds in zip(found.sizes, found.seconds, strict=True):
-        predicted = found.predicted(size)
+    for each in _sizes(found):
+        measured, ring = each["measured_seconds"], each["ring_seconds"]
         table.add_row(
-            f"{size:,}", f"{1e6 * seconds:,.4g}", f"{1e6 * predicted:,.4g}", f"{predicted / seconds - 1:+.0%}"
+            f"{each['size']:,}", f"{1e6 * measured:,.4g}", f"{1e6 * ring:,.4g}", f"{ring / measured - 1:+.0%}"
         )
     print_table(table, 1)
 

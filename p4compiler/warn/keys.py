@@ -56,10 +56,10 @@ def _always(case: ir.SelectCase) -> bool:
 
 def _is_complete(state: ir.State) -> bool:
     """Return whether all values meet a case, as far as it can be tried: keys of many bits may only be left open."""
+    if any(key.value_set is not None for case in state.cases for key in case.keys):
+        return False  # a value set of structs is one key for several subjects
     tried = [n for n in range(len(state.subjects)) if not all(case.keys[n].anything for case in state.cases)]
     types_ = [state.subjects[n].type for n in tried]
-    if any(key.value_set is not None for case in state.cases for key in case.keys):
-        return False
     if sum(types.width(of) or 0 for of in types_) > _MOST_BITS:
         return False
     cases = [[case.keys[n] for n in tried] for case in state.cases]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_without_an_output_it_only_shows(tmp_path: Path, monkeypatch: pytest.Mon
     assert status == 0
     assert "1 of 2 ranks have no file" in shown
     assert not [*tmp_path.iterdir()]
+
+
+def test_json_has_a_record_of_each_operation(tmp_path: Path) -> None:
+    output = tmp_path / "scenario.toml"
+    done = CliRunner().invoke(app, ["import", *GLOO, "--json", "-o", str(output)])
+    (record,) = map(json.loads, done.stdout.splitlines())
+    assert record == {"operation": "all-reduce", "calls": 6, "bytes": 15_876_216, "groups": 1}
+    assert output.exists()
 
 
 def test_an_output_of_nccl_tests_becomes_links_of_its_latency_and_rate(tmp_path: Path) -> None:

@@ -110,6 +110,16 @@ def test_a_select_that_meets_every_value(warned: Warned, select: str, complete: 
     assert [name for name, _ in found if name != "unsupported"] == ([] if complete else ["select-default"])
 
 
+def test_a_select_of_a_value_set_of_structs_does_not_meet_every_value(build: Callable[..., Compiled]) -> None:
+    parser = (
+        "value_set<pair_t>(4) pairs; "
+        "state start { packet.extract(hdr.h); transition select(hdr.h.a, hdr.h.b) { pairs: accept; (1, 2): reject; } }"
+    )
+    pair = "struct pair_t { bit<8> first; bit<16> second; } "
+    found = build(declarations=pair + HEADERS, parser=parser).warnings
+    assert [warning.option for warning in found if warning.option != "unsupported"] == ["select-default"]
+
+
 def test_cases_that_never_match(warned: Warned) -> None:
     default = "            TYPE_IPV4: parse_ipv4;\n            default: accept;\n"
     twice = default.replace("default", "0x800: accept;\n            default")
