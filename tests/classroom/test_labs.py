@@ -181,5 +181,7 @@ def test_a_solution_that_fails_and_a_skeleton_that_passes_are_found(tmp_path: Pa
     skeleton.rename(lab.solution)
     solution.rename(lab.skeleton)
     found = dict(verify(lab))
-    assert found["the solution passes"] == "fails reaches, at_random"
+    names, _, story = found["the solution passes"].partition("\n")
+    assert names == "fails reaches, at_random"
+    assert "  1. " in story
     assert found["the skeleton fails"] == "passes every test"
