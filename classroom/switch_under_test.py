@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
 
 from fanin.classroom.story import ExpectationError, Problem, Story, differing
-from fanin.controller.entry_files import Entries
+from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.tracing import fill
 from fanin.native.toolchain import ToolchainError
 from fanin.p4compiler import CompileError, compile_once
@@ -76,11 +76,7 @@ class SwitchUnderTest:
             found = TypeAdapter(Entries).validate_python(entries)
             fill(self._engine, found)
         except ValidationError as error:
-            one = error.errors()[0]
-            place = ".".join(map(str, one["loc"][:3]))
-            raise self._failed(
-                f"{where}: {place}: {one['msg']}; see docs/reference/entries.md for the form"
-            ) from None
+            raise self._failed(f"{where}{_misfit(entries, error)}") from None
         except (ValueError, TableError) as error:
             raise self._failed(f"{where}: {error}") from None
         self._history.append(found)
@@ -208,6 +204,20 @@ class SwitchUnderTest:
 
     def _failed(self, text: str, rows: Sequence[Any] = ()) -> ExpectationError:
         return ExpectationError(Problem(text, tuple(rows), self.trace()))
+
+
+def _misfit(entries: Any, error: ValidationError) -> str:
+    """Return what is wrong with what a controller returned."""
+    form = "{'entries': [{'table': …, 'match': {…}, 'action': …, 'params': {…}}]}"
+    if not isinstance(entries, dict):
+        found = "None: has it a return?" if entries is None else f"a {type(entries).__name__}"
+        return f" must return a dictionary like {form}, not {found}"
+    one = error.errors()[0]
+    place = ".".join(map(str, one["loc"][:3]))
+    if one["type"] == "unexpected_keyword_argument":
+        known = Entries if len(one["loc"]) == 1 else NamedEntry
+        return f": there is no {place}; the names are {', '.join(each.name for each in fields(known))}"
+    return f": {place}: {one['msg']}; the form is {form}"
 
 
 def _ports(sent: Sequence[tuple[int, bytes]]) -> str:

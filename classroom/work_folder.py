@@ -21,11 +21,13 @@ class Progress:
     Attributes:
         lab: The name of the lab, or the path of its folder if it is not one of fanin's.
         failed: The test that failed first in the last check, or None.
+        broken: It failed because a file is missing, does not compile or raises an error, so that no hint helps.
         hints: How many hints were given for each test.
     """
 
     lab: str
     failed: str | None = None
+    broken: bool = False
     hints: dict[str, int] = field(default_factory=dict)
 
 
@@ -50,9 +52,9 @@ class WorkFolder:
             ) from None
         self.lab = find_lab(self._progress.lab)
 
-    def remember(self, failed: str | None) -> None:
-        """Remember which test failed first; None if all passed."""
-        self._progress.failed = failed
+    def remember(self, failed: str | None, *, broken: bool = False) -> None:
+        """Remember which test failed first, None if all passed, and whether because of a file that is broken."""
+        self._progress.failed, self._progress.broken = failed, broken
         self._write()
 
     def hint(self, *, further: bool) -> tuple[Hint, int] | None:
@@ -62,11 +64,13 @@ class WorkFolder:
             further: Give one more.
 
         Raises:
-            LabError: No check has failed yet.
+            LabError: No check has failed yet, or because of a file that is broken.
         """
         failed = self._progress.failed
         if failed is None:
             raise LabError("no test has failed; type: fanin lab check")
+        if self._progress.broken:
+            raise LabError("first repair what fanin lab check has reported, and check again")
         found = self.lab.hint(failed)
         if found is None:
             return None

@@ -62,10 +62,12 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
         raise ValueError(f"table {entry.table} does not exist; there are {there}")
     where = f"table {table.name}"
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
-        raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}")
+        keys = ", ".join(key.name for key in table.keys)
+        raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}, only {keys}")
     action = table.action(entry.action)
     if action is None:
-        raise ValueError(f"{where} has no action {entry.action}")
+        actions = ", ".join(each.name for each in table.actions)
+        raise ValueError(f"{where} has no action {entry.action}, only {actions}")
     names = [parameter.name for parameter in action.parameters]
     if set(names) != set(entry.params):
         raise ValueError(

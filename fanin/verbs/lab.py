@@ -330,21 +330,24 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool) -> bool:
     first: Outcome | None = None
     for outcome in check(work.lab, work.folder, seed=seed):
         outcomes.append(outcome)
+        is_first = first is None and not outcome.passed
+        first = outcome if is_first else first
         if as_json:
             say(json.dumps(outcome.document()))
             continue
         say(f"{'✓' if outcome.passed else '✗'} {outcome.title}")
-        if first is None and not outcome.passed:
-            first = outcome
+        if is_first:
             say(told(outcome))
     failed = [outcome.test for outcome in outcomes if not outcome.passed]
-    work.remember(failed[0] if failed else None)
+    broken = first is not None and first.problem is not None and first.problem.broken
+    work.remember(failed[0] if failed else None, broken=broken)
     if as_json:
         return not failed
     say(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} tests pass")
-    if first is not None and first.problem is not None and first.problem.broken:
+    if broken:
         say("repair this first, and check again")
     elif failed and (found := work.hint(further=False)):
         hint, given = found
-        say(f"hint: {hint.stages[given - 1]}\n      see {hint.see}; for a clearer one: fanin lab hint")
+        more = "a clearer one" if given < len(hint.stages) else "all hints"
+        say(f"hint: {hint.stages[0]}\n      for {more}: fanin lab hint")
     return not failed

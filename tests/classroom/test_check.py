@@ -102,7 +102,14 @@ def test_errors_of_the_compiler_have_their_line(lab: Lab, tmp_path: Path) -> Non
         ("return {1, 2}", "a set cannot be handed over"),
         ("return {'entries': [{'table': 'no'}]}", "controller.py: entries(): entries.0.match"),
         ("return {'entries': 5}", "controller.py: entries(): entries"),
-        ("return None", "controller.py: entries():"),
+        ("return None", "controller.py: entries() must return a dictionary like {'entries': [{'table': …, "),
+        ("return None", "not None: has it a return?"),
+        ("return [1]", "not a list"),
+        ("return {'entry': []}", "entries(): there is no entry; the names are entries, groups, sessions"),
+        (
+            "return {'entries': [{'table': 't', 'match': {}, 'action': 'a', 'parameters': {}}]}",
+            "there is no entries.0.parameters; the names are table, match, action, params, priority",
+        ),
         (
             "return {'entries': [{'table': 'MyIngress.absent', 'match': {}, 'action': 'x'}]}",
             "table MyIngress.absent does not exist",

@@ -55,6 +55,7 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     said = lab("check", status=1).stdout
     assert "repair this first" in said
     assert "hint:" not in said
+    assert "first repair what fanin lab check has reported" in lab("hint", status=1).output
     Path("quantization.py").write_text(skeleton)
     said = lab("check", status=1).stdout
     assert "✗ The exponent is the smallest that bounds all values\n  1. exponent([0.75])" in said

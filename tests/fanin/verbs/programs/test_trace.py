@@ -210,9 +210,9 @@ def test_matches_and_arguments_in_any_notation():
     ("changes", "complaint"),
     [
         ({"table": "nothing"}, "table nothing does not exist; there are ingress.hosts"),
-        ({"match": {"hdr.x": 1}}, "has no key hdr.x"),
+        ({"match": {"hdr.x": 1}}, "has no key hdr.x, only "),
         ({"match": {}}, "needs a match of kind exact, not None"),
-        ({"action": "fly"}, "has no action fly"),
+        ({"action": "fly"}, "has no action fly, only "),
         ({"params": {}}, r"takes \(port\), not {}"),
         ({"params": {"port": "x"}}, "port: x is neither a number"),
         ({"params": {"port": 512}}, "512 does not fit into 9 bits"),
