@@ -132,12 +132,13 @@ class Case:
 
     @cached_property
     def explained(self) -> float:
-        """Return the share of the time that bytes and latencies explain.
+        """Return the share of the time that bytes, latencies and computing explain.
 
         This is the share of the busiest link, or that of the analytical model, which knows no loss and only the hosts'
-        links.
+        links. A replayed trace has no such model: its share is that in which the slowest worker computed.
         """
-        return max(self.closed_form, *self.busy.values())
+        computed = 0.0 if self.computing is None or self.settings.step is not None else 1 - self.exposed
+        return max(self.closed_form, computed, *self.busy.values())
 
     @property
     def closed_form(self) -> float:

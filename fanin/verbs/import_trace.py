@@ -58,6 +58,8 @@ def import_trace(
     from fanin.table import print_records
     from fanin.topologies.units import quantity
 
+    if output is not None and output.exists():
+        raise failure("import", f"{output} exists already; choose another name, or remove it", 2)
     try:
         host_rate = int(quantity(rate, RATES, "100 Gb/s"))
     except ValueError as error:

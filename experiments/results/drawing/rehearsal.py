@@ -38,6 +38,8 @@ def rehearsed_row(settings: Settings) -> Row:
     """Return the row of a point, with all columns except those of the program and the machine."""
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
+    traced = settings.workload is not None and bool(settings.workload.trace)
+    steps = 1.0 if settings.step or settings.parallelism or traced else None
     events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
@@ -62,9 +64,10 @@ def rehearsed_row(settings: Settings) -> Row:
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
-        step_seconds=1.0 if settings.step or settings.parallelism else None,
-        exposed_seconds=1.0 if settings.step or settings.parallelism else None,
-        gpu_idle_share=1.0 if settings.step or settings.parallelism else None,
+        step_seconds=steps,
+        exposed_seconds=steps,
+        gpu_idle_share=steps,
+        trace_step_seconds=1.0 if traced else None,
         workers_left=None if live else 1,
         faults=(_FAULT,) * len(settings.faults),
     )

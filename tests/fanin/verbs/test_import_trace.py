@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
+from fanin.experiments.results.drawing.rehearsal import rehearse
 from fanin.experiments.scenario.file import load_scenario
 
 TRACES = Path(__file__).parents[2] / "experiments" / "workloads" / "traces"
@@ -40,6 +41,24 @@ def test_a_trace_is_shown_and_becomes_a_scenario(tmp_path: Path) -> None:
     assert [point.algorithm for point in scenario.points] == ["in-network", "ring"]
     assert {len(point.members) for point in scenario.points} == {2}
     assert scenario.points[0].host_link.rate_bits_per_second == 25e9
+
+
+def test_a_scenario_that_was_edited_is_not_lost(tmp_path: Path) -> None:
+    output = tmp_path / "replay.toml"
+    output.write_text("# mine")
+    status, shown = invoke(*GLOO, "-o", str(output))
+    assert status == 2
+    assert "exists already; choose another name" in shown
+    assert output.read_text() == "# mine"
+
+
+def test_a_figure_can_show_the_steps_of_a_replay(tmp_path: Path) -> None:
+    output = tmp_path / "replay.toml"
+    invoke(*GLOO, "-o", str(output))
+    output.write_text(output.read_text() + '[plot]\nx = "algorithm"\ny = "step_seconds"\n')
+    scenario = load_scenario(output)
+    assert scenario.frame.plot
+    rehearse(scenario.points, scenario.frame.plot)
 
 
 def test_without_an_output_it_only_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
