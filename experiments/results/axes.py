@@ -101,7 +101,8 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
     **dict.fromkeys(
-        (*_PROBABILITIES, "accuracy", "utilization", "load", "density", "gpu_idle_share"), SHARES
+        (*_PROBABILITIES, "accuracy", "utilization", "load", "density", "gpu_idle_share", "workload_scale"),
+        SHARES,
     ),
 }
 
