@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fanin
-from fanin.classroom.manifest import labs
+from fanin.classroom.manifest import LabError, labs
+from fanin.classroom.work_folder import WorkFolder
 
 _PROGRAMS = Path(__file__).parent / "programs"
 _ROOT = Path(fanin.__file__).parent
@@ -73,6 +74,21 @@ def _title(program: Path) -> str:
 
 
 def own_program(path: Path, stf: Path | None) -> Preset:
-    """Return a user's program as a preset. An STF file of the same name in its folder is its scenario."""
+    """Return a user's program as a preset.
+
+    Args:
+        path: The program.
+        stf: Its scenario. None: the STF file of the same name in its folder or, in a student's folder, that of the lab.
+    """
     beside = path.with_suffix(".stf")
-    return Preset("own", "Yours", path.name, path, stf or (beside if beside.exists() else None))
+    if stf is None:
+        stf = beside if beside.exists() else _of_lab(path.parent)
+    return Preset("own", "Yours", path.name, path, stf)
+
+
+def _of_lab(folder: Path) -> Path | None:
+    try:
+        stf = _PROGRAMS / f"{WorkFolder(folder).lab.name}.stf"
+    except LabError:
+        return None
+    return stf if stf.exists() else None

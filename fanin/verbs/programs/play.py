@@ -61,8 +61,16 @@ def play(
 
     if not sandbox and not is_loopback(address):
         raise failure("play", f"--no-sandbox needs a loopback address such as 127.0.0.1, not {address}", 2)
+    if program and program.suffix != ".p4":
+        raise failure("play", f"{program}: is no P4 program: name a file that ends in .p4", 2)
     page = playground(Sessions(sessions, sandbox), own_program(program, test) if program else None)
     with failing("play", ServeError, CacheError, SandboxError):
         if sandbox:
             require_sandboxes()
-        serve([page], say, address=address, port=port, open_browser=open_browser)
+        serve(
+            [page],
+            lambda url: say(f"{url}\nOpen it in a browser; press Ctrl-C to end."),
+            address=address,
+            port=port,
+            open_browser=open_browser,
+        )

@@ -104,6 +104,13 @@ def test_from_other_machines_a_token_is_needed(played: tuple[subprocess.Popen[st
         assert answer.status == 200
 
 
+def test_only_p4_programs_are_opened() -> None:
+    command = [sys.executable, "-m", "fanin", "play", "README.md"]
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == "fanin play: README.md: is no P4 program: name a file that ends in .p4\n"
+
+
 def test_without_sandboxes_only_this_machine_may_call() -> None:
     command = [sys.executable, "-m", "fanin", "play", "--no-sandbox", "--address", "0.0.0.0"]
     refused = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
