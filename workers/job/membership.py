@@ -69,8 +69,9 @@ class Service:
             ) from None
 
     def send(self, message: Mapping[str, Any]) -> None:
-        """Send a message."""
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
+        """Send a message. If the service has ended, receive() notices it, after the last messages of the service."""
+        with suppress(BrokenPipeError, ConnectionResetError):
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def send_or_drop(self, message: Mapping[str, Any]) -> None:
         """Send a message that nobody waits for, or drop it if the service is too slow to take it.

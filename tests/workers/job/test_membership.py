@@ -6,7 +6,7 @@ import resource
 import socket
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,24 @@ def test_news_are_heard_however_long_the_timers_are() -> None:
         with pytest.raises(LeftError, match=r"^rank 1 \(process 4712 on h2\) ended while others wait"):
             alone.all_reduce(np.ones(10, np.float32))
         assert not alone.statistics.retransmissions
+
+
+def test_what_the_service_said_before_it_ended_is_heard_by_who_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(environment.HOST, "h1")
+    monkeypatch.setenv(environment.SERVICE, str(tmp_path / "service"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "service"))
+        listener.listen()
+        with closing(membership.Service()) as service:
+            there, _ = listener.accept()
+            with there:
+                there.sendall(json.dumps(LEFT).encode() + b"\n")
+            service.send({"finished": [1, 2]})
+            assert service.receive(None) == LEFT
+            with pytest.raises(JoinError, match="the network has ended"):
+                service.receive(None)
 
 
 def test_news_are_heard_in_a_program_with_a_thousand_open_files(
