@@ -1,4 +1,4 @@
-"""What is generated of each .proto is committed: it has to be what the .proto makes, and to have all that is said."""
+"""The modules generated from each .proto are committed; they must be what the .proto makes today."""
 
 import subprocess
 import sys

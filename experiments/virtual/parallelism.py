@@ -9,30 +9,24 @@ bucket, each as soon as the last micro-batch has come back through the layers of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from fanin.controller.planner import planner_of
-from fanin.controller.python_file import telling
 from fanin.experiments.models.cut_model import predicted_step_seconds
 from fanin.experiments.models.pipeline import passes
 from fanin.experiments.models.step import bucket_slices, filled_buckets
 from fanin.experiments.models.timers import recovery, virtual_window
 from fanin.experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
-from fanin.experiments.results.measured import Measured, mean_window
-from fanin.experiments.results.usage import Usage, WorkerUse
+from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.step import slowness
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.experiments.scenario.worker_file import make_worker_of
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from fanin.experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled
-from fanin.experiments.virtual.steps import computing_figures
-from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
+from fanin.experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled, run_ranks
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
@@ -69,55 +63,8 @@ def run_parallel(settings: Settings, parallelism: Parallelism, switch: Engine) -
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
-    assert settings.elements is not None
-    with telling(settings.worker):
-        fabric = Fabric(
-            settings.network,
-            switch,
-            host=HostModel(settings.coalescing),
-            seed=settings.seed,
-            planner=planner_of(settings.controller, settings.paths),
-            priorities=settings.prioritized,
-        )
-        model = _Model(settings, parallelism, fabric)
-        meter = LinkMeter(fabric, settings.priority)
-        sampler = QueueSampler(fabric.network, settings.queue_samples)
-        if not fabric.network.run(model.all_finished, LIMIT):
-            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
-
-    ended = np.array([station.ended for station in model.stations])
-    began = np.append(0.0, ended.max(axis=0)[:-1])
-    seconds = ended.max(axis=0) - began
-    errors = Errors.of_all([*(station.errors for station in model.stations), *model.errors_of_gradients()])
-    workers = [
-        WorkerUse(
-            rank=rank,
-            host=host,
-            began=tuple(began.tolist()),
-            ended=tuple(station.ended),
-            retransmissions=station.retransmissions,
-            computing_seconds=float(model.computing[rank].sum()),
-        )
-        for rank, (host, station) in enumerate(zip(settings.members, model.stations, strict=True))
-    ]
-    return Measured(
-        seconds=tuple(seconds.tolist()),
-        elements=settings.elements,
-        retransmissions=sum(station.retransmissions for station in model.stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
-        closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)),
-        window=virtual_window(settings),
-        recovery=recovery(settings),
-        congestion_window=mean_window(model.congestion_windows()),
-        wait_seconds=float(seconds.mean() - model.computing.mean()),
-        usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
-        workers_left=len(workers),
-        **worker_figures(settings, fabric),
-        **network_figures(fabric),
-        **computing_figures(seconds, model.computing),
-    )
+    measured = run_ranks(settings, switch, lambda fabric: _Model(settings, parallelism, fabric))
+    return replace(measured, closed_form_seconds=predicted_step_seconds(settings, virtual_window(settings)))
 
 
 class _Model:
@@ -147,6 +94,7 @@ class _Model:
         slow = slowness(parallelism.stragglers, settings.members)
         each = parallelism.micro_batches_each(self._workers)
         step = each * (parallelism.forward + parallelism.backward) / parallelism.model
+        self.window = virtual_window(settings)
         self.computing = np.outer(slow, np.full(settings.repetitions, step))
         layers = parallelism.chunk_layers
         filled = filled_buckets(self._elements, parallelism.bucket_elements, parallelism.chunks * layers)
@@ -183,8 +131,9 @@ class _Model:
             self._unfinished.pop()
         return not self._unfinished
 
-    def errors_of_gradients(self) -> Iterator[Errors]:
-        """Yield the errors of gradients' sums, by step and bucket."""
+    def errors(self) -> Iterator[Errors]:
+        """Yield the errors of what stations receive, then those of gradients' sums, by step and bucket."""
+        yield from (station.errors for station in self.stations)
         for job, promises in self._jobs:
             for call, promise in enumerate(promises):
                 yield promise.hold(station.outputs[call] for station in job.stations)

@@ -5,14 +5,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.controller.planner import planner_of
+from fanin.controller.python_file import telling
 from fanin.experiments.models.pipeline import Pass
+from fanin.experiments.models.timers import recovery
 from fanin.experiments.results.checking import Errors, Promise
+from fanin.experiments.results.measured import Measured, mean_window
+from fanin.experiments.results.usage import Usage, WorkerUse
+from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Direction
+from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.steps import computing_figures
+from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator import HostModel
+from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import Frames, Vector, WorkerStation
 from fanin.workers.wire import HEADERS
 
@@ -109,9 +121,13 @@ class ChannelStation(ABC):
 
     Args:
         channels: Its channels.
+
+    Attributes:
+        ended: Seconds when each step has ended.
     """
 
     def __init__(self, channels: Sequence[Channel]) -> None:
+        self.ended: list[float] = []
         self._channels = channels
         self._owner = np.full(1 << 16, -1, np.int16)  # the channel of each UDP port
         for number, channel in enumerate(channels):
@@ -204,7 +220,6 @@ class RankStation(ChannelStation):
         repetitions: int,
     ) -> None:
         super().__init__(ends.there)
-        self.ended: list[float] = []
         self._passes, self._seconds, self._tensor_calls = passes, seconds, tensor_calls
         self._filled = filled
         self._ends = ends
@@ -275,3 +290,98 @@ class RankStation(ChannelStation):
                 self._awaited = step
             else:
                 self._until = self._now + step
+
+
+class Ranks(Protocol):
+    """The ranks of a training on a fabric, with a station on each host.
+
+    Attributes:
+        stations: The stations, by rank.
+        computing: Seconds for which each rank computes, [ranks, steps].
+        window: Packets that a worker may have in flight.
+    """
+
+    @property
+    def stations(self) -> Sequence[ChannelStation]: ...  # noqa: D102
+    @property
+    def computing(self) -> NDArray[np.float64]: ...  # noqa: D102
+    @property
+    def window(self) -> int: ...  # noqa: D102
+
+    def all_finished(self) -> bool:
+        """Return whether every rank has done all its steps."""
+        ...
+
+    def errors(self) -> Iterator[Errors]:
+        """Yield the errors of all results."""
+        ...
+
+    def congestion_windows(self) -> list[float | None]:
+        """Return the congestion window of each worker that sums in the network."""
+        ...
+
+
+def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks]) -> Measured:
+    """Run ranks on a fabric until all have done their steps, and check all results.
+
+    Args:
+        settings: The point.
+        switch: The program of its switches.
+        make: Puts the ranks on the fabric.
+
+    Raises:
+        CollectiveError: If a worker gives up.
+        UnfinishedError: If the run does not end.
+        DeadlockError: If links pause one another in a circle.
+        ControllerError: If the controller fails.
+        PythonFileError: If the user's worker or controller fails.
+    """
+    assert settings.elements is not None
+    with telling(settings.worker):
+        fabric = Fabric(
+            settings.network,
+            switch,
+            host=HostModel(settings.coalescing),
+            seed=settings.seed,
+            planner=planner_of(settings.controller, settings.paths),
+            priorities=settings.prioritized,
+        )
+        ranks = make(fabric)
+        meter = LinkMeter(fabric, settings.priority)
+        sampler = QueueSampler(fabric.network, settings.queue_samples)
+        if not fabric.network.run(ranks.all_finished, LIMIT):
+            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+
+    ended = np.array([station.ended for station in ranks.stations])
+    began = np.append(0.0, ended.max(axis=0)[:-1])
+    seconds = ended.max(axis=0) - began
+    errors = Errors.of_all(ranks.errors())
+    workers = [
+        WorkerUse(
+            rank=rank,
+            host=host,
+            began=tuple(began.tolist()),
+            ended=tuple(station.ended),
+            retransmissions=station.retransmissions,
+            computing_seconds=float(ranks.computing[rank].sum()),
+        )
+        for rank, (host, station) in enumerate(zip(settings.members, ranks.stations, strict=True))
+    ]
+    return Measured(
+        seconds=tuple(seconds.tolist()),
+        elements=settings.elements,
+        retransmissions=sum(station.retransmissions for station in ranks.stations),
+        violations=errors.violations,
+        max_abs_error=errors.largest,
+        error_bound=errors.bound,
+        closed_form_seconds=None,
+        window=ranks.window,
+        recovery=recovery(settings),
+        congestion_window=mean_window(ranks.congestion_windows()),
+        wait_seconds=float(seconds.mean() - ranks.computing.mean()),
+        usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
+        workers_left=len(workers),
+        **worker_figures(settings, fabric),
+        **network_figures(fabric),
+        **computing_figures(seconds, ranks.computing),
+    )

@@ -7,32 +7,26 @@ processor of a rank does one node at a time, and calls of a group begin in the o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fanin.controller.planner import planner_of
-from fanin.controller.python_file import telling
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.timers import recovery, virtual_window
 from fanin.experiments.results.checking import Errors, Promise, error_bound, promise_of
-from fanin.experiments.results.measured import Measured, mean_window
-from fanin.experiments.results.usage import Usage, WorkerUse
+from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.experiments.scenario.tables.workload import Workload, array_bytes
 from fanin.experiments.scenario.worker_file import make_worker_of
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from fanin.experiments.virtual.rank_station import Channel, ChannelStation
-from fanin.experiments.virtual.steps import computing_figures
-from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
+from fanin.experiments.virtual.rank_station import Channel, ChannelStation, run_ranks
 from fanin.experiments.workloads.trace import Node, Processor, Trace, TraceCall
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
 from fanin.simulator.job_spec import JobSpec
@@ -61,58 +55,10 @@ def run_replay(settings: Settings, workload: Workload, switch: Engine) -> Measur
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
-    assert settings.elements is not None
     trace = load_trace(workload.trace)
-    with telling(settings.worker):
-        fabric = Fabric(
-            settings.network,
-            switch,
-            host=HostModel(settings.coalescing),
-            seed=settings.seed,
-            planner=planner_of(settings.controller, settings.paths),
-            priorities=settings.prioritized,
-        )
-        replay = _Replay(settings, workload, trace, fabric)
-        meter = LinkMeter(fabric, settings.priority)
-        sampler = QueueSampler(fabric.network, settings.queue_samples)
-        if not fabric.network.run(replay.all_finished, LIMIT):
-            raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
-
-    ended = np.array([station.ended for station in replay.stations])
-    began = np.append(0.0, ended.max(axis=0)[:-1])
-    seconds = ended.max(axis=0) - began
-    errors = Errors.of_all(station.errors for station in replay.stations)
-    workers = [
-        WorkerUse(
-            rank=rank,
-            host=host,
-            began=tuple(began.tolist()),
-            ended=tuple(station.ended),
-            retransmissions=station.retransmissions,
-            computing_seconds=float(replay.computing[rank].sum()),
-        )
-        for rank, (host, station) in enumerate(zip(settings.members, replay.stations, strict=True))
-    ]
-    measured = [each * workload.scale for each in trace.step_seconds]
-    return Measured(
-        seconds=tuple(seconds.tolist()),
-        elements=settings.elements,
-        retransmissions=sum(station.retransmissions for station in replay.stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
-        closed_form_seconds=None,
-        window=replay.window,
-        recovery=recovery(settings),
-        congestion_window=mean_window(replay.congestion_windows()),
-        wait_seconds=float(seconds.mean() - replay.computing.mean()),
-        usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
-        workers_left=len(workers),
-        trace_step_seconds=float(np.mean(measured)) if measured else None,
-        **worker_figures(settings, fabric),
-        **network_figures(fabric),
-        **computing_figures(seconds, replay.computing),
-    )
+    measured = run_ranks(settings, switch, lambda fabric: _Replay(settings, workload, trace, fabric))
+    steps = [each * workload.scale for each in trace.step_seconds]
+    return replace(measured, trace_step_seconds=float(np.mean(steps)) if steps else None)
 
 
 class _Part(NamedTuple):
@@ -224,6 +170,10 @@ class _Replay:
         while self._unfinished and self._unfinished[-1].finished:
             self._unfinished.pop()
         return not self._unfinished
+
+    def errors(self) -> Iterator[Errors]:
+        """Yield the errors of what ranks receive."""
+        yield from (station.errors for station in self.stations)
 
     def congestion_windows(self) -> list[float | None]:
         """Return the congestion window of each worker that sums in the network."""
@@ -354,7 +304,6 @@ class _ReplayStation(ChannelStation):
         steps: int,
     ) -> None:
         super().__init__(channels)
-        self.ended: list[float] = []
         self._nodes, self._seconds, self._called = nodes, seconds, called
         self._waiting = [len(node.after) for node in nodes]
         self._followers: list[list[int]] = [[] for _ in nodes]

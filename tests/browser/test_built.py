@@ -1,4 +1,4 @@
-"""What is built of web/ is there, complete, and as new as its sources."""
+"""The built pages are there, complete, and as new as their sources in web/."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ FEED = 1_000_000  # picoseconds from the host that sends to the switch; times ar
 
 @dataclass(frozen=True)
 class Arrived:
-    """What has arrived, in order of time: its time (picoseconds), its link, its bytes."""
+    """Arrivals in order of time: time (picoseconds), link, bytes."""
 
     times: NDArray[np.int64]
     links: NDArray[np.int64]
@@ -85,7 +85,7 @@ class OneSwitch:
         return self.take()
 
     def take(self) -> Arrived:
-        """What has arrived since the last call."""
+        """Return what has arrived since the last call."""
         arrived, self._arrived = self._arrived, []
         times = np.concatenate([each.times for each, _ in arrived] or [np.zeros(0, np.int64)])
         order = np.argsort(times, kind="stable")

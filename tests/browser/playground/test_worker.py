@@ -1,4 +1,4 @@
-"""What the playground answers: diagnostics, graphs, the way of packets, tests. And what it refuses."""
+"""The playground answers with diagnostics, graphs, steps and tests, and refuses what it cannot do."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class _PortInPython(SwitchPort):
 
 
 def run(program: Engine, seed: int, *, in_python: bool = False) -> list[object]:
-    """What happened; a packet may have become too long for the network.
+    """Run it, and return what happened; a packet may have become too long for the network.
 
     in_python: Python is called for each packet of switches, and for all that the worker gets.
     """
