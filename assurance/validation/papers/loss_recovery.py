@@ -38,7 +38,8 @@ IMPROVED = Published(
     least=0.45,
     most=0.75,
     form=".1%",
-    why="each loss costs a round trip of packets, 64 here; the abstract does not state how many they are there",
+    why="each loss costs a round trip of packets, which are 64 here. The abstract does not state how many they are "
+    "there.",
 )
 PLAIN = Published(
     what="go-back-N, 2 % lost, timer of 4 ms: share of the throughput without loss",
@@ -47,7 +48,7 @@ PLAIN = Published(
     least=0.0,
     most=0.1,
     form=".1%",
-    why="NAKs are to blame there, too; the abstract does not state how long a card then waits; 4 ms is our choice",
+    why="The abstract does not state how long a card then waits; 4 ms is our choice.",
 )
 MOST = Published(
     what="selective repeat over go-back-N, 5 % lost, window of 256: throughput",
@@ -56,7 +57,7 @@ MOST = Published(
     least=7.0,
     most=28.0,
     form=".1f",
-    why="the abstract does not state the loss rate; the ratio grows with it and with the window",
+    why="the abstract does not state the loss rate. The ratio grows with it and with the window.",
 )
 ONE_PERCENT = Published(
     what="selective repeat over go-back-N, 1 % lost, window of 256: throughput",
