@@ -98,7 +98,7 @@ def test_what_is_in_one_alone_is_listed_and_so_is_what_failed_in_one() -> None:
 
 
 def test_points_without_a_partner_say_in_what_they_differ() -> None:
-    with pytest.raises(ResultsError, match="sets: they differ in window; .*, add --across window$"):
+    with pytest.raises(ResultsError, match=r"sets: they differ in window; .*, add --across window$"):
         compare([made([1.0], window=64)], [made([1.0], window=128)])
 
 
@@ -120,9 +120,9 @@ def test_the_topology_stands_for_the_whole_network() -> None:
 
 def test_a_set_has_one_value_of_what_may_differ() -> None:
     both = [made([1.0], links={"loss": 0.0}), made([1.0], links={"loss": 0.1})]
-    with pytest.raises(ResultsError, match="^A has points with loss=0% and 10%.*such as --where-a loss=0%$"):
+    with pytest.raises(ResultsError, match=r"^A has points with loss=0% and 10%.*such as --where-a loss=0%$"):
         compare(both, both[:1], ["loss"])
-    with pytest.raises(ResultsError, match="^B has points with loss=0% and 10%.*such as --where-b loss=0%$"):
+    with pytest.raises(ResultsError, match=r"^B has points with loss=0% and 10%.*such as --where-b loss=0%$"):
         compare(both[:1], both, ["loss"])
 
 
