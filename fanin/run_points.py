@@ -57,7 +57,7 @@ class Work:
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
-    """Return a scenario whose figure can be drawn. Print a warning if its links lose all, or its timers do not suit them.
+    """Return a scenario whose figure can be drawn. Print a warning if its links lose all, or its timers do not fit.
 
     Raises:
         typer.Exit: With status 2 if the scenario or its figure is wrong.
