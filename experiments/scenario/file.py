@@ -260,7 +260,7 @@ def _keys_of_tables(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[t
 
 def _change(document: dict[str, Any], change: str) -> None:
     name, equals, values = change.partition("=")
-    if not equals or not values:
+    if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):

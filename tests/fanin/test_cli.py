@@ -81,6 +81,16 @@ def test_a_default_is_shown_by_the_tool_or_in_the_phrase() -> None:
         assert "[default: (" not in CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).stdout
 
 
+@pytest.mark.slow
+def test_files_are_utf_8_in_any_locale() -> None:
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    script = "from fanin.cli import main; main()"
+    listed = [sys.executable, "-c", script, "lab", "list"]
+    done = subprocess.run(listed, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "01-forwarding" in done.stdout
+
+
 def test_help_imports_no_verb() -> None:
     script = (
         "import sys; from typer.testing import CliRunner; from fanin.cli import app; "

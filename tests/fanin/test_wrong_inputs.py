@@ -132,6 +132,18 @@ def refused(command: str, path: Path) -> None:
     assert path.name in done.stderr or str(path.resolve()) in done.stderr
 
 
+def test_a_folder_is_no_page(tmp_path: Path) -> None:
+    folder(tmp_path / "given")
+    refused("report results -o given", tmp_path / "given")
+
+
+@pytest.mark.parametrize("change", ["=3", "loss=", "loss"])
+def test_a_change_has_a_key_and_a_value(change: str) -> None:
+    done = CliRunner().invoke(app, ["run", str(SCENARIO), "--set", change])
+    assert done.exit_code == 2
+    assert f"--set {change}: write KEY=VALUE" in done.stderr
+
+
 @pytest.mark.parametrize("make", [folder, missing])
 def test_what_is_no_script_is_not_launched(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "given.py")
