@@ -212,6 +212,9 @@ def _named(path: Path) -> Iterator[None]:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
+_TRACES = {".json", ".gz", ".et", ".log"}  # suffixes of what fanin import reads
+
+
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the TOML in it."""
     try:
@@ -220,6 +223,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        if set(path.suffixes) & _TRACES:
+            raise ScenarioError(
+                f"{path}: is not a scenario; to make one of a trace: fanin import {path} -o scenario.toml"
+            ) from None
         raise ScenarioError(f"{path}: cannot be read as TOML: {error}") from None
 
 

@@ -401,7 +401,7 @@ class _Causes:
         rate, others = quantity_text(most.rate, RATES), len(full) - 1
         evidence = (
             f"{most.name} carried {most.bits_per_second / 1e6:,.4g} of {rate} on average, {most.moving:.0%} of its "
-            "rate while data moved" + (f"; {others} other directions were full, too" if others else "")
+            "rate while data moved" + (f"; also full: {others} other {'direction' if others == 1 else 'directions'}" if others else "")
         )
         share = self.moving * most.moving
         ends = most.name.replace(" → ", " ")

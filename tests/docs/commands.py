@@ -399,6 +399,9 @@ SMALLER = {
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "fanin lesson run": "fanin lesson run --small",
     'size=16 MiB" --set workers=8,64': 'size=64 KiB" --set workers=2,4',
+    "results/small-live results/small-live --across algorithm,transport --where-a algorithm=in-network "
+    "--where-b algorithm=ring": "results/small-virtual results/small-virtual --across loss --where-a loss=0 "
+    "--where-b loss=0",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "results/before results/after --fail-if-slower 10%": "results/small-virtual results/small-virtual",
     "results/before results/after": "results/small-virtual results/small-virtual",

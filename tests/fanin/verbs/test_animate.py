@@ -65,7 +65,8 @@ def test_an_output_in_html_plays_both_points(tmp_path: Path) -> None:
     assert (status, said) == (0, f"wrote {path}; open it in a browser\n")
     (found,) = re.findall(r'id="recording">(.*?)</script>', path.read_text())
     document = json.loads(found)
-    assert document["name"] == "in-network-and-ring"
+    assert document["name"] == "in-network-and-ring, size=4 kB"
+    assert "<title>in-network-and-ring, size=4 kB: packets of a run</title>" in path.read_text()
     assert [point["title"] for point in document["points"]] == ["in-network", "ring, selective-repeat"]
 
 

@@ -136,11 +136,21 @@ def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> Non
     assert (status, "already" in output) == (0, False)
 
 
+@pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz", "chakra.0.et", "nccl.log"])
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_a_trace_is_to_be_imported(verb: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\x1f\x8b{")
+    status, output = invoke(verb, tmp_path / name)
+    assert status == 2
+    assert f"fanin import {tmp_path / name} -o scenario.toml" in output
+
+
 def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path: Path) -> None:
     status, output = invoke("sweep", scenario, "--set", "loss=0,1", "--results", tmp_path)
     assert status == 1
     assert "2 of 4 points failed" in output
     assert "loss=100%, algorithm=in-network: StallError" in output
+    assert "links lose 100% of the packets; for 1 percent write 1% or 0.01" in output
     assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
 
 
