@@ -90,7 +90,11 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
     from fanin.workers.process_group import ProcessGroup, gloo
 
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
-    communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
+    communicator = fanin.init(
+        timeout=timeout.total_seconds(),
+        non_finite="propagate",
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+    )
     ranks = list(options.global_ranks_in_group)
     if not ranks and (rank, size) != (communicator.rank, communicator.size):
         raise ValueError(

@@ -428,7 +428,7 @@ def join(
         "slots": slots,
     }
     service, assignment = ask({**asked, "ring": False}, timeout)
-    return _member(service, assignment, give_up, settings, ring=False)
+    return member_of(service, assignment, give_up, settings, ring=False)
 
 
 def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
@@ -437,10 +437,10 @@ def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)
-    return _member(service, assignment, timeout, settings, ring=True)
+    return member_of(service, assignment, timeout, settings, ring=True)
 
 
-def _member(
+def member_of(
     service: Service,
     assignment: Mapping[str, Any],
     give_up: float | None,
@@ -448,6 +448,7 @@ def _member(
     *,
     ring: bool,
 ) -> Member:
+    """Return the part of a worker that has been given a lease; see join() for `give_up` and `settings`."""
     try:
         config = config_of(assignment["config"], give_up, settings)
         return Member(config, addresses_of(assignment), service, ring=ring)
