@@ -7,7 +7,7 @@ used: the command line begins here as well, and starts without numpy.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fanin.experiments.notebook import run
@@ -97,7 +97,7 @@ def init(
             raise ValueError(
                 "a job with min_workers falls back to the ring when it loses its lease: leave in_network='required' out"
             )
-        settings = {
+        settings: dict[str, Any] = {
             "non_finite": "propagate" if non_finite == "propagate" else "raise",
             "deterministic": deterministic,
         }

@@ -326,17 +326,23 @@ class LocalMember:
         by_descriptor = {other.socket.fileno(): other for other in others}
         for descriptor in by_descriptor:
             poll.register(descriptor, select.POLLIN)
+        ranks = {other.rank for other in others}
+        ended: list[str] = []
         began = time.monotonic()
         while True:
             ready = [by_descriptor[each] for each, _ in poll.poll(_LOOK * 1000) if each in by_descriptor]
             if ready:
                 return ready
+            if ended:
+                raise LeftError(f"{ended[0]} ended while rank {self.rank} waits for it: {what}")
             self.left()
+            # Children of a process that has ended may keep its connection open.
+            ended = [told for rank, told in self.place.membership.left.items() if rank in ranks]
             seconds = time.monotonic() - began
             if seconds > self._timeout and (self.leads or self.calls.slow):
-                ranks = ", ".join(str(other.rank) for other in others)
+                late = ", ".join(map(str, sorted(ranks)))
                 raise StallError(
-                    f"rank {self.rank} has waited {seconds:.0f} s for rank {ranks} of its host: {what}"
+                    f"rank {self.rank} has waited {seconds:.0f} s for rank {late} of its host: {what}"
                 )
 
     # -- finding each other ----------------------------------------------------------------------------------
@@ -377,7 +383,7 @@ class LocalMember:
                 continue
             connected.settimeout(self._timeout)
             hello = _Connection(connected, first_rank)
-            local = hello.receive().get("local")
+            local = int(hello.receive()["local"])
             if local not in range(1, len(processes)) or _process_at(connected) != processes[local]:
                 connected.close()  # nobody of this job
                 continue
