@@ -35,6 +35,15 @@ _OTHERS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.MIN, "min"),
 )
 
+# What callers leave out, as with PyTorch's own groups.
+_ALLREDUCE = dist.AllreduceOptions()
+_REDUCE = dist.ReduceOptions()
+_BROADCAST = dist.BroadcastOptions()
+_GATHER = dist.GatherOptions()
+_REDUCE_SCATTER = dist.ReduceScatterOptions()
+_SCATTER = dist.ScatterOptions()
+_ALL_TO_ALL = dist.AllToAllOptions()
+
 
 class Work(dist.Work):
     """An operation in the background. It is done when all `handles` are done and `finish` has run.
@@ -166,7 +175,7 @@ class ProcessGroup(dist.ProcessGroup):
     # -- summed in the network -------------------------------------------------------------------------------
 
     @collective
-    def allreduce(self, tensors: Tensors, opts: Any) -> dist.Work | None:
+    def allreduce(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce each tensor in place.
 
         Returns:
@@ -208,12 +217,12 @@ class ProcessGroup(dist.ProcessGroup):
         return self._communicator.allreduce_init(mine, op, mine)
 
     @collective
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> dist.Work | None:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce several tensors, as allreduce() does, too."""
         return self.allreduce(tensors, opts)
 
     @collective
-    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
+    def reduce(self, tensors: Tensors, opts: Any = _REDUCE) -> dist.Work:
         """Reduce each tensor in place at the root; tensors at other ranks keep their values."""
         op = _operation(opts, tensors)
         if op is None:
@@ -225,7 +234,7 @@ class ProcessGroup(dist.ProcessGroup):
         return Work(self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
 
     @collective
-    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+    def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
         """Copy the root's tensors into those of the other ranks."""
         bits = [_bits(tensor) for tensor in tensors]
         return Work(self.calls, [self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
@@ -258,14 +267,16 @@ class ProcessGroup(dist.ProcessGroup):
         return self._gather(inputs, outputs, _place)
 
     @collective
-    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = _GATHER) -> Work:
         """Gather as allgather(), with the result at the root only; the traffic is the same."""
         if opts.rootRank == self._communicator.rank:
             return self._gather(inputs, outputs, _place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
     @collective
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def reduce_scatter(
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list."""
         op = _operation(opts, outputs)
         if op is None:
@@ -274,12 +285,16 @@ class ProcessGroup(dist.ProcessGroup):
         return self._reduce_scatter(outputs, arrays, op)
 
     @collective
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> dist.Work:
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce a tensor and keep this rank's part."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     @collective
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce several tensors as reduce_scatter_single() does one."""
         op = _operation(opts, outputs)
         if op is None:
@@ -325,18 +340,23 @@ class ProcessGroup(dist.ProcessGroup):
         return self._hosts.recv_anysource(tensors, tag)
 
     @collective
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _SCATTER) -> dist.Work:
         """Send each rank its tensor of the root's list."""
         return self._hosts.scatter(outputs, inputs, opts)
 
     @collective
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = _ALL_TO_ALL) -> dist.Work:
         """Send each rank its tensor of the list."""
         return self._hosts.alltoall(outputs, inputs, opts)
 
     @collective
     def all_to_all_single(
-        self, output: torch.Tensor, input: torch.Tensor, received: list[int], sent: list[int], opts: Any
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        received: list[int],
+        sent: list[int],
+        opts: Any = _ALL_TO_ALL,
     ) -> dist.Work:
         """Send each rank its part of a tensor.
 

@@ -133,7 +133,9 @@ def test_only_first_workers_of_hosts_are_asked_what_they_have_finished(service: 
         first.say(b'{"finished": [3, 7]}')
         assert await first.hear() == {"carry_on": [[3, 7]]}
         first.say(b'{"failed": {"call": 4, "what": "a sum", "error": "too late"}}')
-        assert await second.hear() == {"aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late"}
+        assert await second.hear() == {
+            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late"
+        }
 
     service(check)
 
@@ -285,7 +287,10 @@ def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> N
         (b'{"host": "h1", "process": 1, "hosts": []}', "which h1 is not in"),
         (b'{"host": "h1", "process": 1, "hosts": 1, "per_host": 0}', "per_host: is 0, must be from 1 to 64"),
         (b'{"host": "h1", "process": 1, "hosts": 1, "per_host": "2"}', 'per_host: is "2", must be'),
-        (b'{"host": "h1", "process": 1, "hosts": 1, "per_host": 2, "local": 2}', "local: is 2, must be from 0 to 1"),
+        (
+            b'{"host": "h1", "process": 1, "hosts": 1, "per_host": 2, "local": 2}',
+            "local: is 2, must be from 0 to 1",
+        ),
         (b'{"host": "h1", "process": 1, "hosts": 1, "local": 1}', "local: is 1, must be from 0 to 0"),
         (
             b'{"host": "h1", "process": 1, "hosts": 2, "per_host": 2, "ring": true, "min_workers": 1}',
