@@ -1,7 +1,7 @@
 """A process group for PyTorch: torch.distributed's calls on tensors in main memory, made with a Communicator.
 
 Tensors whose types numpy has, and whose memory has no gaps, are summed in place. Others are copied; bfloat16, which
-numpy lacks, is summed as float32 and rounded once.
+numpy lacks, is summed as float32 and rounded once. Tensors of a device are copied to main memory, and results back.
 
 PyTorch's own Gloo does the rest, on the same hosts and links: messages from rank to rank, products, bit operations, and
 groups of some of the ranks.
@@ -68,7 +68,9 @@ class Work(dist.Work):
     ) -> None:
         super().__init__()
         self._handles = handles
-        ended: torch.futures.Future[None] = torch.futures.Future()
+        # A future knows on which devices its tensors are: whoever waits for it then waits for copies to them.
+        devices = sorted({tensor.device for tensor in _flat(tensors) if tensor.is_cuda}, key=str)
+        ended: torch.futures.Future[None] = torch.futures.Future(devices=devices)
 
         # DDP's reducer notices only errors raised in here: those of set_exception() are visible to Python only.
         def complete(_: object) -> list[torch.Tensor]:
@@ -237,7 +239,14 @@ class ProcessGroup(dist.ProcessGroup):
     def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
         """Copy the root's tensors into those of the other ranks."""
         bits = [_bits(tensor) for tensor in tensors]
-        return Work(self.calls, [self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
+        handle = self._communicator.broadcast(bits, opts.rootRank, async_op=True)
+
+        def finish() -> None:
+            for array, tensor in zip(bits, tensors, strict=True):
+                if not tensor.is_cpu:
+                    _place(array, tensor)
+
+        return Work(self.calls, [handle], tensors, finish)
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
@@ -373,7 +382,7 @@ class ProcessGroup(dist.ProcessGroup):
 def _operation(opts: Any, tensors: Tensors) -> Operation | None:
     """Return the communicator's name of a reduction; None if only Gloo has it for these tensors."""
     asked = opts.reduceOp
-    if tensors[0].dtype is torch.bool:
+    if tensors[0].dtype is torch.bool or tensors[0].is_sparse:
         return None
     if asked == _SUM:
         return "sum"
@@ -398,21 +407,32 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
 def _in_place(tensor: torch.Tensor) -> Array | None:
     """Return the tensor's own memory if numpy can use it and it has no gaps; otherwise None."""
     tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16 or not tensor.is_contiguous():
+    if tensor.dtype == torch.bfloat16 or not tensor.is_cpu or not tensor.is_contiguous():
         return None
     return _memory(tensor)
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
     """Return the tensor's values as an array without gaps that numpy can calculate with."""
-    tensor = _checked(tensor)
+    tensor = _staged(_checked(tensor))
     return _memory((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous())
 
 
 def _bits(tensor: torch.Tensor) -> Array:
-    """Return the tensor's own memory, to be passed on without looking at the values."""
-    tensor = _checked(tensor)
+    """Return the tensor's own memory, or a copy of that of a device, to be passed on without looking at the values."""
+    tensor = _staged(_checked(tensor))
     return _memory(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
+
+
+def _staged(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy of it in main memory, which its device can read and write directly if it is CUDA's.
+
+    The copy is complete when this returns: the thread that sums it knows no streams.
+    """
+    if tensor.is_cpu:
+        return tensor
+    staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+    return staged.copy_(tensor)
 
 
 def _memory(tensor: torch.Tensor) -> Array:
@@ -437,10 +457,10 @@ def _memory(tensor: torch.Tensor) -> Array:
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_cpu or tensor.layout != torch.strided:
+    if tensor.is_meta or tensor.layout != torch.strided:
         raise TypeError(
-            f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
-            "convert it with tensor.cpu() or tensor.to_dense()"
+            f'the backend "fanin" takes dense tensors with values, not {tensor.layout} on {tensor.device}; '
+            "convert it with tensor.to_dense()"
         )
     return tensor.detach() if tensor.requires_grad else tensor
 
@@ -458,9 +478,18 @@ def _round(array: Array, tensor: torch.Tensor) -> None:
 
 def _place(array: Array, tensor: torch.Tensor) -> None:
     """Copy an array of _bits() into a tensor of the same type."""
-    np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
+    if tensor.is_cpu:
+        np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
+        return
+    bits = torch.from_numpy(array)
+    tensor.detach().copy_((bits.view(tensor.dtype) if tensor.dtype == torch.bfloat16 else bits).view(tensor.shape))
 
 
 def _place_all(arrays: Array, tensors: Tensors) -> None:
     for array, tensor in zip(arrays, tensors, strict=True):
         _place(array, tensor)
+
+
+def _flat(outputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of a list of tensors, or of lists of them."""
+    return [tensor for each in outputs for tensor in (each if isinstance(each, list | tuple) else [each])]

@@ -32,7 +32,7 @@ SECONDS = 60.0  # for one test
 
 # PyTorch lists which backends have what. Ours has what Gloo has.
 for backends in DistTestCases.backend_feature.values():
-    if "gloo" in backends:
+    if "gloo" in backends or backends is DistTestCases.backend_feature["plugin"]:
         backends.add("fanin")
 
 # These need three ranks; PyTorch leaves them out below eight.
@@ -50,7 +50,6 @@ NOT_ONLY_GLOO = (
     "get_future is only supported on mpi, nccl and gloo",
     "Only Nccl & Gloo backend support DistributedDataParallel",
     "Only Gloo backend supports sparse all reduce",
-    "Only MPI supports all_to_all",
     "Only MPI supports CPU all_to_all_single",
 )
 
@@ -90,9 +89,9 @@ def run(name: str, number: int) -> None:
     """Run a test on this rank, in this process, and end the process."""
     os.environ["FANIN_JOB"] = f"{os.environ['FANIN_JOB'][:40]}-{number}"
     status, why = 1, ""
-    errors = Path(SHARED, f"{number}.{RANK}.err").open("wb")
-    os.dup2(errors.fileno(), 2)
-    os.dup2(errors.fileno(), 1)
+    with Path(SHARED, f"{number}.{RANK}.out").open("wb") as output:
+        os.dup2(output.fileno(), 1)
+        os.dup2(output.fileno(), 2)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         test = Suite(name)

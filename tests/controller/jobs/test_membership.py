@@ -146,8 +146,8 @@ def test_workers_of_a_job_agree_on_their_number_on_a_host(either: With) -> None:
         await first.hear()
         other = await Worker.connect(path, "h2", 2, per_host=3)
         assert await other.error() == (
-            "h1's worker 0, process 5, waits for a job of h1, h2, 2 workers on each, and the one on h2 asks for h1, h2, 3 "
-            "workers on each: all must ask for the same"
+            "h1's worker 0, process 5, waits for a job of h1, h2, 2 workers on each, and the one on h2 asks for h1, "
+            "h2, 3 workers on each: all must ask for the same"
         )
 
     either(check)
