@@ -101,8 +101,8 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
             f"`fanin launch` has started {communicator.size} processes, of which this is rank {communicator.rank}, but "
             f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
         )
-    hosts = gloo(options.store, rank, size, timeout)
     everyone = not ranks or ranks == list(range(communicator.size))
+    hosts = gloo(options.store, rank, size, timeout, late=everyone)
     return ProcessGroup(communicator, hosts) if everyone else hosts
 
 

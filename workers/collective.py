@@ -90,7 +90,7 @@ class Collective(Protocol):
         """Release sockets and ports. May be called twice."""
 
 
-class Ring(Protocol):
+class HostRing(Protocol):
     """One worker's end of a ring between hosts, over which flat arrays of any type are reduced and gathered in place.
 
     In all methods `call` describes the purpose in words that must be the same at all workers.

@@ -126,22 +126,24 @@ def allreduce(
     return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
-def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroupGloo:
-    """Return Gloo's process group of these ranks. Two ranks connect when one first has something for the other.
+def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: bool) -> dist.ProcessGroupGloo:
+    """Return Gloo's process group of these ranks.
 
     Args:
         store: Where the ranks find each other; no other group may use it.
         rank: This process's number in the group.
         size: Number of ranks.
         timeout: Time to wait for the other ranks in a call.
+        late: Whether two ranks connect when one first has something for the other, instead of now. While they do,
+            `timeout` does not hold.
     """
     # Only with options of its own does Gloo connect late; then it does not read its variable by itself.
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
     options = dist.ProcessGroupGloo._Options()
     options._devices = [
-        dist.ProcessGroupGloo.create_device(interface=interface, lazy_init=True)
+        dist.ProcessGroupGloo.create_device(interface=interface, lazy_init=late)
         if interface
-        else dist.ProcessGroupGloo.create_default_device(lazy_init=True)
+        else dist.ProcessGroupGloo.create_default_device(lazy_init=late)
         for interface in interfaces
     ]
     options._timeout = timeout
@@ -221,6 +223,8 @@ class ProcessGroup(dist.ProcessGroup):
     @collective
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce several tensors, as allreduce() does, too."""
+        if _operation(opts, tensors) is None:
+            return self._hosts.allreduce_coalesced(tensors, opts)
         return self.allreduce(tensors, opts)
 
     @collective
@@ -482,7 +486,9 @@ def _place(array: Array, tensor: torch.Tensor) -> None:
         np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
         return
     bits = torch.from_numpy(array)
-    tensor.detach().copy_((bits.view(tensor.dtype) if tensor.dtype == torch.bfloat16 else bits).view(tensor.shape))
+    tensor.detach().copy_(
+        (bits.view(tensor.dtype) if tensor.dtype == torch.bfloat16 else bits).view(tensor.shape)
+    )
 
 
 def _place_all(arrays: Array, tensors: Tensors) -> None:

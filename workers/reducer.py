@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.arguments import Array, Operation, flattened, split
-from fanin.workers.collective import Ring, raveled
+from fanin.workers.collective import HostRing, raveled
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.host_based.tcp import TcpConfig, TcpRing
 from fanin.workers.job.calls import Calls
@@ -99,7 +99,7 @@ class Reducer:
         self._place = place
         self._timeout = timeout
         self._propagate = propagate
-        self._connected: Ring | None = None
+        self._connected: HostRing | None = None
         self._by_ring = False
 
     def renew(self) -> None:
@@ -113,7 +113,7 @@ class Reducer:
             self._connected.close()
             self._connected = None
 
-    def ring(self) -> Ring:
+    def ring(self) -> HostRing:
         """Return the ring of all workers, connected when it is first needed."""
         if self._connected is None:
             place = self._place

@@ -1,4 +1,4 @@
-"""PyTorch's own tests of process groups, with the backend "fanin": what passes, what is left out and why, what fails."""
+"""PyTorch's own tests of process groups, with our backend: what passes, what is left out and why, what fails."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ pytest.importorskip("expecttest", reason="PyTorch's tests need expecttest: make 
 pytestmark = [pytest.mark.torch, pytest.mark.live, pytest.mark.slow]
 
 SUITE = Path(__file__).with_name("torch_suite.py")
-SECONDS = 1500.0  # for all of them; they take four minutes on two cores
+SECONDS = 1500.0  # for all of them; they take five minutes on two cores
 
 # What fails, and why it may.
-KNOWN: dict[str, str] = {}
+LIMIT = (
+    "the time limit is that of the first group; a shorter one of a later group of all ranks does not count"
+)
+KNOWN = {"test_barrier_timeout_full_group": LIMIT, "test_barrier_timeout_global": LIMIT}
 
 
 def names() -> list[str]:

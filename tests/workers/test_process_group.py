@@ -293,7 +293,7 @@ def test_what_only_hosts_can_do_is_done_with_gloo(
     store = dist.HashStore()
 
     def do(comm: Communicator) -> tuple[Any, Any]:
-        hosts = process_group.gloo(store, comm.rank, N, timedelta(seconds=20))
+        hosts = process_group.gloo(store, comm.rank, N, timedelta(seconds=20), late=True)
         group = ProcessGroup(comm, hosts)
         message, product = torch.zeros(3), of(comm.rank, torch.float64)
         if comm.rank == 0:

@@ -337,7 +337,7 @@ class LocalMember:
                 raise LeftError(f"{ended[0]} ended while rank {self.rank} waits for it: {what}")
             self.left()
             # Children of a process that has ended may keep its connection open.
-            ended = [told for rank, told in self.place.membership.left.items() if rank in ranks]
+            ended = [told for rank, told in self.place.messages.left.items() if rank in ranks]
             seconds = time.monotonic() - began
             if seconds > self._timeout and (self.leads or self.calls.slow):
                 late = ", ".join(map(str, sorted(ranks)))

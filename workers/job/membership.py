@@ -109,7 +109,7 @@ class Service:
         self._socket.close()
 
 
-class Membership:
+class JobMessages:
     """The messages that a worker receives from the job service once its job has begun."""
 
     def __init__(self, service: Service, rank: int) -> None:
@@ -190,16 +190,16 @@ class Member(InNetworkAllReduce):
         self._window = config.lease.window * config.lease.values  # elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.send_or_drop)
-        self.membership = Membership(service, config.lease.rank)
-        self.membership.revoked = self._revoked
-        self.calls = self.membership.calls
+        self.messages = JobMessages(service, config.lease.rank)
+        self.messages.revoked = self._revoked
+        self.calls = self.messages.calls
         self.socket.notice(service.fileno())
         self._fallback: RingFallback | None = None
         if ring:
             patience = config.recovery.give_up
-            watch = partial(self.membership.listen, 0.0)
-            self._fallback = RingFallback(self.rank, self.addresses, self.membership.send, watch, patience)
-            self.membership.carry_on = self._fallback.agree
+            watch = partial(self.messages.listen, 0.0)
+            self._fallback = RingFallback(self.rank, self.addresses, self.messages.send, watch, patience)
+            self.messages.carry_on = self._fallback.agree
 
     @property
     def rank(self) -> int:
@@ -219,7 +219,7 @@ class Member(InNetworkAllReduce):
             AbortedError: If a call has failed.
             CollectiveError: If the lease is revoked.
         """
-        return self.membership.others_left(timeout)
+        return self.messages.others_left(timeout)
 
     @collective
     def all_reduce(
@@ -330,7 +330,7 @@ class Member(InNetworkAllReduce):
                     f"rank {self.rank} of {self.workers}: {fallback.why}, and others have not come to their next call "
                     f"for {self.config.recovery.give_up:g} s"
                 )
-            self.membership.listen(min(left, _LOOK))
+            self.messages.listen(min(left, _LOOK))
 
     def _revoked(self, why: str) -> None:
         if self._fallback is None:
@@ -351,7 +351,7 @@ class Member(InNetworkAllReduce):
             return
         now = time.monotonic()
         waiting = self.worker.outstanding(now)
-        if waiting and min(now - self.membership.left_at, waiting.silent) >= _LEFT_SECONDS:
+        if waiting and min(now - self.messages.left_at, waiting.silent) >= _LEFT_SECONDS:
             raise LeftError(f"{left[0]} ended while others wait: {waiting}")
 
     def close(self) -> None:
@@ -359,7 +359,7 @@ class Member(InNetworkAllReduce):
         super().close()
         if self._fallback is not None:
             self._fallback.close()
-        self.membership.close()
+        self.messages.close()
 
 
 class Outsider:
@@ -378,8 +378,8 @@ class Outsider:
         self.unsummed = np.zeros(0, np.int64)
         self.addresses = tuple(addresses)
         self._why = why
-        self.membership = Membership(service, rank)
-        self.calls = self.membership.calls
+        self.messages = JobMessages(service, rank)
+        self.calls = self.messages.calls
 
     def sum_in_network(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
         """Raise LeaseLostError: the ring has to do the sum.
@@ -391,11 +391,11 @@ class Outsider:
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Return which other workers have ended; see Member.left()."""
-        return self.membership.others_left(timeout)
+        return self.messages.others_left(timeout)
 
     def close(self) -> None:
         """Leave the job."""
-        self.membership.close()
+        self.messages.close()
 
 
 def join(
