@@ -48,8 +48,8 @@ test-long: setup
 	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or hypothesis' --durations 20
 
 test-torch:
-	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch
-	$(VENV)-torch/bin/pytest -m torch
+	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch,torch-test
+	$(VENV)-torch/bin/pytest -m torch -rfsx
 
 # The demo comes first: without BMv2 it says what to install.
 test-bmv2: setup

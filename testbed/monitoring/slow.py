@@ -251,7 +251,7 @@ def _ranks(
         exposed = _cut(_union(_exposed(mine)), spans)
         estimated = not all(map(_is_known, _overlapping(mine)))
         yield RankTimes(
-            rank,
+            rank * job.per_host,
             worker.host,
             worker.process,
             max(0.0, 1 - busy / whole),
