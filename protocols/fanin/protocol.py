@@ -1,0 +1,51 @@
+"""fanin's own protocol: block floating point sums, slots with chunk numbers, RFC 6298 timers (docs/reference/protocol.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.experiments.protocol import FAULTS
+from fanin.workers import wire
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import Worker
+from fanin.workers.recovery import Recovery
+
+
+def participant(lease: Lease, recovery: Recovery) -> Worker:
+    """Return the worker of a lease."""
+    return Worker(lease, recovery)
+
+
+def packet(values: int) -> tuple[int, int]:
+    """Return the elements in a full packet, and its UDP payload in bytes."""
+    return values, wire.packet_dtype(values).itemsize
+
+
+def error_bound(inputs: Sequence[NDArray[np.float32]], values: int, window: int) -> NDArray[np.float64]:
+    """Return the largest distance from the exact sum, [elements]."""
+    from fanin.experiments.results.checking import quantized_sum_bound
+
+    return quantized_sum_bound(inputs, values, window)
+
+
+def sums(values: int, window: int, workers: int) -> Any:
+    """Return the oracle of soak: the integers that switches add, bit for bit where they are certain."""
+    from fanin.experiments.models.expected_sums import QuantizedSums
+
+    return QuantizedSums(values, window, workers)
+
+
+def survives() -> Iterable[str]:
+    """Return the faults that soak may cause: all."""
+    return FAULTS
+
+
+def invariants(run: Any) -> Iterable[str]:
+    """Yield what is wrong: chunks added more than once, lost or made up, and drops that no fault explains."""
+    from fanin.assurance.soak.aggregation import problems
+
+    return problems(run)
