@@ -29,7 +29,7 @@ OURS = "fanin"
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
-_OPTIONAL = ("exact", "vector", "sums", "invariants", "survives")
+_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "invariants", "survives")
 
 # Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
 FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost", "new leases", "strangers")
@@ -121,6 +121,13 @@ class Protocol:
         """
         bound = self._functions["error_bound"](inputs, values, window)
         return self._checked("error_bound", bound, len(inputs[0]), np.float64)
+
+    def inputs(self, seed: int, job: int, work: Any) -> list[list[Vector]]:
+        """Draw the inputs of a job of soak (assurance/soak/scenario.py has Work), [all-reduces][workers]."""
+        if "inputs" in self._functions:
+            return cast(list[list[Vector]], self._functions["inputs"](seed, job, work))
+        draw = np.random.default_rng((seed, job))
+        return [[self.vector(draw, elements) for _ in range(work.workers)] for elements in work.elements]
 
     def sums(self, values: int, window: int, workers: int) -> Any:
         """Return the oracle of soak for one lease, whose next(inputs) returns the next Expected result."""
@@ -222,20 +229,24 @@ def load(folder: Path) -> Protocol:
             f"those that come with fanin: {', '.join(built_in())}"
         )
     parts = {
-        PROGRAM_FILE: "the P4 program of the switches",
         PYTHON_FILE: f"a Python file with {', '.join(f'{name}()' for name in _REQUIRED)}",
         PAGE: "the specification: packets, rules of switches and workers",
     }
-    if missing := [f"{name}, {what}" for name, what in parts.items() if not (folder / name).is_file()]:
+    missing = [f"{name}, {what}" for name, what in parts.items() if not (folder / name).is_file()]
+    file, found = folder / PYTHON_FILE, dict[str, Function]()
+    if file.is_file():
+        found = functions(file, (*_REQUIRED, *_OPTIONAL, *FUNCTIONS))
+    program = Path(found["program"]()) if "program" in found else folder / PROGRAM_FILE
+    if not program.is_file():
+        missing.insert(0, f"{program if 'program' in found else PROGRAM_FILE}, the P4 program of the switches")
+    if missing:
         raise ProtocolError("\n  ".join([f"{folder}: is no protocol; add", *missing]))
-    file = folder / PYTHON_FILE
-    found = functions(file, (*_REQUIRED, *_OPTIONAL, *FUNCTIONS))
     if absent := [name for name in _REQUIRED if name not in found]:
         raise ProtocolError(
             f"{file}: does not define {', '.join(f'{name}()' for name in absent)}; docs/how-to/protocols.md describes it"
         )
     planned = any(name in found for name in FUNCTIONS)
-    return Protocol(folder.name, (folder / PROGRAM_FILE), file, file if planned else None, file)
+    return Protocol(folder.name, program, file, file if planned else None, file)
 
 
 def protocol_of(

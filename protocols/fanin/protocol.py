@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.controller.requirements import PROGRAM
 from fanin.experiments.protocol import FAULTS
 from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery
+
+
+def program() -> Path:
+    """Return the P4 program."""
+    return PROGRAM
 
 
 def participant(lease: Lease, recovery: Recovery) -> Worker:
@@ -30,6 +37,13 @@ def error_bound(inputs: Sequence[NDArray[np.float32]], values: int, window: int)
     from fanin.experiments.results.checking import quantized_sum_bound
 
     return quantized_sum_bound(inputs, values, window)
+
+
+def inputs(seed: int, job: int, work: Any) -> list[list[NDArray[np.float32]]]:
+    """Draw the inputs of a job of soak: all magnitudes, saturation and special values, [all-reduces][workers]."""
+    from fanin.assurance.soak.inputs import make_inputs
+
+    return make_inputs(seed, job, work)
 
 
 def sums(values: int, window: int, workers: int) -> Any:

@@ -113,10 +113,12 @@ def survives() -> Iterable[str]:
 
 def invariants(run: Any) -> Iterable[str]:
     """Yield what is wrong: each worker's vote for a chunk counts once at each switch, and each result is taken once."""
+    wanted = 0
     for job in run.jobs:
         chunks = sum(-(-one.length // VOTES) for one in job.expected)
+        wanted += job.contributions * chunks
         for rank, worker in enumerate(job.workers):
             if job.undisturbed and worker.statistics.accepted != chunks:
-                yield f"rank {rank}: {worker.statistics.accepted} results taken of {chunks}"
-    if run.undisturbed and run.added != (wanted := sum(job.contributions for job in run.jobs)):
+                yield f"job {job.number}, rank {rank}: {worker.statistics.accepted} results taken of {chunks}"
+    if run.undisturbed and run.added != wanted:
         yield f"switches added {run.added} votes and counts, of {wanted} that the jobs have"
