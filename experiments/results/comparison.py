@@ -7,14 +7,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
+from fanin.experiments.names import instead
 from fanin.experiments.results.drawing.series import given, values_of, varied
 from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
-from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.settings import KEYS, Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values that each side needs for a confidence interval
@@ -90,13 +92,21 @@ class Comparison:
         ]
 
 
-def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
+def compare(before: Sequence[Row], after: Sequence[Row], across: str | None = None) -> Comparison:
     """Compare results, matching points by their settings; results with different seeds count as repetitions.
 
+    Args:
+        before: Rows of one set.
+        after: Rows of the other.
+        across: A key in which the two sets may differ, such as protocol; None: none.
+
     Raises:
-        ResultsError: If rows lack their settings, or no point is in both sets.
+        ResultsError: If rows lack their settings, or no point is in both sets, or `across` is no key or has several
+            values in one of the sets.
     """
-    old, new = _points(before), _points(after)
+    if across is not None:
+        _require_one_value(across, before, after)
+    old, new = _points(before, across), _points(after, across)
     both = [point for point in old if point in new]
     names = tuple(name for name in varied((*before, *after)) if name != "seed")
     if not both:
@@ -124,7 +134,16 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
     return float(low), float(high)
 
 
-def _points(rows: Sequence[Row]) -> dict[str, Group]:
+def _require_one_value(key: str, before: Sequence[Row], after: Sequence[Row]) -> None:
+    if key not in KEYS:
+        raise ResultsError(f"{key}: no such key{instead(key, list(KEYS), 'keys', 'in docs/reference/scenarios.md')}")
+    for name, rows in (("A", before), ("B", after)):
+        if len(values := _said(rows, key)) > 1:
+            shown = ", ".join(sorted(map(str, values)))
+            raise ResultsError(f"{key}: {name} has {shown}; compare sets that have one value each (fanin run --set)")
+
+
+def _points(rows: Sequence[Row], across: str | None) -> dict[str, Group]:
     """Return rows with results, grouped by their settings."""
     found: defaultdict[str, Group] = defaultdict(list)
     for row in rows:
@@ -133,18 +152,25 @@ def _points(rows: Sequence[Row]) -> dict[str, Group]:
                 "rows lack their settings; compare results that fanin run or fanin sweep wrote"
             )
         if row.get("error") is None:
-            found[_name(row["settings"])].append(row)
+            found[_name(row["settings"], across)].append(row)
     return found
 
 
-def _name(text: str) -> str:
-    """Return the settings without the seed; settings that an older version lacks have their defaults."""
+def _name(text: str, across: str | None) -> str:
+    """Return the settings without the seed and the key `across`; those that an older version lacks have defaults."""
     try:
         said = {name: value for name, value in json.loads(text).items() if name != "seed"}
     except (ValueError, TypeError, AttributeError) as error:
         raise ResultsError(f"settings of a row cannot be read: {error}") from None
     with suppress(ValidationError):  # written by a version with other settings: equal only to itself
         said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
+    if across is not None:
+        *above, key = KEYS[across]
+        table: Any = said
+        for part in above:
+            table = table and table.get(part)
+        if table:
+            table.pop(key, None)
     return json.dumps(said, sort_keys=True)
 
 

@@ -15,7 +15,7 @@ from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM, check_program
 from fanin.controller.telemetry import cells_read
 from fanin.controller.tree import Job, Tree
-from fanin.experiments.protocol import OURS, Protocol, folder_of, load
+from fanin.experiments.protocol import OURS, Protocol, folder_of, load, make_worker_of
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.settings import FILES, Settings
 from fanin.experiments.scenario.tools import Compiler
@@ -36,7 +36,7 @@ def program_of(settings: Settings) -> CompiledProgram:
         ControllerError: If the user's controller fails.
     """
     protocol = settings.implementation
-    assert protocol.make_worker
+    make_worker_of(protocol.worker)  # reports errors in its file before anything starts
     program = _compiled(protocol.program, settings.compiler)
     if not protocol.ours or protocol.controller or settings.program:
         network, live = settings.network, settings.world == "live"

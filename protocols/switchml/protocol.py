@@ -86,8 +86,8 @@ def plan_aggregation(network: Network, tree: Tree) -> Plan:
 
 def _published(entry: TableEntry) -> TableEntry:
     params = {name: value for name, value in entry.params.items() if name not in ("first_chunk", "last_chunk")}
-    if "full" in params:
-        params["children"] = int(params.pop("full")).bit_count()  # type: ignore[call-overload]
+    if isinstance(full := params.pop("full", None), int):
+        params["children"] = full.bit_count()
     return replace(entry, params=params)
 
 

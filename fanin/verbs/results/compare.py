@@ -28,6 +28,10 @@ _MEASURES = {
 def compare(
     before: Annotated[Path, typer.Argument(metavar="A", help="Folder of results, or a file in it")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Results to compare with A")],
+    across: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Setting in which A and B may differ, such as protocol"),
+    ] = None,
     fail_if_slower: Annotated[
         float | None,
         typer.Option(
@@ -47,6 +51,7 @@ def compare(
 
     Examples:
         fanin compare results/before results/after
+        fanin compare results/fanin results/majority --across protocol
         fanin compare results/before results/after --fail-if-slower 10%
     """
     # Imported here to keep --help and the refusal of wrong options fast.
@@ -57,7 +62,7 @@ def compare(
     from fanin.table import print_records
 
     with failing("compare", ResultsError, PlotError, status=2):
-        found = compare(read_rows(before), read_rows(after))
+        found = compare(read_rows(before), read_rows(after), across)
     if as_json:
         for point in found.points:
             name = point_name(found.varied, point.row)
