@@ -92,7 +92,9 @@ class Protocol:
             PythonFileError: If the protocol does not return two positive integers.
         """
         made = self._functions["packet"](values)
-        if not (isinstance(made, tuple) and len(made) == 2 and all(isinstance(n, int) and n > 0 for n in made)):
+        if not (
+            isinstance(made, tuple) and len(made) == 2 and all(isinstance(n, int) and n > 0 for n in made)
+        ):
             raise PythonFileError(
                 f"{self.file}: packet() returns {made!r}, must return two positive integers: the elements in a "
                 "packet, and its UDP payload in bytes"
@@ -153,7 +155,9 @@ class Protocol:
 
     def invariants(self, run: Any) -> Iterable[str]:
         """Yield what is wrong after a run of soak, apart from results (assurance/soak/checks.py has SoakRun)."""
-        return cast(Iterable[str], self._functions["invariants"](run)) if "invariants" in self._functions else ()
+        return (
+            cast(Iterable[str], self._functions["invariants"](run)) if "invariants" in self._functions else ()
+        )
 
     def _checked(self, name: str, made: Any, elements: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
         if not isinstance(made, np.ndarray) or made.shape != (elements,) or made.dtype != kind:
@@ -238,7 +242,9 @@ def load(folder: Path) -> Protocol:
         found = functions(file, (*_REQUIRED, *_OPTIONAL, *FUNCTIONS))
     program = Path(found["program"]()) if "program" in found else folder / PROGRAM_FILE
     if not program.is_file():
-        missing.insert(0, f"{program if 'program' in found else PROGRAM_FILE}, the P4 program of the switches")
+        missing.insert(
+            0, f"{program if 'program' in found else PROGRAM_FILE}, the P4 program of the switches"
+        )
     if missing:
         raise ProtocolError("\n  ".join([f"{folder}: is no protocol; add", *missing]))
     if absent := [name for name in _REQUIRED if name not in found]:
@@ -294,5 +300,3 @@ def make_worker_of(file: Path) -> MakeWorker:
         return cast(AnyWorker, made)
 
     return checked
-
-

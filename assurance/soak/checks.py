@@ -23,6 +23,7 @@ from fanin.workers.collective import StallError
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.values.compression import Rounded, TopK
 
+
 @dataclass(frozen=True)
 class JobRun:
     """A job in the network after a run.
@@ -195,9 +196,7 @@ def _in_order(scenario: Scenario) -> bool:
     return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
 
 
-def _expected(
-    work: Work, job: Job, inputs: Sequence[Sequence[Vector]], protocol: Protocol
-) -> list[Expected]:
+def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]], protocol: Protocol) -> list[Expected]:
     expected = []
     for step, vectors in enumerate(inputs):
         if step in job.leases:

@@ -91,7 +91,11 @@ def scenario_for(seed: int, survives: Set[str]) -> Scenario:
     if "reordering" not in survives:
         links |= {"reordering": 0.0, "duplication": 0.0}  # a copy may be late, too
     links |= {fault: 0.0 for fault in ("duplication", "corruption") if fault not in survives}
-    changes: dict[str, Any] = {"links": scenario.links.model_copy(update=links), "taps": 0.0, "revocations": ()}
+    changes: dict[str, Any] = {
+        "links": scenario.links.model_copy(update=links),
+        "taps": 0.0,
+        "revocations": (),
+    }
     changes["jobs"] = tuple(map(_agreed, scenario.jobs))
     changes["later"] = tuple(replace(one, work=_agreed(one.work)) for one in scenario.later)
     if "new leases" not in survives:

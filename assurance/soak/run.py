@@ -70,7 +70,9 @@ def run_scenario(
         link = scenario.topology.links[outage.link % len(scenario.topology.links)]
         fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)
     inputs = [protocol.inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
-    happenings = _start(scenario, fabric, inputs, make_worker or (_worker if protocol.ours else protocol.make_worker))
+    happenings = _start(
+        scenario, fabric, inputs, make_worker or (_worker if protocol.ours else protocol.make_worker)
+    )
     mishaps = Counter[str]()
     for time, kind, happens in sorted([*happenings, *_mishaps(scenario, fabric)], key=lambda one: one[0]):
         if fabric.run(max(time, fabric.network.now / SECOND)):

@@ -149,7 +149,13 @@ class LiveNetwork:
         steps, elements = recordings[0].inputs.shape
         errors = compare_with_promise(
             recordings,
-            oracle_of(settings.implementation, settings.algorithm, settings.values, pace.window, settings.compression.compressor),
+            oracle_of(
+                settings.implementation,
+                settings.algorithm,
+                settings.values,
+                pace.window,
+                settings.compression.compressor,
+            ),
         )
         seconds = durations(recordings)
         traffic = _host_traffic(settings.network, counts)

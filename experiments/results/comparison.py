@@ -136,11 +136,15 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
 
 def _require_one_value(key: str, before: Sequence[Row], after: Sequence[Row]) -> None:
     if key not in KEYS:
-        raise ResultsError(f"{key}: no such key{instead(key, list(KEYS), 'keys', 'in docs/reference/scenarios.md')}")
+        raise ResultsError(
+            f"{key}: no such key{instead(key, list(KEYS), 'keys', 'in docs/reference/scenarios.md')}"
+        )
     for name, rows in (("A", before), ("B", after)):
         if len(values := _said(rows, key)) > 1:
             shown = ", ".join(sorted(map(str, values)))
-            raise ResultsError(f"{key}: {name} has {shown}; compare sets that have one value each (fanin run --set)")
+            raise ResultsError(
+                f"{key}: {name} has {shown}; compare sets that have one value each (fanin run --set)"
+            )
 
 
 def _points(rows: Sequence[Row], across: str | None) -> dict[str, Group]:

@@ -43,7 +43,12 @@ VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scena
 
 AUTO = "auto"  # in a scenario file, stands for the algorithm that file.py chooses for each point
 
-FILES = ("program", "controller", "worker", "protocol")  # keys whose values are the user's own files or folder
+FILES = (
+    "program",
+    "controller",
+    "worker",
+    "protocol",
+)  # keys whose values are the user's own files or folder
 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (

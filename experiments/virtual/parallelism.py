@@ -18,7 +18,14 @@ from fanin.experiments.models.cut_model import predicted_step_seconds
 from fanin.experiments.models.pipeline import passes
 from fanin.experiments.models.step import bucket_slices, filled_buckets
 from fanin.experiments.models.timers import recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, float32_sum_bound, oracle_of, promise_of, sums_within
+from fanin.experiments.results.checking import (
+    Errors,
+    Promise,
+    float32_sum_bound,
+    oracle_of,
+    promise_of,
+    sums_within,
+)
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Parallelism

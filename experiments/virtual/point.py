@@ -230,7 +230,11 @@ def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
 
 def _oracle(settings: Settings, algorithm: Algorithm) -> Oracle:
     """Return the oracle of the job if this algorithm does it."""
-    protocol, window, compressor = settings.implementation, virtual_window(settings), settings.compression.compressor
+    protocol, window, compressor = (
+        settings.implementation,
+        virtual_window(settings),
+        settings.compression.compressor,
+    )
     return oracle_of(protocol, algorithm, settings.values, window, compressor, settings.trees)
 
 

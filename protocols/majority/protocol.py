@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.controller import plan
+from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
 from fanin.controller.plan import Plan, TableEntry
 from fanin.controller.tree import Tree
-from fanin.controller.errors import ControllerError
 from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
@@ -78,7 +78,9 @@ def plan_aggregation(network: Network, tree: Tree) -> Plan:
     """Return fanin's entries; those of the root's children say what it adds to a count to make bit 7 the majority."""
     workers = len(tree.job.hosts)
     if workers > MOST_WORKERS:
-        raise ControllerError(f"majority counts up to {MOST_WORKERS} votes, and the job has {workers} workers")
+        raise ControllerError(
+            f"majority counts up to {MOST_WORKERS} votes, and the job has {workers} workers"
+        )
     return {
         switch: replace(part, entries=tuple(_with_bias(entry, workers) for entry in part.entries))
         for switch, part in plan.plan_aggregation(network, tree).items()

@@ -40,7 +40,9 @@ class SwitchMLWorker(SlottedWorker):
     def load(self, x: Vector) -> None:
         """Turn a vector [chunks, elements] into integers."""
         if not (np.abs(x) <= LARGEST).all():
-            raise ValueError(f"SwitchML's fixed factor sends magnitudes up to {LARGEST:g}: clip or scale the input")
+            raise ValueError(
+                f"SwitchML's fixed factor sends magnitudes up to {LARGEST:g}: clip or scale the input"
+            )
         self._integers = np.rint(x.astype(np.float64) * self._scale).astype(np.int32)
 
     def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
@@ -85,7 +87,9 @@ def plan_aggregation(network: Network, tree: Tree) -> Plan:
 
 
 def _published(entry: TableEntry) -> TableEntry:
-    params = {name: value for name, value in entry.params.items() if name not in ("first_chunk", "last_chunk")}
+    params = {
+        name: value for name, value in entry.params.items() if name not in ("first_chunk", "last_chunk")
+    }
     if isinstance(full := params.pop("full", None), int):
         params["children"] = full.bit_count()
     return replace(entry, params=params)

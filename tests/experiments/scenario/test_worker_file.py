@@ -184,7 +184,10 @@ def test_worker_processes_take_it_from_its_file(tmp_path: Path) -> None:
         assert run_processes(tmp_path, printing) == ""
     assert (tmp_path / "worker-1.log").read_text() == 2 * "here I am\n"
     recordings = [Recording.open(tmp_path, rank) for rank in range(2)]
-    assert compare_with_promise(recordings, oracle_of(protocol_of(OURS), "in-network", 256, WINDOW)).violations == 0
+    assert (
+        compare_with_promise(recordings, oracle_of(protocol_of(OURS), "in-network", 256, WINDOW)).violations
+        == 0
+    )
 
 
 def test_a_worker_process_tells_file_and_line(tmp_path: Path) -> None:
