@@ -36,7 +36,7 @@ FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost
 
 
 class ProtocolError(ValueError):
-    """A folder that is no protocol; the message names what is wrong, where, and what to do."""
+    """A folder that is not a protocol; the message names what is wrong, where, and what to do."""
 
 
 class Packet(NamedTuple):
@@ -102,7 +102,7 @@ class Protocol:
         return Packet(*made)
 
     def vector(self, draw: np.random.Generator, elements: int) -> Vector:
-        """Draw one worker's input vector, float32 [elements]: what the protocol says, or normally distributed."""
+        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others."""
         if "vector" in self._functions:
             return self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
         return draw.standard_normal(elements, dtype=np.float32)
@@ -246,10 +246,11 @@ def load(folder: Path) -> Protocol:
             0, f"{program if 'program' in found else PROGRAM_FILE}, the P4 program of the switches"
         )
     if missing:
-        raise ProtocolError("\n  ".join([f"{folder}: is no protocol; add", *missing]))
+        raise ProtocolError("\n  ".join([f"{folder}: is not a protocol; add", *missing]))
     if absent := [name for name in _REQUIRED if name not in found]:
         raise ProtocolError(
-            f"{file}: does not define {', '.join(f'{name}()' for name in absent)}; docs/how-to/protocols.md describes it"
+            f"{file}: does not define {', '.join(f'{name}()' for name in absent)}; add what docs/how-to/protocols.md "
+            "describes"
         )
     planned = any(name in found for name in FUNCTIONS)
     return Protocol(folder.name, program, file, file if planned else None, file)

@@ -79,7 +79,7 @@ class SlottedWorker(ABC):
 
     @abstractmethod
     def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
-        """Return the chunks [m] of packets, -1 for one that is no result of this lease, and values [m, elements]."""
+        """Return the chunks [m] of packets, -1 for one that is not a result of this lease, and values [m, elements]."""
 
     # -- Participant -----------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class SlottedWorker(ABC):
         return [datagrams]
 
     def deadline(self) -> float | None:
-        """Return when a packet must be sent again, or the worker gives up; None if it waits for nothing."""
+        """Return when a packet must be retransmitted, or the worker gives up; None if no result is missing."""
         if not self._missing:
             return None
         return min(float(self._due.min()), self._latest + self._give_up)

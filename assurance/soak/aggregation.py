@@ -1,4 +1,4 @@
-"""What must hold in a run of fanin's own protocol, apart from results: counts of workers and switches."""
+"""Invariants of fanin's own protocol in soak: counts of workers and switches."""
 
 from __future__ import annotations
 

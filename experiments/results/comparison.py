@@ -108,7 +108,7 @@ def compare(before: Sequence[Row], after: Sequence[Row], across: str | None = No
         _require_one_value(across, before, after)
     old, new = _points(before, across), _points(after, across)
     both = [point for point in old if point in new]
-    names = tuple(name for name in varied((*before, *after)) if name != "seed")
+    names = tuple(name for name in varied((*before, *after)) if name not in ("seed", across))
     if not both:
         apart = [name for name in names if not _said(before, name) & _said(after, name)]
         why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"

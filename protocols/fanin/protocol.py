@@ -1,4 +1,4 @@
-"""fanin's own protocol: block floating point sums, slots with chunk numbers, RFC 6298 timers (docs/reference/protocol.md)."""
+"""fanin's own protocol: block floating point sums, slots with chunk numbers, RFC 6298 timers; README.md."""
 
 from __future__ import annotations
 

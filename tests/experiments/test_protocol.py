@@ -88,7 +88,7 @@ def test_all_missing_parts_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(ProtocolError) as error:
         load(folder)
     first, *rest = str(error.value).splitlines()
-    assert first == f"{folder}: is no protocol; add"
+    assert first == f"{folder}: is not a protocol; add"
     assert [line.split(",")[0].strip() for line in rest] == ["program.p4", "README.md"]
 
 
@@ -139,7 +139,7 @@ def test_an_error_in_its_file_is_reported_with_the_line(tmp_path: Path) -> None:
             lambda p: p.survives,
             "survives.. names fire; soak has the faults",
         ),
-        ("def exact(inputs): return inputs[2]", lambda p: p.exact(INPUTS), r"protocol\.py:12: IndexError"),
+        ("def exact(inputs): return inputs[2]", lambda p: p.exact(INPUTS), r"protocol\.py:11: IndexError"),
     ],
 )
 def test_what_a_function_returns_is_checked(tmp_path: Path, function: str, call: object, words: str) -> None:

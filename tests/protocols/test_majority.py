@@ -87,7 +87,7 @@ def test_soak_finds_a_program_that_counts_wrong(
 
 
 def test_in_a_scenario_timers_suit_its_small_packets_and_its_votes_are_no_violations(
-    majority: Protocol, voting: Engine, tmp_path: Path
+    voting: Engine, tmp_path: Path
 ) -> None:
     (tmp_path / "vote.toml").write_text(SCENARIO)
     (point,) = load_scenario(tmp_path / "vote.toml").points
