@@ -28,9 +28,10 @@ SHELL = bash
 .SHELLFLAGS = -o pipefail -c
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
-# A process for each core, and one for live networks, one after the other (tests/conftest.py), which mostly waits.
+# A process for each core, and two for tests that mostly wait: those of live networks, one after the other, and those of
+# jobs (tests/conftest.py).
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
-PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
+PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 2) --dist loadgroup
 
 .PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
 
@@ -45,7 +46,7 @@ test-fast: setup lint
 	$(PYTEST) -m 'not live and not slow'
 
 test-long: setup
-	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or hypothesis' --durations 20
+	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or few or hypothesis' --durations 20
 
 test-torch:
 	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch

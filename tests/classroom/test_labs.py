@@ -28,6 +28,7 @@ def _scope(lab: Lab) -> dict[str, Any]:
     return scope
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
 def test_a_lab_is_proved(lab: Lab) -> None:

@@ -100,6 +100,7 @@ def test_rows_are_the_same_as_here_though_one_of_two_workers_is_killed_half_way(
     assert sum(row["error"] is not None for row in there) == 2  # a loss of 1, wherever
 
 
+@pytest.mark.few(0)
 def test_ctrl_c_keeps_what_is_finished_and_a_worker_with_another_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

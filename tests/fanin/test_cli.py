@@ -248,6 +248,7 @@ def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
     assert r"\N{CHECK MARK} machine" in done.stdout
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", [("lesson", "list"), ("cost", "--help"), ("--version",)])
 def test_where_there_is_no_room_for_what_is_printed_a_line_says_so(

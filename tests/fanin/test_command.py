@@ -15,6 +15,7 @@ from fanin.testbed.runs import command_line
 from tests.fanin import command
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", [["lesson", "list"], ["nothing"], ["new", "mine"], ["cost", "--help"]])
 def test_they_say_and_end_as_those_that_are_started_alone(words: list[str], tmp_path: Path) -> None:
     environment = {"COLUMNS": "60", "NO_COLOR": "1"}

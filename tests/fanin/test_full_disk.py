@@ -35,6 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.few(0)
 def test_results(folder: Path) -> None:
     status, said, _ = on_small_disk(folder, 4, "run", _SCENARIO, "--results", str(folder))
     assert status == 1

@@ -143,6 +143,7 @@ def test_every_command_that_prints_a_table_has_json() -> None:
 SMALL = "scenario:small-virtual --set loss=0 --set seed=1"
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "keys"),

@@ -114,6 +114,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[Path], None]]]:
                 yield command, suffix, kind
 
 
+@pytest.mark.few(100)
 @pytest.mark.parametrize(("command", "suffix", "make"), list(cases()))
 def test_a_file_of_the_wrong_kind_is_named(
     command: str, suffix: str, make: Callable[[Path], None], tmp_path: Path

@@ -106,6 +106,7 @@ NESTED: dict[str, Callable[[int], dict[str, str]]] = {
 }
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("parts", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("depth", [50, 150, 240, 400, 5000])
 def test_what_is_nested_is_compiled_or_refused(

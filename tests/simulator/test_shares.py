@@ -55,6 +55,7 @@ def first_share(on: Fabric, jobs: list[Job]) -> float:
     return counts[0] / sum(counts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("windows", [(64, 64), (256, 64), (500, 100)])

@@ -51,6 +51,7 @@ def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine)
         assert paused.under_used >= paused.below_half > 2 / 3 * paused.lasted
 
 
+@pytest.mark.few(0)
 def test_they_do_so_for_longer_where_congestion_is_estimated_from_none_and_each_round_adds_a_packet(
     switch: Engine,
 ) -> None:

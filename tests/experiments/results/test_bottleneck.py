@@ -53,6 +53,7 @@ def test_a_row_says_so_with_both_shares() -> None:
     )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["lines", "box", "cdf"])
 @pytest.mark.parametrize("x", ["algorithm", "workers"])
 def test_its_figure_says_so_and_that_of_others_does_not(tmp_path: Path, kind: Kind, x: str) -> None:

@@ -112,6 +112,7 @@ def test_a_program_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> N
         program_of(point)
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_rows_tell_the_program_and_a_change_of_it_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -341,6 +341,7 @@ def test_all_reduces_do_not_notice_that_there_is_no_controller(switch: Engine) -
     assert (only(for_good).found, for_good.seconds) == (None, alone.seconds)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [

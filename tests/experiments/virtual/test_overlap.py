@@ -55,6 +55,7 @@ def test_the_times_of_workers_are_those_of_whole_steps(switch: Engine, bucket: s
     assert measured.exposed_seconds == pytest.approx(measured.step_seconds - 350e-6)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cut", [{}, {"tensor": 2}, {"pipeline": 2}, {"pipeline": 2, "chunks": 2}])
 def test_less_of_a_step_is_exposed(switch: Engine, cut: dict[str, Any]) -> None:
     after, during = (
@@ -77,6 +78,7 @@ def after_the_last_layer(elements: int, bucket: int | None, layers: int) -> list
     return [0] * (layers - 1) + [len(bucket_slices(elements, bucket))]
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 @settings(max_examples=sized(4, 12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=cuts(fewest_copies=2))

@@ -127,6 +127,7 @@ def settings(
     return point
 
 
+@pytest.mark.few(0)
 def test_a_recorded_training_has_the_predicted_time_next_to_the_measured_one(
     tmp_path: Path, switch: Engine
 ) -> None:

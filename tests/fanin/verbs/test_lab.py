@@ -102,6 +102,7 @@ def test_a_damaged_state_is_reported() -> None:
     assert "start the lab again" in lab("check", "mine", status=2).output
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_new_lab_is_proved_started_and_marked() -> None:
     lab("new", "my-lab")

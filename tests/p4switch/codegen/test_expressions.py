@@ -114,6 +114,7 @@ def check(maker: Expressions, inputs: list[list[Any]], kinds: list[tuple[int, bo
     law()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_any_expression(seed: int) -> None:
     """Random trees of every operator, on random and on extreme operands."""

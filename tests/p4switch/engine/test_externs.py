@@ -134,6 +134,7 @@ def fnv_mixed(data: bytes) -> int:
     return value
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("algorithm", "result"),
     [  # of the digits 1 to 9: published check values, where there are some

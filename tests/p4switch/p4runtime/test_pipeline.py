@@ -375,6 +375,7 @@ def test_a_name_cannot_bring_code_along(primary, program, tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("device_config", "why"),

@@ -315,6 +315,7 @@ print(hashlib.sha256(repr((network.sent, [[x.tobytes() for x in each] for each i
 """
 
 
+@pytest.mark.few(1)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
 @pytest.mark.parametrize(
     ("target", "flag"), [("arch=x86-64", "sse2"), ("avx2", "avx2"), ("avx512f", "avx512f")]

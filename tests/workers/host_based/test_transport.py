@@ -624,6 +624,7 @@ def summand(rank: int, call: int) -> float:
     return float(10**call * (rank + 1))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=sized(25, 500))

@@ -287,6 +287,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.few(14)
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize(("ports", "after"), MOMENTS)
 def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(ports: Container[int], after: int) -> None:

@@ -213,6 +213,7 @@ def test_the_standby_takes_over_while_jobs_run_and_in_the_middle_of_a_grant(tmp_
         said_by(network, until="the standby takes over")
 
 
+@pytest.mark.few(0)
 def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):
     with Up(tmp_path, *SMALL) as network:
         for _ in range(3):
