@@ -21,7 +21,9 @@ def sized(usual: Size, full: Size) -> Size:
 def few(cases: Sequence[pytest.Item], count: int) -> list[pytest.Item]:
     """So many cases of a parametrized test that every value of every parameter occurs in about as many of them."""
     first = crc32(cases[0].nodeid.encode()) / 2**32  # another one for each test
-    left = sorted(enumerate(cases), key=lambda case: (first + case[0] * 0.618) % 1)  # neighbours are far apart
+    left = sorted(
+        enumerate(cases), key=lambda case: (first + case[0] * 0.618) % 1
+    )  # neighbours are far apart
     chosen = []
     occurs: Counter[tuple[str, int]] = Counter()
     while left and len(chosen) < count:

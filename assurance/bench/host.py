@@ -13,7 +13,9 @@ from fanin.experiments.results.provenance import machine
 from fanin.topologies.units import BYTES, quantity, quantity_text
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_LEAST = 64 << 20  # bytes copied at a time, and at least the size of the largest cache: two arrays are twice as large
+_LEAST = (
+    64 << 20
+)  # bytes copied at a time, and at least the size of the largest cache: two arrays are twice as large
 _ROUNDS = 3
 
 

@@ -62,6 +62,7 @@ def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
     assert "TODO" not in "".join((lab.solution / file).read_text() for file in lab.manifest.files)
 
 
+@pytest.mark.slow
 def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
     lab = find_lab("12-slow")
     scope = _scope(lab)

@@ -33,6 +33,7 @@ def changed(diff: str) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.few(20)
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_produces_its_message_and_no_other(

@@ -37,6 +37,7 @@ def compute(seconds: float) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_thread_that_computes_all_the_time_is_seen_however_many_cores_are_idle() -> None:
     processors = Processors()
     assert not processors.begun

@@ -40,6 +40,7 @@ def check(results: list[Any], size: int) -> None:
         np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.few(20)
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("size", SIZES)

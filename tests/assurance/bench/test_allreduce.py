@@ -121,6 +121,7 @@ class Sum:
         return x
 
 
+@pytest.mark.slow
 @pytest.mark.few(2)
 @pytest.mark.parametrize("promise", [quantized_sum_bound, float32_sum_bound])
 @pytest.mark.parametrize("elements", [100, PERIOD + 1000])

@@ -39,6 +39,7 @@ def test_the_list_has_every_lab() -> None:
     assert "Forwarding and ARP" in lab("list").stdout
 
 
+@pytest.mark.slow
 def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said

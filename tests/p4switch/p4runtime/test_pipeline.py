@@ -194,6 +194,7 @@ def resized(program, kind):
     return config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["register_arrays", "counter_arrays"])
 def test_cells_of_another_register_or_counter_start_at_zero(controller, program, kind):
     cells = {

@@ -216,6 +216,7 @@ class Lossy:
         return self._draw.random() < 1 / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_whenever_each_hears_of_it(seed: int) -> None:
     """With losses of results, which have workers look, and be behind; some of the sums are longer than the window."""

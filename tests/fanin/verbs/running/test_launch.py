@@ -468,6 +468,7 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, f
     assert joined == [given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [
