@@ -129,6 +129,7 @@ def test_every_file_that_is_no_python_is_in_it(environment: Path) -> None:
     assert not {path for path in wanted if not (packages(environment) / path).is_file()}
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_a_script_may_be_called_as_a_package_and_lie_beside_others(
     installed: Installed, tmp_path: Path

@@ -39,6 +39,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return parent / "mine"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command", [command for command in COMMANDS if command not in (*LIVE, *RUN_ELSEWHERE)]
 )
@@ -133,6 +134,7 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
         network.end()
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_the_live_scenario_runs(mine: Path) -> None:
     done = fanin(LIVE[-1], mine)

@@ -17,6 +17,7 @@ from tests.sizes import sized
 FIRST, COUNT = 5000, sized(KINDS, 400)
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 @pytest.mark.slow
 def test_the_planted_causes_are_named(switch: Engine) -> None:

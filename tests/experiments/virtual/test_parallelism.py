@@ -98,6 +98,7 @@ LINKS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.few(0)
 @settings(max_examples=sized(4, 40))
 @given(drawn=cuts(), links=LINKS)
 def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(

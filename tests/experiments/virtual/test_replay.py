@@ -145,6 +145,7 @@ def test_a_recorded_training_has_the_predicted_time_next_to_the_measured_one(
     assert len(fast.seconds) == 3
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_trace_of_chakra_runs_on_as_many_hosts_as_it_has_ranks(tmp_path: Path, switch: Engine) -> None:
     point = settings(tmp_path, DP, hosts=4)

@@ -354,6 +354,7 @@ def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Pa
     assert in_network["link_duplicated"] > 0
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_packets_of_live_hosts_take_the_paths_that_are_said(fanin: Fanin, tmp_path: Path) -> None:
     """With spray each path has about half of the packets; with a single path the other one is idle."""

@@ -145,7 +145,7 @@ def assert_alike(here: Sequence[float], there: Sequence[float]) -> None:
     assert fmean(here) == pytest.approx(fmean(there), abs=4 * error)
 
 
-@pytest.mark.few(5)
+@pytest.mark.few(3)
 @pytest.mark.parametrize("window_per", ["connection", "host"])
 @pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
 @pytest.mark.parametrize("algorithm", ["ring", "halving-doubling", "double-binary-tree", "parameter-server"])
