@@ -54,7 +54,7 @@ def test_each_example_is_listed_and_shows_its_commands() -> None:
         assert all(line.startswith("fanin ") for line in blocks), name
 
 
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "copy", [name for name in NAMES if commands(name, live=False)], indirect=True, ids=str
 )

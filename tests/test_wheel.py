@@ -153,6 +153,7 @@ def test_a_script_may_be_called_as_a_package_and_lie_beside_others(
     assert installed("fanin", "launch", "--up", "--workers 2", "train.py").stdout.count("2.0") == 2
 
 
+@pytest.mark.few(0)
 def test_it_compiles_runs_a_lesson_and_tests_a_switch(
     environment: Path, installed: Installed, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def sections() -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("title", "session"), sections(), ids=[title for title, _ in sections()])
 def test_a_session(cli, title, session, capsys):

@@ -28,7 +28,7 @@ def _scope(lab: Lab) -> dict[str, Any]:
     return scope
 
 
-@pytest.mark.few(3)
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
 def test_a_lab_is_proved(lab: Lab) -> None:
@@ -135,6 +135,7 @@ def test_tests_that_are_no_python_are_refused_with_their_line(tmp_path: Path) ->
         load_lab(lab.folder)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "by", "what", "problem"),

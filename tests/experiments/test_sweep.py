@@ -81,6 +81,7 @@ def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
     assert list(journal.rows()) == ["a", "c"]
 
 
+@pytest.mark.few(0)
 def test_results_are_the_same_in_both_files_and_hold_the_scenario(tmp_path: Path) -> None:
     rows = run(tmp_path, points(tmp_path, "loss=1,0"))
     write_results(rows, {"scenario": SCENARIO, "set": ["loss=1,0"]}, tmp_path)

@@ -155,6 +155,7 @@ LONG = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("statement", "result"), LONG.values(), ids=LONG)
 def test_what_p4c_accepts_nested_compiles_and_runs(
     build: Callable[..., Compiled], statement: str, result: int

@@ -39,6 +39,7 @@ SMALL = replace(
 )
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine) -> None:
     with_pauses, without = (run(replace(SMALL, pauses=pauses), switch).seen for pauses in (True, False))

@@ -41,6 +41,7 @@ def test_virtual_time_gives_its_sums_and_takes_the_time_of_its_model(switch: Eng
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_loss_delays_its_sums_but_does_not_change_them(switch: Engine, chain: str) -> None:
     lossless = run_virtual(settings(chain), switch)

@@ -121,6 +121,7 @@ def test_any_expression(seed: int) -> None:
     check(Expressions(seed, [("in", name) for name, _, _ in INPUTS], WIDTHS), INPUTS, OUTPUTS, 80)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_expression_of_numbers_wider_than_c_has(seed: int) -> None:
     names = [("in", name) for name, _, _ in WIDE_INPUTS]

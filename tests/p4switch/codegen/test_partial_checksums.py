@@ -234,6 +234,7 @@ def test_partial_or_complete_makes_no_difference(
             assert completed(left) == expected, name
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(
     process: Callable[..., None], switches: Callable[..., Engine]

@@ -256,6 +256,7 @@ def test_conditions_of_updates_are_replayed(process: Process, tmp_path: Path, co
     assert process(switch, 1, [packet()]) == before
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("egress", "action", "replayed"),
     [

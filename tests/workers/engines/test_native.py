@@ -334,6 +334,7 @@ def test_whatever_vectors_the_processor_has_packets_and_sums_are_the_same(target
     assert said("C") == said("numpy")
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_a_cache_that_others_may_write_to_is_not_used(

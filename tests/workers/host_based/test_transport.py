@@ -447,6 +447,7 @@ def groups(
     ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=12)

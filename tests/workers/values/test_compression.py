@@ -30,6 +30,7 @@ VALUES = st.floats(width=32, allow_nan=False, allow_infinity=False)
 VECTORS = arrays(np.float32, st.integers(0, 3 * BLOCK + 5), elements=VALUES, fill=VALUES)
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @ALL
 @given(x=VECTORS)
