@@ -19,20 +19,22 @@ def sized(usual: Size, full: Size) -> Size:
 
 
 def few(cases: Sequence[pytest.Item], count: int) -> list[pytest.Item]:
-    """So many cases of a parametrized test that every value of every parameter occurs in about as many of them."""
+    """So many cases of a parametrized test, with as many values of its parameters as possible, all about as often."""
+    if len(cases) <= count or not hasattr(cases[0], "callspec"):
+        return list(cases)[:count]
+    # By identity: all cases have the same object, which may have no hash, or take long to compare.
+    values = [[(name, id(value)) for name, value in case.callspec.params.items()] for case in cases]
     first = crc32(cases[0].nodeid.encode()) / 2**32  # another one for each test
-    left = sorted(
-        enumerate(cases), key=lambda case: (first + case[0] * 0.618) % 1
-    )  # neighbours are far apart
-    chosen = []
+    left = sorted(range(len(cases)), key=lambda case: (first + case * 0.618) % 1)  # neighbours are far apart
+    chosen: list[int] = []
     occurs: Counter[tuple[str, int]] = Counter()
-    while left and len(chosen) < count:
-        case = min(left, key=lambda case: sum(occurs[value] for value in _values(case[1])))
-        left.remove(case)
-        occurs.update(_values(case[1]))
-        chosen.append(case)
-    return [item for _, item in sorted(chosen, key=lambda case: case[0])]
 
+    def repeats(case: int) -> tuple[int, int]:
+        often = [occurs[value] for value in values[case]]
+        return -often.count(0), sum(often)
 
-def _values(case: pytest.Item) -> list[tuple[str, int]]:
-    return list(case.callspec.indices.items()) if hasattr(case, "callspec") else []
+    while len(chosen) < count:
+        chosen.append(min(left, key=repeats))
+        left.remove(chosen[-1])
+        occurs.update(values[chosen[-1]])
+    return [cases[case] for case in sorted(chosen)]
