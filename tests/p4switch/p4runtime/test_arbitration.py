@@ -354,6 +354,7 @@ def test_the_address_with_the_most_streams_makes_room(device):
     assert [client.has_left for client in (one, *many)] == [False] + [True] * 3 + [False] * 63
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_streams_that_are_never_read_keep_no_thread(connect):
     for _ in range(64 + 140):  # more than the server has threads

@@ -22,6 +22,7 @@ def lint(*words: str | Path, status: int) -> Result:
     return done
 
 
+@pytest.mark.slow
 def test_findings_end_with_status_1_and_lead_to_their_page() -> None:
     said = lint(ROOT / "p4src" / "fanin.p4", status=1).stdout
     assert re.search(r"loss\.p4:\d+:\d+: warning: .* multiplies", said)
