@@ -42,6 +42,10 @@ class ExpectationError(Exception):
         self.problem = problem
 
 
+class NotPossibleError(Exception):
+    """A test cannot run on this kind of switch; the message gives the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one test.
@@ -53,6 +57,7 @@ class Outcome:
         hidden: Only a grader runs it.
         steps: The steps that ran; the last is the one at which it failed.
         problem: What went wrong, or None if it passed.
+        not_run: Why the test could not run on this kind of switch, or empty.
     """
 
     test: str
@@ -61,11 +66,12 @@ class Outcome:
     hidden: bool
     steps: tuple[str, ...] = ()
     problem: Problem | None = None
+    not_run: str = ""
 
     @property
     def passed(self) -> bool:
         """Return whether the test passed."""
-        return self.problem is None
+        return self.problem is None and not self.not_run
 
     def document(self) -> dict[str, Any]:
         """Return the outcome as a JSON object; `outcome_from` reads it."""
@@ -82,6 +88,7 @@ class Outcome:
             "hidden": self.hidden,
             "steps": [*self.steps],
             "problem": problem,
+            "not_run": self.not_run,
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
@@ -14,13 +14,14 @@ from fanin.classroom.story import ExpectationError, Problem, Story, differing
 from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.tracing import fill
 from fanin.native.toolchain import ToolchainError
-from fanin.p4compiler import CompileError, compile_once
+from fanin.p4compiler import Compiled, CompileError, compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
+_State = TypeVar("_State")
 Sent = tuple[int, Packet]
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
 
@@ -34,14 +35,23 @@ class Arrival:
     time: int
 
 
-def load_program(file: Path) -> Engine:
+@dataclass(frozen=True, slots=True)
+class LoadedProgram:
+    """A student's program: as the compiler returns it, and in a switch."""
+
+    compiled: Compiled
+    engine: Engine
+
+
+def load_program(file: Path) -> LoadedProgram:
     """Compile a student's program and load it into a switch.
 
     Raises:
         ExpectationError: The file is missing, or the compiler refuses it.
     """
     try:
-        return Engine.load(compile_once(file).device_config())
+        compiled = compile_once(file)
+        return LoadedProgram(compiled, Engine.load(compiled.device_config()))
     except OSError as error:
         raise ExpectationError(
             Problem(f"{file.name}: cannot be read: {error.strerror}", broken=True)
@@ -87,8 +97,7 @@ class SwitchUnderTest:
         Raises:
             ExpectationError: The program has no such register.
         """
-        cells: list[int] = self._state("register", name, lambda found: self._engine.register(found).read())
-        return cells
+        return self._state("register", name, self._read_register)
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
         """Return the packets and the bytes that a counter has counted.
@@ -96,10 +105,16 @@ class SwitchUnderTest:
         Raises:
             ExpectationError: The program has no such counter.
         """
-        value = self._state("counter", name, lambda found: self._engine.counter(found).read(index))
+        return self._state("counter", name, lambda found: self._read_counter(found, index))
+
+    def _read_register(self, name: str) -> list[int]:
+        return self._engine.register(name).read()
+
+    def _read_counter(self, name: str, index: int) -> tuple[int, int]:
+        value = self._engine.counter(name).read(index)
         return value.packets, value.bytes
 
-    def _state(self, kind: str, name: str, read: Callable[[str], Any]) -> Any:
+    def _state(self, kind: str, name: str, read: Callable[[str], _State]) -> _State:
         known = getattr(self._engine.program, f"{kind}s")
         found = [each for each in known if each == name or each.endswith(f".{name}")]
         if len(found) != 1:
@@ -126,8 +141,11 @@ class SwitchUnderTest:
         self._story.step(f"{text}: {type(packet)(data).summary()} arrives at port {port}")
         self._now += BETWEEN_PACKETS
         self._arrived(Arrival(port, data, self._now))
-        self._sent = self._engine.process(port, data, self._now)
+        self._sent = self._forward(port, data)
         return self._sent
+
+    def _forward(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
+        return self._engine.process(port, data, self._now)
 
     def expect(self, *expected: Sent) -> None:
         """Expect that exactly these packets left after the last one was sent, in any order.
