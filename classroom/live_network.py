@@ -154,11 +154,11 @@ class LiveNetwork:
     def _empty(self, name: str) -> None:
         """Delete groups and sessions, which BMv2 keeps when it gets another program, and end the session."""
         connection, switch = self._connections.pop(name), self._loaded.pop(name)
-        groups, sessions = (
-            {number: () for entries in switch.installed for number in numbered(entries)}
-            for numbered in (lambda found: found.groups, lambda found: found.sessions)
+        kept = Entries(
+            groups={number: () for entries in switch.installed for number in entries.groups},
+            sessions={number: () for entries in switch.installed for number in entries.sessions},
         )
-        entities = Entries(groups=groups, sessions=sessions).encode(switch.compiled.p4info)
+        entities = kept.encode(switch.compiled.p4info)
         self._runner.run(connection.write(p4r.Update.DELETE, entities, entities))
         self._runner.run(connection.close())
 
