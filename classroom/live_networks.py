@@ -61,7 +61,7 @@ class LiveSwitch(SwitchUnderTest):
             raise self._failed(f"a live switch refuses it: {error}") from None
         self._place = network, name
 
-    def install(self, entries: Any, where: str = "the controller") -> None:
+    def install(self, entries: Any, where: str = "") -> None:
         """Write what a controller returned; see SwitchUnderTest."""
         super().install(entries, where)
         if self._place is not None:
@@ -69,7 +69,7 @@ class LiveSwitch(SwitchUnderTest):
             try:
                 network.install(name, self.installed[-1])
             except (ControllerError, ValueError) as error:
-                raise self._failed(f"{where}: {error}") from None
+                raise self._failed(f"{where or 'the controller'}: {error}") from None
 
     def _forward(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
         expected = super()._forward(port, data)

@@ -76,20 +76,29 @@ class SwitchUnderTest:
 
     # -- state ---------------------------------------------------------------------------------------------------
 
-    def install(self, entries: Any, where: str = "the controller") -> None:
+    def install(self, entries: Any, where: str = "") -> None:
         """Write what a controller returned: entries, groups and sessions (docs/reference/entries.md).
+
+        Args:
+            entries: What it returned.
+            where: The student's file and function, if they returned it. Then it is a step of the story.
 
         Raises:
             ExpectationError: They do not fit the program.
         """
+        said = where or "the controller"
         try:
             found = TypeAdapter(Entries).validate_python(entries)
             fill(self._engine, found)
         except ValidationError as error:
-            raise self._failed(f"{where}{_misfit(entries, error)}") from None
+            raise self._failed(f"{said}{_misfit(entries, error)}") from None
         except (ValueError, TableError) as error:
-            raise self._failed(f"{where}: {error}") from None
+            raise self._failed(f"{said}: {error}") from None
         self._history.append(found)
+        if where:
+            kinds = (("entry", found.entries), ("group", found.groups), ("session", found.sessions))
+            counts = [_count(len(each), kind) for kind, each in kinds if each]
+            self._story.step(f"the switch gets what {where} returned: {', '.join(counts) or 'nothing'}")
 
     def register(self, name: str) -> list[int]:
         """Return the cells of a register.
@@ -172,12 +181,13 @@ class SwitchUnderTest:
         there = [data for out, data in left if out == port]
         if there:
             raise self._failed(
-                f"the packet that left by port {port} is not the one expected", differing(packet, there[0])
+                f"the packet that left by port {port} is not the one expected",
+                differing(packet, there[0], self._engine.program),
             )
         instead = f"the switch sent {_ports(left)}" if left else "but nothing left the switch"
         raise self._failed(
             f"expected a packet at port {port}: {type(packet)(bytes(packet)).summary()}; {instead}",
-            differing(packet, left[0][1]) if left else (),
+            differing(packet, left[0][1], self._engine.program) if left else (),
         )
 
     def check(self, holds: bool, text: str) -> None:
@@ -214,7 +224,7 @@ class SwitchUnderTest:
                     again.process(happened.port, happened.data, happened.time)
                 else:
                     fill(again, happened)
-            return "\n".join(as_text(found) for found in tracer.packets())
+            return "\n".join(as_text(found, verbose=True) for found in tracer.packets())
 
     def _arrived(self, arrival: Arrival) -> None:
         self._blamed = len(self._history)
@@ -236,6 +246,11 @@ def _misfit(entries: Any, error: ValidationError) -> str:
         known = Entries if len(one["loc"]) == 1 else NamedEntry
         return f": there is no {place}; the names are {', '.join(each.name for each in fields(known))}"
     return f": {place}: {one['msg']}; the form is {form}"
+
+
+def _count(number: int, kind: str) -> str:
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return f"{number} {kind if number == 1 else plural}"
 
 
 def _ports(sent: Sequence[tuple[int, bytes]]) -> str:

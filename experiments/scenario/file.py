@@ -18,7 +18,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from fanin.experiments.names import instead, nearest
+from fanin.experiments.names import instead
 from fanin.experiments.scenario.settings import (
     AUTO,
     FILES,
@@ -33,6 +33,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.workloads.trace_files import load_trace
+from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 

@@ -83,11 +83,17 @@ def start_lab(
         fanin lab start forwarding
         fanin lab start 1 my-router
     """
-    from fanin.classroom.manifest import LabError, find_lab
+    from fanin.classroom.manifest import CLONE, LabError, find_lab
     from fanin.classroom.work_folder import start
 
     with failing("lab", LabError, status=2):
         lab = find_lab(name)
+        if folder is None and Path.cwd().resolve().is_relative_to(CLONE):
+            raise failure(
+                "lab",
+                f"this folder is inside fanin itself; keep your files apart: fanin lab start {name} ~/{lab.name}",
+                2,
+            )
         target = folder or Path(lab.name)
         start(lab, target, name)
     say(
@@ -360,6 +366,7 @@ def _check_live(work: WorkFolder, seed: int, switch: SwitchKind, *, as_json: boo
 def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surroundings | None = None) -> bool:
     """Check a folder, print the outcome, and return whether all tests passed that could run."""
     from fanin.classroom.check import check
+    from fanin.classroom.manifest import next_lab
     from fanin.classroom.story import Outcome, told
 
     outcomes: list[Outcome] = []
@@ -387,6 +394,8 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
     say(f"\n{len(outcomes) - len(failed) - not_run} of {len(outcomes)} tests pass{left_out}")
     if broken:
         say("repair this first, and check again")
+    elif not failed and (following := next_lab(work.lab)):
+        say(f"next: {following.name}, {following.manifest.title}; type: fanin lab start {following.name}")
     elif failed and (found := work.hint(further=False)):
         hint, given = found
         more = "a clearer one" if given < len(hint.stages) else "all hints"

@@ -107,6 +107,8 @@ def test_labs_are_found_by_name_number_word_and_folder() -> None:
         assert find_lab(name).name == "01-forwarding"
     with pytest.raises(LabError, match="no-such: no such lab; there are 01-forwarding, "):
         find_lab("no-such")
+    with pytest.raises(LabError, match=r"forwardin: no such lab; did you mean 'forwarding'"):
+        find_lab("forwardin")
 
 
 @pytest.mark.parametrize(
