@@ -43,7 +43,7 @@ class Timing:
 
 
 # BMv2 takes milliseconds for a packet, which its threads hand on to each other.
-TIMING: dict[SwitchKind, Timing] = {"embedded": Timing(0.02, 0.1), "bmv2": Timing(0.06, 0.4)}
+TIMING: dict[SwitchKind, Timing] = {"embedded": Timing(0.02, 0.25), "bmv2": Timing(0.06, 0.5)}
 
 
 class LoadedSwitch(Protocol):

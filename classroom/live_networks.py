@@ -128,6 +128,7 @@ class LiveNetworks:
         self.kind = kind
         self.used = False
         self.timeout = TIMING[kind].timeout
+        self.timed = False
         self._launcher = target(kind).launcher
         self._logs = logs
         self._current: LiveNetwork | None = None

@@ -117,9 +117,11 @@ class Surroundings(Protocol):
 
     Attributes:
         timeout: Seconds without an arrival, after which a worker that is not done is asked for retransmissions.
+        timed: Whether times are those of the network, and not of how busy this machine is.
     """
 
     timeout: float
+    timed: bool
 
     def switch(self, loaded: LoadedProgram, story: Story) -> SwitchUnderTest:
         """Return a new switch with a program."""
@@ -144,6 +146,7 @@ class VirtualTime:
     """Switches and networks in virtual time."""
 
     timeout = 1e-3
+    timed = True
 
     def switch(self, loaded: LoadedProgram, story: Story) -> SwitchUnderTest:
         """Return a new switch with a program."""
@@ -201,6 +204,7 @@ class NetworkUnderTest:
             for name, program in hosts.items()
         }
         self._surroundings = surroundings
+        self.timed = surroundings.timed
         self._run = surroundings.network(topology, switches, self.stations, seed)
 
     def run(self, seconds: float = 0.2) -> None:
