@@ -44,7 +44,7 @@ class _Control:
     conditional: bool
 
 
-def too_many_stages(block: ir.Instance, stages: int) -> Diagnostic | None:
+def too_many_stages(block: ir.Block, stages: int) -> Diagnostic | None:
     """Return a finding at the first step of a block that would need one more stage, or None."""
     flow = _Stages(stages)
     flow.body(block.body, NOTHING)
