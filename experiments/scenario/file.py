@@ -36,6 +36,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.workloads.trace_files import load_trace
+from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 

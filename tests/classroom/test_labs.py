@@ -75,7 +75,7 @@ def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
 def test_the_model_of_lab_10_sends_what_the_switch_of_lab_7_does() -> None:
     scope = _scope(find_lab("10-reordering"))
     draw = random.Random(7)
-    engine = load_program(find_lab("7").solution / "aggregate.p4")
+    engine = load_program(find_lab("7").solution / "aggregate.p4").engine
     late = 0
     for _ in range(30):
         switch, model = SwitchUnderTest(engine.new_instance(), Story()), scope["Untagged"]()
@@ -109,6 +109,8 @@ def test_labs_are_found_by_name_number_word_and_folder() -> None:
         assert find_lab(name).name == "01-forwarding"
     with pytest.raises(LabError, match="no-such: no such lab; there are 01-forwarding, "):
         find_lab("no-such")
+    with pytest.raises(LabError, match=r"forwardin: no such lab; did you mean 'forwarding'"):
+        find_lab("forwardin")
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from fanin.p4switch.trace.events import (
     PacketTrace,
     PortNotSet,
     Select,
+    UpdateChecksum,
 )
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
@@ -93,7 +94,23 @@ def test_a_condition_and_a_key_with_a_field_of_an_invalid_header(trace: Trace) -
 @pytest.mark.slow
 def test_a_condition_that_tests_the_header_first(trace: Trace) -> None:
     guarded = ("if (hdr.tunnel.isValid())", "if (hdr.tunnel.isValid() && hdr.tunnel.dst_id == 5)")
-    assert marks(trace(OTHER, guarded, FORWARDED)) == []
+    found = trace(OTHER, guarded, FORWARDED)
+    assert marks(found) == []
+    [condition] = [each for each in found.events if isinstance(each, Condition) and "dst_id" in each.text]
+    assert (condition.values, condition.invalid) == ((), ["tunnel"])
+    assert "dst_id == 5: false (tunnel is not valid)" in as_text(found)
+    valid = trace(TUNNEL, guarded)
+    [condition] = [each for each in valid.events if isinstance(each, Condition) and "dst_id" in each.text]
+    assert ([each.name for each in condition.values], condition.invalid) == (["tunnel.dst_id"], [])
+
+
+def test_a_checksum_that_is_computed(trace: Trace) -> None:
+    found = trace(IPV4, ("            ipv4_lpm.apply();", "            ipv4_forward(9, 2);"))
+    [computed] = [each for each in found.events if isinstance(each, UpdateChecksum)]
+    [output] = [event for event in found.events if isinstance(event, Output)]
+    assert computed.target == "ipv4.hdrChecksum"
+    assert computed.value.number == int.from_bytes(output.packet[24:26])
+    assert f"checksum computed: ipv4.hdrChecksum = {computed.value.number}" in as_text(found)
 
 
 @pytest.mark.slow

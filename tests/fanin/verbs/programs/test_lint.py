@@ -58,7 +58,7 @@ def test_a_mistake_leads_to_the_section_about_it(tmp_path: Path, code: str) -> N
 
 
 def test_every_code_has_a_section() -> None:
-    for code in (*WARNINGS, "P101", "P102", "P103", "P104"):
+    for code in (*WARNINGS, "P101", "P102", "P103", "P104", "P105"):
         page, _, heading = page_of(code).partition("#")
         assert re.search(rf"^#+ `?{heading}`?$", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
 
