@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from fanin.controller.python_file import PythonFileError
-from fanin.experiments.names import instead, nearest
+from fanin.experiments.names import instead
 from fanin.experiments.protocol import ProtocolError, built_in, folder_of
 from fanin.experiments.protocol import load as load_protocol
 from fanin.experiments.scenario.settings import (

@@ -135,7 +135,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         try:
             for request in requests:
                 self._on_stream_message(client, request)
-                # It may have 100 MB. This frame outlives the stream: gRPC's last error, which refers to itself, holds it.
+                # It may have 100 MB, and this frame outlives the stream: gRPC's last error, a cycle, holds it.
                 del request
         except P4RuntimeError as error:
             client.put(error.with_traceback(None))  # whose frames hold the request
