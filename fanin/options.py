@@ -124,6 +124,10 @@ WorkerFile = Annotated[
     Path | None,
     _file("--worker", "FILE.py", "Python file that creates the in-network workers (docs/how-to/own.md)"),
 ]
+ProtocolName = Annotated[
+    str | None,
+    typer.Option("--protocol", metavar="NAME", help="Protocol that comes with fanin, or its folder"),
+]
 Offload = Annotated[bool, typer.Option(help="Send superframes of many UDP datagrams where the kernel can")]
 Captures = Annotated[
     Path | None,

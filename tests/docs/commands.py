@@ -43,9 +43,7 @@ _CLASS = "writes to the machine outside of the clone, or needs an address to clo
 _TWO_MINUTES = (
     "two minutes; tests/assurance/validation/test_simulators.py has its cases, make test-long all of them"
 )
-_A_MINUTE = (
-    "a minute; tests/assurance/validation/papers/test_figures.py has its figures, make test-long all of them"
-)
+_A_MINUTE = "a minute; tests/assurance/validation/papers/test_figures.py has its figures, in make test-long"
 _BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 

@@ -192,6 +192,7 @@ def test_every_command_that_prints_a_table_has_json() -> None:
     assert without == []
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "keys"),

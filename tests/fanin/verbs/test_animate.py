@@ -44,6 +44,7 @@ def test_only_drawings_have_a_duration(tmp_path: Path, name: str) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     status, said = animate("scenario:in-network-and-ring", "--set", "size=100 kB", "-o", str(path))

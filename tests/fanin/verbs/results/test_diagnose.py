@@ -105,6 +105,7 @@ def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
 STEP = {"forward": "100 us", "backward": "200 us"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "change", "settings"),
     [
