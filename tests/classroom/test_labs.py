@@ -28,6 +28,7 @@ def _scope(lab: Lab) -> dict[str, Any]:
     return scope
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
 def test_a_lab_is_proved(lab: Lab) -> None:
@@ -61,6 +62,7 @@ def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
     assert "TODO" not in "".join((lab.solution / file).read_text() for file in lab.manifest.files)
 
 
+@pytest.mark.slow
 def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
     lab = find_lab("12-slow")
     scope = _scope(lab)
@@ -135,6 +137,7 @@ def test_tests_that_are_no_python_are_refused_with_their_line(tmp_path: Path) ->
         load_lab(lab.folder)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "by", "what", "problem"),

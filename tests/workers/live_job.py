@@ -25,7 +25,7 @@ from fanin.workers.communicator import Communicator
 from fanin.workers.engines import native
 from fanin.workers.job import environment
 from fanin.workers.job.elastic import Elastic
-from fanin.workers.job.membership import Outsider, Service, _assignment, _member, addresses_of
+from fanin.workers.job.membership import Outsider, Service, _assignment, addresses_of, member_of
 from fanin.workers.reducer import Membership
 from tests.workers.loopback import HOST, WINDOW, everywhere, free_address, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
@@ -197,7 +197,7 @@ def communicators(
             elif assignment["config"] is None:
                 place = Outsider(assignment["rank"], addresses_of(assignment), "no lease", service)
             else:
-                place = _member(service, assignment, timeout, {}, ring=True)
+                place = member_of(service, assignment, timeout, {}, ring=True)
             comms.append(Communicator(place, timeout))
         members.callback(lambda: everywhere(comms, Communicator.close))  # each may wait for the others
         yield comms

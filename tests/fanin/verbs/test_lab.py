@@ -39,6 +39,7 @@ def test_the_list_has_every_lab() -> None:
     assert "Forwarding and ARP" in lab("list").stdout
 
 
+@pytest.mark.slow
 def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said
@@ -113,6 +114,7 @@ def test_a_damaged_state_is_reported() -> None:
     assert "start the lab again" in lab("check", "mine", status=2).output
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_new_lab_is_proved_started_and_marked() -> None:
     lab("new", "my-lab")
