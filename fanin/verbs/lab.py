@@ -117,12 +117,11 @@ def check_lab(
     """Run the tests of a lab on your files.
 
     The first failure is a story: the steps that ran, what was expected and what happened, and the path of the packet
-    through your program. The exit status is 0 if all tests passed, 1 if not.
+    through your program. The exit status is 0 if all tests passed that can run on this switch, 1 if not.
 
     Examples:
         fanin lab check
-        fanin lab check my-router
-        fanin lab check --live
+        fanin lab check my-router --live
     """
     work = _work(folder)
     if not (
@@ -395,7 +394,9 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
     if broken:
         say("repair this first, and check again")
     elif not failed and (following := next_lab(work.lab)):
-        say(f"next: {following.name}, {following.manifest.title}; type: fanin lab start {following.name}")
+        say(
+            f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
+        )
     elif failed and (found := work.hint(further=False)):
         hint, given = found
         more = "a clearer one" if given < len(hint.stages) else "all hints"

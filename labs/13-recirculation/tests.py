@@ -64,7 +64,7 @@ def _counts(switch: SwitchUnderTest, expected: int) -> None:
         packets, _ = switch.counter("passes", number)
         switch.check(
             packets == expected,
-            f"pass {number}: expected {expected} packets, the counter passes has {packets}",
+            f"the counter passes has {packets} for pass {number}, expected {expected}",
         )
 
 

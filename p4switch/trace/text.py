@@ -41,6 +41,7 @@ from fanin.p4switch.trace.events import (
     VerifyChecksum,
 )
 
+TEMPORARY = "tmp$"  # begins the names of the compiler's own variables
 _FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
@@ -51,7 +52,7 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
     lines = [f"packet on port {trace.port}, {len(trace.packet)} bytes, at {trace.time / 1e6:.6f} s"]
     depth = 3  # of the statements of the current state or action
     previous: Event | None = None
-    for part in _in_series(e for e in trace.events if verbose or not isinstance(e, (Assign, Deparse))):
+    for part in _in_series(e for e in trace.events if _is_shown(e, verbose)):
         match part:
             case list():
                 lines.append(f"{'  ' * depth}{_series_text(part)}")
@@ -67,6 +68,12 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
         previous = part
     lines.append(f"  => {verdict(trace.events)}")
     return "\n".join(lines)
+
+
+def _is_shown(event: Event, verbose: bool) -> bool:
+    if isinstance(event, Assign) and event.target.startswith(TEMPORARY):
+        return False
+    return verbose or not isinstance(event, Assign | Deparse)
 
 
 def event_lines(event: Event) -> list[str]:

@@ -169,7 +169,6 @@ ELSEWHERE = {
             "fanin lab start forwarding",
             "cd 01-forwarding",
             "fanin lab check",
-            "fanin lab check my-router",
             "fanin lab hint",
             "fanin lab hint my-router",
             "fanin lab solution",
@@ -177,6 +176,16 @@ ELSEWHERE = {
             "fanin lab list --json",
         ],
         _LAB,
+    ),
+    **dict.fromkeys(
+        ["fanin lab check --live", "fanin lab check my-router --live"],
+        "tests/classroom/test_live.py::test_a_student_checks_live",
+    ),
+    "fanin lab check --switch bmv2": (
+        "tests/classroom/test_live.py::test_every_solution_passes_on_bmv2_as_far_as_the_page_says"
+    ),
+    "fanin lint program.p4 --stages 12": (
+        "tests/fanin/verbs/programs/test_lint.py::test_a_pipeline_with_fewer_stages_has_no_room"
     ),
     "fanin lab start 1 my-router": (
         "tests/fanin/verbs/test_lab.py::"
@@ -201,7 +210,12 @@ ELSEWHERE = {
         "tests/classroom/test_labs.py::test_a_lab_is_proved",
     ),
     **dict.fromkeys(
-        ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
+        [
+            "fanin lint program.p4",
+            "fanin lint program.p4 --stages 12",
+            "fanin lint p4src/fanin.p4",
+            "fanin lint p4src/fanin.p4 --json",
+        ],
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
     **dict.fromkeys(

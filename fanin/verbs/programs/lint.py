@@ -35,7 +35,6 @@ def lint(
     Examples:
         fanin lint program.p4
         fanin lint p4src/fanin.p4 --json
-        fanin lint program.p4 --stages 12
     """
     # Imported here to keep --help fast.
     from fanin.p4compiler import CompileError, lint_file, page_of

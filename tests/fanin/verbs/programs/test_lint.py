@@ -75,3 +75,11 @@ def test_a_program_that_does_not_compile_is_no_traceback(tmp_path: Path) -> None
     assert "bad.p4:1:" in lint(file, status=1).output
     file.write_bytes(b"\xff\x00\xfe")
     lint(file, status=1)
+
+
+def test_a_pipeline_with_fewer_stages_has_no_room() -> None:
+    [window] = LABS.glob("07*/solution/*.p4")
+    lint(window, "--stages", 5, status=0)
+    said = lint(window, "--stages", 4, status=1).stdout
+    assert "needs stage 5, since so many steps depend on each other, and a pipeline has 4 stages" in said
+    assert "P105: see docs/reference/lint.md#p105" in said
