@@ -16,6 +16,7 @@ from fanin.controller.jobs import lifecycle
 from fanin.controller.jobs.lifecycle import Jobs, Member, _Job
 from fanin.workers.communicator import Communicator
 from fanin.workers.job.calls import Calls
+from fanin.workers.job.local_ranks import LocalMember
 from fanin.workers.protocol import Worker
 from tests.sizes import sized
 from tests.workers.live_job import PATIENCE, communicators, network
@@ -285,3 +286,12 @@ def test_without_the_rule_the_scripts_find_a_wrong_sum(monkeypatch: pytest.Monke
     monkeypatch.setattr(Calls, "abort", forget)
     with pytest.raises(AssertionError):
         check(SHIFTED["NaN"])
+
+
+def test_without_the_comparison_of_a_host_s_calls_the_scripts_find_a_wrong_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A maximum is then taken for a sum, whose memory it shares."""
+    monkeypatch.setattr(LocalMember, "_compare", compare_nothing)
+    with pytest.raises(AssertionError):
+        check([[("sum", 2)] * 2, [("sum", 2), ("max", 2)], [("sum", 2)] * 2], per_host=len(HOSTS))
