@@ -37,6 +37,9 @@ class Planner:
 OURS = Planner()
 
 
+FUNCTIONS = tuple(one.name for one in fields(Planner))  # that a file may define
+
+
 @cache
 def planner_of(controller: Path | None, paths: plan.PathChoice = "ecmp") -> Planner:
     """Return a planner with the functions of a controller file, and our own for the rest.
@@ -50,12 +53,11 @@ def planner_of(controller: Path | None, paths: plan.PathChoice = "ecmp") -> Plan
     Raises:
         PythonFileError: If the file cannot be loaded, or defines none of the functions.
     """
+    ours = replace(OURS, plan_forwarding=partial(plan.plan_forwarding, paths=paths))
     if controller is None:
-        return replace(OURS, plan_forwarding=partial(plan.plan_forwarding, paths=paths))
-    names = tuple(one.name for one in fields(Planner))
-    return Planner(
-        **{name: _of_controller(function) for name, function in functions(controller, names).items()}
-    )
+        return ours
+    found = functions(controller, FUNCTIONS)
+    return replace(ours, **{name: _of_controller(function) for name, function in found.items()})
 
 
 def _of_controller(function: Function) -> Function:

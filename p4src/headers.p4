@@ -84,6 +84,9 @@ header switchml_t {
     bit<15> slot;
 }
 
+// A protocol with packets of its own (protocols/) defines FANIN_PACKET, and its own headers_t.
+#ifndef FANIN_PACKET
+
 // The exponents of the block that the packet announces (docs/reference/protocol.md). The switch keeps the largest e0. The top bit of
 // e1 says that some worker cannot quantize the block.
 header exponents_t {
@@ -116,6 +119,8 @@ struct headers_t {
     values_t values_2;
     values_t values_3;
 }
+
+#endif
 
 struct metadata_t {
     bit<8> reason;      // why the packet is dropped (reasons.p4)

@@ -4,40 +4,10 @@
 #define FANIN_PARSER_P4
 
 #include "headers.p4"
-
-error { BadIpv4Header }
+#include "network.p4"
 
 parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    state start {
-        packet.extract(hdr.ethernet);
-        transition select(hdr.ethernet.ethertype) {
-            ETHERTYPE_IPV4: ipv4;
-            ETHERTYPE_ARP: arp;
-            default: accept;
-        }
-    }
-
-    state arp {
-        packet.extract(hdr.arp);
-        transition accept;
-    }
-
-    state ipv4 {
-        packet.extract(hdr.ipv4);
-        verify(hdr.ipv4.version == 4 && hdr.ipv4.ihl == 5, error.BadIpv4Header);
-        transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
-            (0, PROTOCOL_TCP): tcp;
-            (0, PROTOCOL_UDP): udp;
-            default: accept;
-        }
-    }
-
-    state tcp {
-        packet.extract(hdr.tcp);
-        meta.source_port = hdr.tcp.source_port;
-        meta.destination_port = hdr.tcp.destination_port;
-        transition accept;
-    }
+#include "network_states.p4"
 
     state udp {
         packet.extract(hdr.udp);
@@ -71,10 +41,6 @@ parser parse(packet_in packet, out headers_t hdr, inout metadata_t meta, inout s
         transition accept;
     }
 }
-
-#define IPV4_FIELDS { hdr.ipv4.version, hdr.ipv4.ihl, hdr.ipv4.dscp_ecn, hdr.ipv4.total_length, \
-                      hdr.ipv4.identification, hdr.ipv4.flags, hdr.ipv4.fragment_offset, hdr.ipv4.ttl, \
-                      hdr.ipv4.protocol, hdr.ipv4.source, hdr.ipv4.destination }
 
 // RFC 768: the pseudo-header, the header but for its checksum, and the payload.
 #define UDP_FIELDS hdr.ipv4.source, hdr.ipv4.destination, 8w0, hdr.ipv4.protocol, hdr.udp.length, \

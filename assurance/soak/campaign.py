@@ -10,14 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from fanin.assurance.soak.generate import draw_scenario
+from fanin.assurance.soak.generate import scenario_for
 from fanin.assurance.soak.run import Outcome, run_scenario
-from fanin.controller.planner import Planner, planner_of
-from fanin.controller.requirements import PROGRAM
 from fanin.experiments.processes import fork_server
+from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.native.files import write_json
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
@@ -56,20 +56,21 @@ class Soak:
 
 
 _switch: Engine  # of each process of the pool
-_planner: Planner | None
+_protocol: Protocol
 
 
-def _load(program: Path, controller: Path | None) -> None:
-    global _switch, _planner
+def _load(*named: Any) -> None:
+    global _switch, _protocol
     # A terminal's Ctrl-C reaches all processes; the parent ends the pool.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _switch, _planner = load_switch(program), planner_of(controller) if controller else None
+    _protocol = protocol_of(*named)
+    _switch = load_switch(_protocol.program)
 
 
 def _run_seed(seed: int) -> tuple[int, Outcome]:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # inputs with the largest values, and infinities
-            return seed, run_scenario(draw_scenario(seed), _switch, planner=_planner)
+            return seed, run_scenario(scenario_for(seed, _protocol.survives), _switch, protocol=_protocol)
     except Exception as error:
         error.add_note(f"while it ran the scenario of seed {seed}")
         raise
@@ -79,10 +80,20 @@ def soak(
     first_seed: int,
     seeds: int,
     progress: Callable[[Soak], None],
-    program: Path = PROGRAM,
+    protocol: str = OURS,
+    program: Path | None = None,
     controller: Path | None = None,
 ) -> Soak:
-    """Run the scenarios of `seeds` seeds on all cores; `progress` is called after each."""
+    """Run the scenarios of `seeds` seeds on all cores.
+
+    Args:
+        first_seed: The first seed.
+        seeds: Number of seeds.
+        progress: Called after each scenario.
+        protocol: The protocol of jobs in the network: a name, or the path of a folder.
+        program: Another P4 program than the protocol's.
+        controller: Another controller than the protocol's.
+    """
     begun = time.monotonic()
     so_far = Soak()
     # Not forked from this process, which has threads.
@@ -90,7 +101,7 @@ def soak(
         min(len(os.sched_getaffinity(0)), seeds),
         fork_server(__name__),
         _load,
-        (program, controller),
+        (protocol, program, controller),
     ) as pool:
         try:
             for seed, outcome in pool.map(_run_seed, range(first_seed, first_seed + seeds), chunksize=1):

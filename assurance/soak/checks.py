@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +13,9 @@ from numpy.typing import NDArray
 from fanin.assurance.soak.fabric import SoakFabric
 from fanin.assurance.soak.hosts import SoakHost
 from fanin.assurance.soak.scenario import Scenario, Work
-from fanin.controller.telemetry import Event, Reason
+from fanin.controller.telemetry import Event
 from fanin.experiments.models.compressed_sums import compressed_sum
-from fanin.experiments.models.expected_sums import QuantizedSum, QuantizedSums
+from fanin.experiments.protocol import Expected, Protocol
 from fanin.simulator import SECOND
 from fanin.simulator.fabric import Job
 from fanin.simulator.hosts.stations import Vector
@@ -21,17 +23,77 @@ from fanin.workers.collective import StallError
 from fanin.workers.host_based.algorithms.registry import algorithm_named
 from fanin.workers.values.compression import Rounded, TopK
 
-# Drops that faults of links and stalls may cause.
-EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
-EXPECTED_IGNORED = {"duplicate"}
-# Packets of an earlier grant, and packets that meet a switch without tables.
-EARLIER_DROPS = {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_CHUNK}
-EARLIER_IGNORED = {"other lease"}
-STRANGE_DROPS = set(Reason)
-# Drops that a flipped bit may cause, in IPv4 or UDP, or in the fields that identify them.
-CORRUPTED_DROPS = {Reason.BAD_CHECKSUM, Reason.TRUNCATED, Reason.MALFORMED, Reason.NOT_IP}
-CORRUPTED_DROPS |= {Reason.NOT_ADMITTED, Reason.NO_ROUTE, Reason.BAD_SIZE, Reason.FORGED, Reason.NO_CHECKSUM}
-STRANGE_IGNORED = {"other lease", "malformed", "impossible", "unknown chunk"}
+
+@dataclass(frozen=True)
+class JobRun:
+    """A job in the network after a run.
+
+    Attributes:
+        number: Number of the job.
+        work: Its description.
+        job: The job, with its stations by rank.
+        hosts: Its hosts by rank.
+        expected: The expected result of each all-reduce.
+        fresh: Whether no job had its hosts before it.
+    """
+
+    number: int
+    work: Work
+    job: Job
+    hosts: Sequence[SoakHost]
+    expected: Sequence[Any]
+    fresh: bool
+
+    @property
+    def workers(self) -> list[Any]:
+        """Return its workers (participant()) by rank."""
+        return [station.worker for station in self.job.stations]
+
+    @property
+    def contributions(self) -> int:
+        """Return how many contributions switches add up for each chunk."""
+        return self.job.contributions
+
+    @property
+    def finished(self) -> bool:
+        """Return whether all workers have all results, all with leases of this job."""
+        ended = all(host.done and host.error is None for host in self.hosts)
+        return ended and not self.work.mismatch and self.job.by_ring is None
+
+    @property
+    def undisturbed(self) -> bool:
+        """Return whether it finished with its first lease, which no job had before it."""
+        return self.finished and self.fresh and len(self.job.leases) == 1
+
+
+@dataclass(frozen=True)
+class SoakRun:
+    """A run, for the invariants of its protocol.
+
+    Attributes:
+        scenario: The scenario.
+        fabric: The network after the run.
+        mishaps: Number of mishaps, by kind.
+        jobs: The jobs in the network.
+        in_time: Whether the run finished within its bound.
+    """
+
+    scenario: Scenario
+    fabric: SoakFabric
+    mishaps: Counter[str]
+    jobs: Sequence[JobRun]
+    in_time: bool
+
+    @property
+    def undisturbed(self) -> bool:
+        """Return whether it finished, and no chunk may have been added more than once or not at all."""
+        return self.in_time and not self.scenario.disturbed
+
+    @property
+    def added(self) -> int:
+        """Return how many contributions switches have added up."""
+        events = self.fabric.events()
+        return events[Event.NEW_CHUNK] + events[Event.ADDED]
 
 
 def check(
@@ -39,6 +101,7 @@ def check(
     fabric: SoakFabric,
     inputs: Sequence[Sequence[Sequence[Vector]]],
     mishaps: Counter[str],
+    protocol: Protocol,
     *,
     in_time: bool,
 ) -> list[str]:
@@ -49,9 +112,10 @@ def check(
         fabric: The network after the run.
         inputs: Inputs, [jobs][all-reduces][workers].
         mishaps: Number of mishaps, by kind.
+        protocol: The protocol of jobs in the network.
         in_time: Whether the run finished within its bound.
     """
-    return [*_problems(scenario, fabric, inputs, mishaps, in_time)]
+    return [*_problems(scenario, fabric, inputs, mishaps, protocol, in_time)]
 
 
 def _problems(
@@ -59,6 +123,7 @@ def _problems(
     fabric: SoakFabric,
     inputs: Sequence[Sequence[Sequence[Vector]]],
     mishaps: Counter[str],
+    protocol: Protocol,
     in_time: bool,
 ) -> Iterator[str]:
     now = fabric.network.now / SECOND
@@ -66,7 +131,7 @@ def _problems(
         yield f"stopped at {now:.3g} s, after {fabric.network.hops} packet-hops"
     if fabric.to_come:
         yield f"{fabric.to_come} jobs have not begun by {now:.3g} s"
-    contributions = 0
+    jobs = []
     begun = zip(scenario.works, fabric.jobs, inputs, strict=False)
     for number, (work, job, vectors) in enumerate(begun):
         of_job = fabric.hosts_of(job)
@@ -77,41 +142,19 @@ def _problems(
             ):
                 yield f"job {number}, {problem}"
             continue
-        expected = _expected(work, job, vectors[: job.by_ring])
-        contributions += job.contributions * sum(one.chunks for one in expected)
+        expected = _expected(work, job, vectors[: job.by_ring], protocol)
+        jobs.append(JobRun(number, work, job, of_job, expected, fresh=number < len(scenario.jobs)))
         for problem in (
             *_check_sums(job, expected, work),
             *_check_sums_of_hosts(job, vectors, first=len(expected)),
             *_check_ends(scenario, fabric, of_job, work),
-            *_check_counts(scenario, job, of_job, expected, work, fresh=number < len(scenario.jobs)),
         ):
             yield f"job {number}, {problem}"
-    network = fabric.network
-    if not in_time:
-        return
-    if network.in_flight:
-        yield f"{network.in_flight} packets left over"
-    yield from _check_links(scenario, fabric)
-    if not scenario.disturbed:
-        added = fabric.events()[Event.NEW_CHUNK] + fabric.events()[Event.ADDED]
-        if added != contributions:
-            yield f"switches added {added} contributions up, of {contributions} that the jobs have"
-        yield from _check_switches(fabric)
-    allowed = EXPECTED_DROPS | (
-        EARLIER_DROPS
-        if scenario.later
-        or scenario.rerouted
-        or any(mishaps[kind] for kind in ("switch restart", "grant again", "revoked"))
-        else set()
-    )
-    # A lease id that a later job has with other slots.
-    allowed |= {Reason.BAD_SLOT} if scenario.later and scenario.same_leases else set()
-    allowed |= STRANGE_DROPS if scenario.strangers else set()
-    allowed |= {Reason.MISMATCH} if scenario.taps else set()
-    allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
-    for reason, count in fabric.drops().items():
-        if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
-            yield f"switches dropped {count} packets as {reason.name}"
+    if in_time:
+        if fabric.network.in_flight:
+            yield f"{fabric.network.in_flight} packets left over"
+        yield from _check_links(scenario, fabric)
+    yield from protocol.invariants(SoakRun(scenario, fabric, mishaps, jobs, in_time))
 
 
 def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
@@ -144,23 +187,6 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
                     yield f"job {number}, rank {rank}: {again} packets retransmitted, although none was lost or late"
 
 
-def _check_switches(fabric: SoakFabric) -> Iterator[str]:
-    """Report packets that switches have made up or lost, once nothing is on its way.
-
-    A switch sends as many results of a chunk as it takes contributions, one sum up for each result from its parent, and
-    each other packet that it does not drop once.
-    """
-    counts = fabric.network.links.counts
-    sent = counts.packets + counts.queue_drops + counts.watchdog_drops
-    ends = fabric.network.link_ends
-    arrived_at_switches = sum(counts.arrived[i] for i, (_, far) in enumerate(ends) if far in fabric.engines)
-    sent_by_switches = sum(sent[i] for i, (near, _) in enumerate(ends) if near in fabric.engines)
-    arrived_at_switches += fabric.tap.sent if fabric.tap else 0
-    passed = arrived_at_switches - sum(fabric.drops().values())
-    if sent_by_switches != passed:
-        yield f"switches sent {sent_by_switches} packets, for {passed} that arrived and were not dropped"
-
-
 def _in_order(scenario: Scenario) -> bool:
     """Return whether packets between two hosts arrive in the order in which they were sent, unless they are lost."""
     links = scenario.links
@@ -170,16 +196,16 @@ def _in_order(scenario: Scenario) -> bool:
     return not (disturbed or scenario.restarts or scenario.registers_lost or scenario.strangers)
 
 
-def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]]) -> list[QuantizedSum]:
+def _expected(work: Work, job: Job, inputs: Sequence[Sequence[Vector]], protocol: Protocol) -> list[Expected]:
     expected = []
     for step, vectors in enumerate(inputs):
         if step in job.leases:
-            sums = QuantizedSums(work.values, work.window, 1 if work.overflow else work.workers)
+            sums = protocol.sums(work.values, work.window, 1 if work.overflow else work.workers)
         expected.append(sums.next(vectors))
     return expected
 
 
-def _check_sums(job: Job, expected: Sequence[QuantizedSum], work: Work) -> Iterator[str]:
+def _check_sums(job: Job, expected: Sequence[Expected], work: Work) -> Iterator[str]:
     """Check the sums that there are, finished or not."""
     for step, one in enumerate(expected):
         outputs = [(rank, s.outputs[step]) for rank, s in enumerate(job.stations) if len(s.outputs) > step]
@@ -256,47 +282,10 @@ def _check_ends(
         error = host.error
         if not host.done:
             now = fabric.network.now / SECOND
-            waits = host.station.worker.outstanding(now) or "waits for no result"
+            outstanding = getattr(host.station.worker, "outstanding", None)  # of fanin's workers
+            waits = (outstanding and outstanding(now)) or "waits for no result"
             yield f"rank {rank} has not finished by {now:.3g} s: {waits}"
         elif error is not None and not work.mismatch:
             stalled = isinstance(error, StallError) and "chunk" in str(error)
             if not (stalled and scenario.registers_lost and work.in_network):
                 yield f"rank {rank}: {type(error).__name__}: {error}"
-
-
-def _check_counts(
-    scenario: Scenario,
-    job: Job,
-    hosts: Sequence[SoakHost],
-    expected: Sequence[QuantizedSum],
-    work: Work,
-    *,
-    fresh: bool,
-) -> Iterator[str]:
-    """Check the counts of a job whose workers have all finished; `fresh` if no job had its hosts before it."""
-    if (
-        work.mismatch
-        or job.by_ring is not None
-        or any(host.error is not None or not host.done for host in hosts)
-    ):
-        return
-    # A job with one grant must not notice those of others, unless they had its hosts before it.
-    alone = len(job.leases) == 1
-    undisturbed = alone and fresh
-    least, most = (sum(one.saturated[i] for one in expected) for i in (0, 1))
-    chunks = sum(one.chunks for one in expected)
-    allowed = EXPECTED_IGNORED | (set() if undisturbed else EARLIER_IGNORED)
-    # Late packets of an earlier grant with the same id are recognized by their chunk.
-    allowed |= {"unknown chunk"} if scenario.same_leases and not undisturbed else set()
-    allowed |= STRANGE_IGNORED if scenario.strangers else set()
-    for rank, station in enumerate(job.stations):
-        statistics = station.worker.statistics
-        if alone and statistics.accepted != chunks:
-            yield f"rank {rank}: {statistics.accepted} chunks delivered of {chunks}"
-        if alone and not least <= statistics.saturated <= most:
-            yield f"rank {rank}: {statistics.saturated} results flagged as saturated, {least} to {most} are"
-        if unexpected := sorted(set(+statistics.ignored) - allowed):
-            yield f"rank {rank}: datagrams that were {', '.join(unexpected)}"
-        foreign = station.not_ours and not (scenario.strangers or scenario.links.corruption) and fresh
-        if station.deadline() is not None or foreign:
-            yield f"rank {rank}: {station.not_ours} foreign frames, next deadline {station.deadline()}"

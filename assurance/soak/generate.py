@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from fanin.assurance.soak.scenario import (
     lossless_queue_bytes,
 )
 from fanin.controller.routes import Routes
+from fanin.experiments.protocol import FAULTS
 from fanin.topologies.link import Burst, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Link, Topology
 from fanin.workers.collective import Transport
@@ -74,6 +75,43 @@ def draw_scenario(seed: int) -> Scenario:
     ):
         scenario = draw_more(scenario)
     return _shorten_going_back(_corrupt_once(scenario))
+
+
+def scenario_for(seed: int, survives: Set[str]) -> Scenario:
+    """Draw the scenario of a seed, without the faults that a protocol does not survive.
+
+    Args:
+        seed: The seed.
+        survives: Some of FAULTS (experiments/protocol.py). With all of them, it is that of draw_scenario().
+    """
+    scenario = draw_scenario(seed)
+    if survives >= set(FAULTS):
+        return scenario
+    links: dict[str, Any] = {}
+    if "reordering" not in survives:
+        links |= {"reordering": 0.0, "duplication": 0.0}  # a copy may be late, too
+    links |= {fault: 0.0 for fault in ("duplication", "corruption") if fault not in survives}
+    changes: dict[str, Any] = {
+        "links": scenario.links.model_copy(update=links),
+        "taps": 0.0,
+        "revocations": (),
+    }
+    changes["jobs"] = tuple(map(_agreed, scenario.jobs))
+    changes["later"] = tuple(replace(one, work=_agreed(one.work)) for one in scenario.later)
+    if "new leases" not in survives:
+        changes |= {"regrants": (), "restarts": (), "later": (), "same_leases": False, "descending": False}
+    if "restarts" not in survives:
+        changes["restarts"] = ()
+    if "registers lost" not in survives:
+        changes["registers_lost"] = ()
+    if "strangers" not in survives:
+        changes["strangers"] = 0.0
+    return replace(scenario, **changes)
+
+
+def _agreed(work: Work) -> Work:
+    """Return a job without what concerns fanin's own workers only: saturation, special values and mismatches."""
+    return replace(work, overflow=False, special=False, mismatch="")
 
 
 def _shorten_going_back(scenario: Scenario) -> Scenario:

@@ -13,12 +13,12 @@ import numpy as np
 
 from fanin.assurance.soak.checks import check
 from fanin.assurance.soak.fabric import SoakFabric
-from fanin.assurance.soak.inputs import make_inputs
 from fanin.assurance.soak.revocation import TELLING_A_SWITCH, revoke, wait_for_a_sum
 from fanin.assurance.soak.scenario import Revocation, Scenario, Work
 from fanin.controller.jobs.budget import SlotAllocation
-from fanin.controller.planner import Planner, planner_of
+from fanin.controller.planner import Planner
 from fanin.controller.telemetry import Event
+from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND
 from fanin.simulator.fabric import Job
@@ -52,6 +52,7 @@ def run_scenario(
     make_worker: MakeWorker | None = None,
     observer: Observer | None = None,
     planner: Planner | None = None,
+    protocol: Protocol | None = None,
 ) -> Outcome:
     """Run a scenario on switches with the program of `switch`, and check everything.
 
@@ -60,14 +61,18 @@ def run_scenario(
         switch: A switch that has the program (see Engine.new_instance).
         make_worker: Makes a worker; None makes ours.
         observer: Called with everything that arrives.
-        planner: Planner of the switches' entries. None takes ours, with the scenario's paths.
+        planner: Planner of the switches' entries. None takes the protocol's, with the scenario's paths.
+        protocol: The protocol of jobs in the network, which survives the scenario's faults; None: ours.
     """
-    fabric = SoakFabric(scenario, switch, observer, planner or planner_of(None, scenario.paths))
+    protocol = protocol or protocol_of(OURS)
+    fabric = SoakFabric(scenario, switch, observer, planner or protocol.planner(scenario.paths))
     for outage in scenario.outages:
         link = scenario.topology.links[outage.link % len(scenario.topology.links)]
         fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)
-    inputs = [make_inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
-    happenings = _start(scenario, fabric, inputs, make_worker or _worker)
+    inputs = [protocol.inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
+    happenings = _start(
+        scenario, fabric, inputs, make_worker or (_worker if protocol.ours else protocol.make_worker)
+    )
     mishaps = Counter[str]()
     for time, kind, happens in sorted([*happenings, *_mishaps(scenario, fabric)], key=lambda one: one[0]):
         if fabric.run(max(time, fabric.network.now / SECOND)):
@@ -78,7 +83,7 @@ def run_scenario(
     if in_time:
         # Packets in flight must arrive.
         fabric.network.run(lambda: fabric.exhausted, scenario.bound + 60.0)
-    problems = check(scenario, fabric, inputs, mishaps, in_time=in_time)
+    problems = check(scenario, fabric, inputs, mishaps, protocol, in_time=in_time)
     if in_time:
         for job in fabric.jobs:
             fabric.end(job)

@@ -23,9 +23,9 @@ from itertools import chain
 import numpy as np
 import typer
 
-from fanin.controller.plan import plan_aggregation, plan_forwarding
+from fanin.controller.planner import OURS, Planner
 from fanin.controller.telemetry import Event, Reason
-from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree, aggregation_tree
+from fanin.controller.tree import FIRST_UDP_PORT, Job, Tree
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
 from fanin.simulator.hosts.stations import Flow
@@ -108,10 +108,19 @@ State = tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[int, ...], ...], int
 
 @dataclass
 class World:
-    """A model with switches that run `engine`'s program."""
+    """A model with switches that run `engine`'s program.
+
+    Attributes:
+        model: The model.
+        engine: A switch with the program.
+        planner: Plans the entries of switches.
+        exponents: Whether packets carry exponents and the call, which switches compare or combine.
+    """
 
     model: Model
     engine: Engine
+    planner: Planner = OURS
+    exponents: bool = True
     _cells: list[Cells] = field(default_factory=list)
     _cell_numbers: dict[Cells, int] = field(default_factory=dict)
     _packets: list[_Packet] = field(default_factory=list)
@@ -129,7 +138,9 @@ class World:
         self.switches = [switch.name for switch in self.topology.switches]
         self._rank_of = {host.name: rank for rank, host in enumerate(self.workers)}
         self._neighbours = [self.topology.neighbours(name) for name in self.switches]
-        self._plans = [plan_aggregation(self.topology, self._tree(grant)) for grant in model.grants]
+        self._plans = [
+            self.planner.plan_aggregation(self.topology, self._tree(grant)) for grant in model.grants
+        ]
         self._engines: dict[tuple[int, int], Engine] = {}
         self._registers = [
             name
@@ -149,7 +160,7 @@ class World:
     def _tree(self, grant: Grant) -> Tree:
         last = grant.first_chunk + grant.chunks - 1
         names = tuple(host.name for host in self.workers)
-        return aggregation_tree(
+        return self.planner.aggregation_tree(
             self.topology,
             Job(
                 grant.lease,
@@ -177,8 +188,10 @@ class World:
         sums = [
             sum(of_all) for of_all in zip(*(self.contribution(grant, r, chunk) for r in ranks), strict=True)
         ]
-        call = _CALL + (min(ranks) < self.model.ahead)
-        head = kind << 4 | _SIZE_64, of.lease, number, (number & 1) << 15, max(ranks), flag, call
+        combined = (
+            (max(ranks), flag, _CALL + (min(ranks) < self.model.ahead)) if self.exponents else (0, 0, 0)
+        )
+        head = kind << 4 | _SIZE_64, of.lease, number, (number & 1) << 15, *combined
         return struct.pack(f">BBIHbBI{_VALUES}i", *head, *sums)
 
     def _update(self, grant: int, rank: int, chunk: int) -> int:
@@ -236,7 +249,7 @@ class World:
         if (switch, tables) not in self._engines:
             name = self.switches[switch]
             engine = self.engine.new_instance()
-            install(engine, plan_forwarding(self.topology)[name].items)
+            install(engine, self.planner.plan_forwarding(self.topology)[name].items)
             for number, plan in enumerate(self._plans):
                 if tables >> number & 1:
                     install(engine, plan[name].items)

@@ -13,7 +13,6 @@ from fanin.controller.connection import Count
 from fanin.controller.controller import Controller
 from fanin.controller.errors import ControllerError
 from fanin.controller.jobs.ledger import Ledger
-from fanin.controller.planner import planner_of
 from fanin.controller.telemetry import Reason, SwitchCounts
 from fanin.controller.tree import Job
 from fanin.experiments.live.usage import usage_of
@@ -28,7 +27,7 @@ from fanin.experiments.live.worker_messages import (
     Vectors,
 )
 from fanin.experiments.models.prediction import predicted_seconds
-from fanin.experiments.results.checking import compare_with_exact_sum, durations, error_bound
+from fanin.experiments.results.checking import compare_with_promise, durations, oracle_of
 from fanin.experiments.results.measured import Measured, mean_window
 from fanin.experiments.results.recording import Recording
 from fanin.experiments.scenario.compilers import CompiledProgram
@@ -97,7 +96,7 @@ def run_live(
         async def run_all() -> list[Measured]:
             folder = Path(name)
             made = (program.p4info, program.device_config, Ledger(folder / "leases.json"), network.patience)
-            planner = planner_of(points[0].controller, points[0].paths)
+            planner = points[0].implementation.planner(points[0].paths)
             async with Controller(network.topology, *made, planner) as controller:
                 live = LiveNetwork(network, controller, folder, logs)
                 return [await live.run(point, begun(point)) for point in points]
@@ -148,9 +147,15 @@ class LiveNetwork:
 
         recordings = [Recording.open(self._folder, rank) for rank in range(len(ends))]
         steps, elements = recordings[0].inputs.shape
-        errors = compare_with_exact_sum(
+        errors = compare_with_promise(
             recordings,
-            error_bound(settings.algorithm, settings.values, pace.window, settings.compression.compressor),
+            oracle_of(
+                settings.implementation,
+                settings.algorithm,
+                settings.values,
+                pace.window,
+                settings.compression.compressor,
+            ),
         )
         seconds = durations(recordings)
         traffic = _host_traffic(settings.network, counts)
@@ -232,7 +237,7 @@ def work_of(settings: Settings) -> TrainingConfig | Vectors:
             **settings.training.model_dump(), seed=settings.seed, compressor=settings.compression.compressor
         )
     assert settings.elements is not None
-    return Vectors(settings.elements, settings.repetitions, settings.seed)
+    return Vectors(settings.elements, settings.repetitions, settings.seed, settings.protocol)
 
 
 def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:
@@ -241,7 +246,7 @@ def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwo
         local=(str(host.ip), job.udp_port),
         remote=(str(host.gateway), job.udp_port),
         pace=pace,
-        worker=settings.worker,
+        worker=None if settings.implementation.ours else settings.implementation.worker,
     )
 
 

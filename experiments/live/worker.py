@@ -23,8 +23,8 @@ from fanin.experiments.live.worker_messages import (
     Task,
     Vectors,
 )
+from fanin.experiments.protocol import make_worker_of, protocol_of
 from fanin.experiments.results.recording import Recording, Vector
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.training.digits import Digits
 from fanin.experiments.training.sgd import Curve, TrainingConfig, train
 from fanin.workers import (
@@ -133,9 +133,10 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
     """Do nothing but all-reduces, each of which all workers begin together."""
     recording = Recording.create(task.folder, task.rank, vectors.repetitions, vectors.elements)
     rng = np.random.default_rng((vectors.seed, task.rank))
+    protocol = protocol_of(vectors.protocol)
     # Draw all vectors first: computing in between would delay the workers that share this worker's core.
     for vector in recording.inputs:
-        rng.standard_normal(out=vector, dtype=np.float32)
+        vector[:] = protocol.vector(rng, vectors.elements)
     all_reduce = reporting(recording.wrap(collective.all_reduce))
     say(Progress(0))
     for vector in recording.inputs:

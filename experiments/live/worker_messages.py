@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import TypeAdapter
 
+from fanin.experiments.protocol import OURS
 from fanin.experiments.training.sgd import Curve, TrainingConfig
 from fanin.workers.collective import HostBasedAlgorithm, Transport, WindowScope
 from fanin.workers.lease import Lease
@@ -75,12 +76,13 @@ class HostBased:
 class Vectors:
     """Work that is nothing but all-reduces of random vectors.
 
-    Values are normally distributed; `seed` and the rank seed them.
+    The protocol draws them; `seed` and the rank seed them.
     """
 
     elements: int
     repetitions: int
     seed: int = 1
+    protocol: str = OURS
 
 
 @dataclass(frozen=True, slots=True)

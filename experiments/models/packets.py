@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.wire import HEADERS
@@ -12,16 +13,16 @@ _TCP_PAYLOAD, _TCP_FRAME = 1448, 1514
 
 
 def full_payload(settings: Settings) -> int:
-    """Return the bytes of payload in a full packet."""
+    """Return the bytes of a vector in a full packet, as float32."""
     if settings.algorithm == "in-network":
-        return 4 * settings.values
+        return ELEMENT_BYTES * settings.implementation.packet(settings.values).elements
     return _TCP_PAYLOAD if settings.transport == "tcp" else PAYLOAD
 
 
 def full_frame(settings: Settings) -> int:
     """Return the bytes of a full packet from the Ethernet header on."""
     if settings.algorithm == "in-network":
-        return in_network_frame(settings.values)
+        return HEADERS + settings.implementation.packet(settings.values).payload
     return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + PAYLOAD
 
 

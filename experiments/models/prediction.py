@@ -59,7 +59,8 @@ def predicted_seconds(
         return algorithm_named(settings.algorithm).seconds(size, hosts)
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
-    if packets > window or not (settings.training or settings.repetitions > 1):
+    announced = packets > window or not (settings.training or settings.repetitions > 1)
+    if settings.implementation.ours and announced:
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)

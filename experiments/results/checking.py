@@ -11,6 +11,7 @@ from typing import Any, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.experiments.protocol import Protocol, exact_sum
 from fanin.experiments.results.recording import Recording, Vector
 from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
@@ -62,11 +63,6 @@ class Promise:
     bound: NDArray[np.float64]
     edges: Sequence[int] | None = None
 
-    @staticmethod
-    def of(inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
-        """Return the promise of an all-reduce of these inputs, [elements] for each worker."""
-        return Promise(_exact_sum(inputs), error_bound(inputs))
-
     def hold(self, outputs: Iterable[Vector], first: int = 0) -> Errors:
         """Compare the results of workers, [elements] each, with the promise.
 
@@ -84,7 +80,16 @@ class Promise:
         return Errors(largest, float(self.bound.max()), violations)
 
 
-def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: ErrorBound) -> Promise:
+# Takes the workers' inputs, a vector [elements] each, and returns the promise of an all-reduce.
+Oracle = Callable[[Sequence[Vector]], Promise]
+
+
+def sums_within(error_bound: ErrorBound) -> Oracle:
+    """Return the oracle of all-reduces that promise the sum within a bound."""
+    return lambda inputs: Promise(exact_sum(inputs), error_bound(inputs))
+
+
+def promise_of(operation: Operation, inputs: Sequence[Vector], oracle: Oracle) -> Promise:
     """Return the promise of a collective operation.
 
     schedules.schedule() decides which worker has which segment. Values that are not summed must be equal to the bit.
@@ -92,15 +97,15 @@ def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: Erro
     Args:
         operation: The operation.
         inputs: Each worker's input [elements], in the order of ranks.
-        error_bound: The bound of sums.
+        oracle: The oracle of an all-reduce.
     """
     edges = bounds(len(inputs[0]), len(inputs))
     nothing = np.zeros(len(inputs[0]))
     match operation:
         case "all-reduce":
-            return Promise.of(inputs, error_bound)
+            return oracle(inputs)
         case "reduce-scatter":
-            return replace(Promise.of(inputs, error_bound), edges=edges)
+            return replace(oracle(inputs), edges=edges)
         case "all-gather":
             parts = [x[begin:end] for x, (begin, end) in zip(inputs, pairwise(edges), strict=True)]
             return Promise(np.concatenate(parts), nothing)
@@ -112,22 +117,28 @@ def promise_of(operation: Operation, inputs: Sequence[Vector], error_bound: Erro
     assert_never(operation)
 
 
-def compare_with_exact_sum(recordings: Sequence[Recording], error_bound: ErrorBound) -> Errors:
-    """Compare each worker's result of every step with the float64 sum of all workers' inputs."""
+def compare_with_promise(recordings: Sequence[Recording], oracle: Oracle) -> Errors:
+    """Compare each worker's result of every step with what the oracle promises for all workers' inputs."""
     return Errors.of_all(
-        Promise.of([recording.inputs[step] for recording in recordings], error_bound).hold(
+        oracle([recording.inputs[step] for recording in recordings]).hold(
             recording.outputs[step] for recording in recordings
         )
         for step in range(len(recordings[0].starts))
     )
 
 
-def error_bound(
-    algorithm: Algorithm, values: int, window: int, compressor: Compressor | None = None, trees: int = 1
-) -> ErrorBound:
-    """Return the error bound that the algorithm promises.
+def oracle_of(
+    protocol: Protocol,
+    algorithm: Algorithm,
+    values: int,
+    window: int,
+    compressor: Compressor | None = None,
+    trees: int = 1,
+) -> Oracle:
+    """Return the oracle of an algorithm's all-reduces.
 
     Args:
+        protocol: In-network: the protocol.
         algorithm: The algorithm.
         values: In-network: values in a packet.
         window: In-network: packets in flight along each tree.
@@ -135,23 +146,24 @@ def error_bound(
         trees: In-network: number of trees, each of which sums a part of a vector.
     """
     if compressor is not None:
-        return partial(compressed_sum_bound, compressor=compressor)
+        return sums_within(partial(compressed_sum_bound, compressor=compressor))
     if algorithm == "in-network":
-        return partial(
-            split_sum_bound, bound=partial(quantized_sum_bound, values=values, window=window), trees=trees
-        )
-    return float32_sum_bound
+        return partial(_aggregated, protocol=protocol, values=values, window=window, trees=trees)
+    return sums_within(float32_sum_bound)
 
 
-def split_sum_bound(inputs: Sequence[Vector], bound: ErrorBound, trees: int) -> NDArray[np.float64]:
-    """Return the bound for vectors in as many parts as there are trees, each summed separately."""
+def _aggregated(
+    inputs: Sequence[Vector], protocol: Protocol, values: int, window: int, trees: int
+) -> Promise:
+    """Return the promise of a protocol for vectors in as many parts as there are trees, each reduced separately."""
     parts = zip(*(np.array_split(x, trees) for x in inputs), strict=True)
-    return np.concatenate([bound(part) for part in parts if part[0].size])
+    bounds = [protocol.error_bound(part, values, window) for part in parts if part[0].size]
+    return Promise(protocol.exact(inputs), np.concatenate(bounds))
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
     """Return the bound of all-reduces that add float32, for each element [elements], from the inputs alone."""
-    return float32_error_bound(len(inputs), _exact_sum(np.abs(x) for x in inputs))
+    return float32_error_bound(len(inputs), exact_sum(np.abs(x) for x in inputs))
 
 
 def compressed_sum_bound(inputs: Sequence[Vector], compressor: Compressor) -> NDArray[np.float64]:
@@ -185,17 +197,9 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
     slack = scaling.SLACK if len(exponents) <= window else 0
     factors = quantization.scales(exponents, workers) / 2**slack
     # The result may be the float32 next to that of the exact sum; its unit in the last place is at most twice as large.
-    bound = quantization.error_bound(factors, workers, 2 * blocks(_exact_sum(inputs).astype(np.float32)))
+    results = np.minimum(2 * np.abs(exact_sum(inputs)), np.finfo(np.float32).max).astype(np.float32)
+    bound = quantization.error_bound(factors, workers, blocks(results))
     return bound.reshape(-1)[:elements]
-
-
-def _exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
-    """Return the sum in float64, vector by vector, so that a thousand vectors need little memory."""
-    vectors = iter(inputs)
-    total = next(vectors).astype(np.float64)
-    for vector in vectors:
-        total += vector
-    return total
 
 
 def durations(recordings: Sequence[Recording]) -> NDArray[np.float64]:

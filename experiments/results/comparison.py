@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
 
-from fanin.experiments.results.drawing.series import given, values_of, varied
+from fanin.experiments.names import instead
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.results.drawing.series import PLACES, given, values_of, varied
 from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
-from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.settings import KeyPath, Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values that each side needs for a confidence interval
@@ -33,7 +36,8 @@ class Difference:
         before: Median before.
         after: Median after.
         ratio: after / before; None if the median before is 0.
-        interval: Confidence interval (95 %) of the ratio; None if there are fewer than `ENOUGH` values, or some are 0.
+        interval: Confidence interval (95 %) of the ratio; None if there are fewer than `ENOUGH` values, some are 0, or
+            nothing differs in virtual time with the same seeds.
         exact: Whether both are in virtual time with the same seeds, so that nothing depends on chance.
     """
 
@@ -73,7 +77,7 @@ class Comparison:
         points: Points that are in both sets.
         only_before: A row of each point that is, or has a result, only before.
         only_after: A row of each point that is, or has a result, only after.
-        varied: Columns in which points differ.
+        varied: Columns in which points differ, except those that may differ between the two sets.
     """
 
     points: tuple[PointComparison, ...]
@@ -90,18 +94,30 @@ class Comparison:
         ]
 
 
-def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
+def compare(before: Sequence[Row], after: Sequence[Row], across: Sequence[str] = ()) -> Comparison:
     """Compare results, matching points by their settings; results with different seeds count as repetitions.
 
+    Args:
+        before: Rows of the first set.
+        after: Rows of the second set.
+        across: Settings that may differ between the sets, by their columns; "topology" stands for the whole network.
+            Within a set, points that differ in nothing else are an error.
+
     Raises:
-        ResultsError: If rows lack their settings, or no point is in both sets.
+        ResultsError: If rows lack their settings, a setting is unknown, a set has several points where one is needed,
+            or no point is in both sets.
     """
-    old, new = _points(before), _points(after)
+    places = _places(across)
+    old, new = _points(before, places, "A"), _points(after, places, "B")
     both = [point for point in old if point in new]
-    names = tuple(name for name in varied((*before, *after)) if name != "seed")
+    names = tuple(name for name in varied((*before, *after)) if name != "seed" and not _below(name, places))
     if not both:
         apart = [name for name in names if not _said(before, name) & _said(after, name)]
-        why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"
+        why = (
+            f"they differ in {', '.join(apart)}; to compare them nevertheless, add --across {','.join(apart)}"
+            if apart
+            else "some failed, or their settings differ"
+        )
         raise ResultsError(f"no point has a result in both sets: {why}")
     return Comparison(
         points=tuple(_compare(old[point], new[point]) for point in both),
@@ -124,8 +140,27 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
     return float(low), float(high)
 
 
-def _points(rows: Sequence[Row]) -> dict[str, Group]:
-    """Return rows with results, grouped by their settings."""
+def _places(across: Sequence[str]) -> dict[str, KeyPath]:
+    """Return the places of columns in the settings."""
+    known: dict[str, KeyPath] = {**PLACES, "topology": ("topology",)}
+    for name in across:
+        if name not in known:
+            raise ResultsError(
+                f"--across {name}: no such setting{instead(name, list(known), 'settings', 'listed in results.csv')}"
+            )
+    return {name: known[name] for name in across}
+
+
+def _below(name: str, places: Mapping[str, KeyPath]) -> bool:
+    """Return whether the place of a column is one of the places, or inside one."""
+    if name in places:
+        return True
+    mine = PLACES.get(name, ())
+    return any(mine[: len(place)] == place for place in places.values())
+
+
+def _points(rows: Sequence[Row], across: Mapping[str, KeyPath], side: str) -> dict[str, Group]:
+    """Return rows with results, grouped by their settings without those at the places `across`."""
     found: defaultdict[str, Group] = defaultdict(list)
     for row in rows:
         if "settings" not in row:
@@ -133,11 +168,19 @@ def _points(rows: Sequence[Row]) -> dict[str, Group]:
                 "rows lack their settings; compare results that fanin run or fanin sweep wrote"
             )
         if row.get("error") is None:
-            found[_name(row["settings"])].append(row)
+            found[_name(row["settings"], across)].append(row)
+    for name in across:
+        for group in found.values():
+            if len(_said(group, name)) > 1:
+                values = dict.fromkeys(value_text(name, row.get(name)) for row in group)
+                raise ResultsError(
+                    f"{side} has points with {name}={' and '.join(values)}, and --across {name} needs one value; "
+                    f"choose it, such as --where-{side.lower()} {name}={next(iter(values))}"
+                )
     return found
 
 
-def _name(text: str) -> str:
+def _name(text: str, across: Mapping[str, KeyPath]) -> str:
     """Return the settings without the seed; settings that an older version lacks have their defaults."""
     try:
         said = {name: value for name, value in json.loads(text).items() if name != "seed"}
@@ -145,6 +188,12 @@ def _name(text: str) -> str:
         raise ResultsError(f"settings of a row cannot be read: {error}") from None
     with suppress(ValidationError):  # written by a version with other settings: equal only to itself
         said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
+    for *tables, key in across.values():
+        inner: Any = said
+        for table in tables:
+            inner = inner and inner.get(table)
+        if inner:
+            inner.pop(key, None)
     return json.dumps(said, sort_keys=True)
 
 
@@ -161,7 +210,8 @@ def _compare(before: Group, after: Group) -> PointComparison:
 def _difference(column: str, before: Group, after: Group, exact: bool) -> Difference:
     old, new = ([value for row in rows for value in values_of(row, column)] for rows in (before, after))
     middle, then = float(np.median(old)), float(np.median(new))
-    enough = min(len(old), len(new)) >= ENOUGH and min(old) > 0
+    same = exact and sorted(old) == sorted(new)
+    enough = not same and min(len(old), len(new)) >= ENOUGH and min(old) > 0
     return Difference(
         column=column,
         before=middle,

@@ -18,7 +18,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from fanin.experiments.names import instead, nearest
+from fanin.controller.python_file import PythonFileError
+from fanin.experiments.names import instead
+from fanin.experiments.protocol import ProtocolError, built_in, folder_of
+from fanin.experiments.protocol import load as load_protocol
 from fanin.experiments.scenario.settings import (
     AUTO,
     FILES,
@@ -33,6 +36,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.workloads.trace_files import load_trace
+from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
@@ -212,6 +216,9 @@ def _named(path: Path) -> Iterator[None]:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
+_TRACES = {".json", ".gz", ".et", ".log"}  # suffixes of what fanin import reads
+
+
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the TOML in it."""
     try:
@@ -220,6 +227,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        if set(path.suffixes) & _TRACES:
+            raise ScenarioError(
+                f"{path}: is not a scenario; to make one of a trace: fanin import {path} -o scenario.toml"
+            ) from None
         raise ScenarioError(f"{path}: cannot be read as TOML: {error}") from None
 
 
@@ -386,10 +397,19 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
 def _find_files(point: dict[str, Any], folder: Path) -> None:
     """Replace names of files, which are relative to the scenario, with absolute paths, which results then contain."""
     for key in FILES:
-        if isinstance(name := point.get(key), str):
-            path = point[key] = (folder / name).resolve()
-            if not path.is_file():
-                raise ScenarioError(f"{key}: {path} does not exist")
+        if not isinstance(name := point.get(key), str):
+            continue
+        if key == "protocol":
+            if name not in built_in():
+                name = point[key] = str((folder / name).resolve())
+            try:
+                load_protocol(folder_of(name))
+            except (ProtocolError, PythonFileError) as error:
+                raise ScenarioError(f"{key}: {error}") from None
+            continue
+        path = point[key] = (folder / name).resolve()
+        if not path.is_file():
+            raise ScenarioError(f"{key}: {path} does not exist")
     workload = point.get("workload")
     if isinstance(workload, dict) and "trace" in workload:
         named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]

@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
 from fanin.controller.tree import FIRST_UDP_PORT, LAST_UDP_PORT, SLOTS, Job, aggregation_tree
+from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
@@ -42,7 +43,12 @@ VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scena
 
 AUTO = "auto"  # in a scenario file, stands for the algorithm that file.py chooses for each point
 
-FILES = ("program", "controller", "worker")  # keys whose values are the user's own files
+FILES = (
+    "program",
+    "controller",
+    "worker",
+    "protocol",
+)  # keys whose values are the user's own files or folder
 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
@@ -178,8 +184,12 @@ class Settings(Table):
         int | None, Field(ge=2, description="virtual: the job continues while so many workers remain")
     ] = None
     switch: Annotated[SwitchKind, Field(description="live: fanin's own switch, or BMv2")] = "embedded"
+    protocol: Annotated[
+        str,
+        Field(description="in-network: a protocol that comes with fanin, or a folder, relative to this file"),
+    ] = OURS
     program: Annotated[
-        Path | None, Field(description="P4 program that replaces p4src/fanin.p4, relative to this file")
+        Path | None, Field(description="P4 program that replaces the protocol's, relative to this file")
     ] = None
     compiler: Annotated[Compiler, Field(description="fanin's own P4 compiler, or p4c")] = "embedded"
     controller: Annotated[
@@ -212,6 +222,11 @@ class Settings(Table):
         """Return the workers' hosts by rank."""
         count = self.workers or len(self.network.hosts)
         return self.hosts or place(self.network, self.placement, count, self.seed)
+
+    @property
+    def implementation(self) -> Protocol:
+        """Return the protocol, with the user's own files where the scenario names some."""
+        return protocol_of(self.protocol, self.program, self.controller, self.worker)
 
     @property
     def bystanders(self) -> tuple[str, ...]:
@@ -275,6 +290,8 @@ class Settings(Table):
             }
         if self.algorithm != "in-network":
             changes |= {"checksums": True, "worker": None, "values": 256, "trees": 1}
+            if self.other_job is None or self.other_job.algorithm != "in-network":
+                changes |= {"protocol": OURS}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         if self.parallelism is not None and self.parallelism.pipeline == 1:

@@ -15,10 +15,10 @@ from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM, check_program
 from fanin.controller.telemetry import cells_read
 from fanin.controller.tree import Job, Tree
+from fanin.experiments.protocol import OURS, Protocol, folder_of, load, make_worker_of
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.settings import FILES, Settings
 from fanin.experiments.scenario.tools import Compiler
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.topologies.model import Topology
 
 DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
@@ -35,18 +35,19 @@ def program_of(settings: Settings) -> CompiledProgram:
         ProgramMismatchError: If it lacks what the controller needs for this point.
         ControllerError: If the user's controller fails.
     """
-    make_worker_of(settings.worker)
-    program = _compiled(settings.program or PROGRAM, settings.compiler)
-    if settings.program or settings.controller:
+    protocol = settings.implementation
+    make_worker_of(protocol.worker)  # reports errors in its file before anything starts
+    program = _compiled(protocol.program, settings.compiler)
+    if not protocol.ours or protocol.controller or settings.program:
         network, live = settings.network, settings.world == "live"
-        plans = _Plans(settings.controller, network, settings.paths)
+        plans = _Plans(protocol.controller, network, settings.paths)
         if settings.algorithm == "in-network":
             plans.add_leases(settings.members)
         if live and settings.links.loss:
             plans.add_loss()
         ports = {port for switch in network.switches for port in network.interfaces(switch.name)}
         # In virtual time, links count packets themselves.
-        plans.check(settings.program, program, cells_read(sorted(ports) if live else ()))
+        plans.check(protocol.program, program, cells_read(sorted(ports) if live else ()))
     return program
 
 
@@ -142,13 +143,21 @@ class _Plans:
             ) from None
 
 
+def _contents(protocol: Protocol, settings: Settings) -> bytes:
+    """Return what a protocol's folder makes of a run: its program and its Python file."""
+    return _compiled(protocol.program, settings.compiler).device_config + protocol.file.read_bytes()
+
+
 def digests(settings: Settings) -> dict[str, Any]:
     """Return columns of results with a digest of each of the user's files, which show when one changes; None: ours."""
     found: dict[str, Any] = {}
     for name, column in zip(FILES, DIGESTS, strict=True):
         path: Path | None = getattr(settings, name)
         content = None
-        if path and name == "program":  # and what it includes
+        if name == "protocol":
+            folder = folder_of(settings.protocol)
+            content = None if settings.protocol == OURS else _contents(load(folder), settings)
+        elif path and name == "program":  # and what it includes
             content = _compiled(path, settings.compiler).device_config
         elif path:
             content = path.read_bytes()

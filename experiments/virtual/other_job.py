@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, error_bound
+from fanin.experiments.results.checking import Errors, oracle_of
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
@@ -36,7 +36,8 @@ class OtherJobRun:
             priority=other.priority,
         )
         self._cluster = cluster
-        self.job = cluster.start(spec, list(self._vectors()), in_place=True)
+        make_worker = settings.implementation.make_worker
+        self.job = cluster.start(spec, list(self._vectors()), make_worker=make_worker, in_place=True)
 
     def _vectors(self) -> Iterator[list[Vector]]:
         """Yield a vector of each worker for each all-reduce."""
@@ -45,7 +46,7 @@ class OtherJobRun:
         draws = [np.random.default_rng((self._settings.seed, rank)) for rank in ranks]
         elements = self._other.size // ELEMENT_BYTES
         for _ in range(self._other.repetitions):
-            yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+            yield [self._settings.implementation.vector(draw, elements) for draw in draws]
 
     def run(self, limit: float) -> bool:
         """Run until the job has all its sums; return False if it does not by `limit` (seconds)."""
@@ -65,8 +66,9 @@ class OtherJobRun:
 
     def _held(self, index: int, vectors: list[Vector]) -> Errors:
         _, algorithm = self.job.done_by(index)
-        promise = Promise.of(vectors, error_bound(algorithm, self._settings.values, self._window))
-        return promise.hold(station.outputs[index] for station in self.job.stations)
+        settings = self._settings
+        oracle = oracle_of(settings.implementation, algorithm, settings.values, self._window)
+        return oracle(vectors).hold(station.outputs[index] for station in self.job.stations)
 
 
 def start_other_job(settings: Settings, cluster: Cluster) -> OtherJobRun | None:

@@ -18,13 +18,19 @@ from fanin.experiments.models.cut_model import predicted_step_seconds
 from fanin.experiments.models.pipeline import passes
 from fanin.experiments.models.step import bucket_slices, filled_buckets
 from fanin.experiments.models.timers import recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, error_bound, float32_sum_bound, promise_of
+from fanin.experiments.results.checking import (
+    Errors,
+    Promise,
+    float32_sum_bound,
+    oracle_of,
+    promise_of,
+    sums_within,
+)
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.step import slowness
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.virtual.rank_station import Channel, Ends, RankStation, Scaled, run_ranks
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Fabric, Job
@@ -179,13 +185,14 @@ class _Model:
         draws = [np.random.default_rng((settings.seed, rank)) for rank in ranks]
         buckets = bucket_slices(self._elements, self._parallelism.bucket_elements)
         steps = [
-            [draw.standard_normal(self._elements, dtype=np.float32) for draw in draws]
+            [settings.implementation.vector(draw, self._elements) for draw in draws]
             for _ in range(settings.repetitions)
         ]
         inputs = [[gradients[bucket] for gradients in of_all] for of_all in steps for bucket in buckets]
-        bound = error_bound(settings.algorithm, settings.values, window, trees=settings.trees)
-        promises = [Promise.of(of_all, bound) for of_all in inputs]
-        job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
+        protocol = settings.implementation
+        oracle = oracle_of(protocol, settings.algorithm, settings.values, window, trees=settings.trees)
+        promises = [oracle(of_all) for of_all in inputs]
+        job = self._fabric.start(spec, inputs, make_worker=protocol.make_worker, in_place=True)
         self._jobs.append((job, promises))
         return job
 
@@ -224,7 +231,7 @@ class _Model:
             np.random.default_rng((settings.seed, rank, _ACTIVATIONS)).standard_normal(elements, np.float32)
             for rank in ranks
         ]
-        promise = promise_of(operation, bases, float32_sum_bound)
+        promise = promise_of(operation, bases, sums_within(float32_sum_bound))
 
         def scaled(call: int) -> Promise:
             factor = Scaled.factor(call)

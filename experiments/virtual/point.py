@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fanin.controller.planner import planner_of
 from fanin.controller.python_file import telling
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
-from fanin.experiments.results.checking import ErrorBound, Errors, Promise, error_bound, promise_of
+from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of, promise_of
 from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_job
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
@@ -70,29 +68,29 @@ def run_virtual(
     assert settings.size is not None
     workers = len(settings.members)
     window = virtual_window(settings)
-    bound = _bound(settings, settings.algorithm)
+    oracle = _oracle(settings, settings.algorithm)
     barrier = [np.zeros(1, np.float32) for _ in range(workers)]
     inputs, promises = [], []
     parts = buckets(settings)
     per_step = 1 + len(parts)
-    for vectors in _vectors(settings.seed, workers, settings.elements, settings.repetitions):
+    for vectors in _vectors(settings):
         inputs += [[x.copy() for x in barrier]]
         for part in parts:
             own = [x[part] for x in vectors]
-            promises.append(promise_of(settings.collective, own, bound))
+            promises.append(promise_of(settings.collective, own, oracle))
             inputs.append(own)
     spec = cluster_spec(settings)
-    planner, make_worker = planner_of(settings.controller, settings.paths), make_worker_of(settings.worker)
-    with telling(settings.worker):
+    protocol = settings.implementation
+    with telling(protocol.worker):
         cluster = Cluster(
             spec,
             switch,
             inputs,
             None,
-            make_worker,
+            protocol.make_worker,
             observer,
             in_place=True,
-            planner=planner,
+            planner=protocol.planner(settings.paths),
             make_network=make_network,
         )
         prepare(cluster)
@@ -221,28 +219,32 @@ def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
     """
     parts = buckets(settings)
     assert settings.elements is not None
-    drawn = _vectors(settings.seed, len(settings.members), settings.elements, settings.repetitions)
     found = []
-    for step, vectors in enumerate(drawn):
+    for step, vectors in enumerate(_vectors(settings)):
         for number, part in enumerate(parts, start=1):
             ranks, algorithm = job.done_by(step * (1 + len(parts)) + number)
-            bound = _bound(settings, algorithm)
-            found.append(promise_of(settings.collective, [vectors[rank][part] for rank in ranks], bound))
+            oracle = _oracle(settings, algorithm)
+            found.append(promise_of(settings.collective, [vectors[rank][part] for rank in ranks], oracle))
     return found
 
 
-def _bound(settings: Settings, algorithm: Algorithm) -> ErrorBound:
-    """Return the error bound of the job if this algorithm does it."""
-    window, compressor = virtual_window(settings), settings.compression.compressor
-    return error_bound(algorithm, settings.values, window, compressor, settings.trees)
+def _oracle(settings: Settings, algorithm: Algorithm) -> Oracle:
+    """Return the oracle of the job if this algorithm does it."""
+    protocol, window, compressor = (
+        settings.implementation,
+        virtual_window(settings),
+        settings.compression.compressor,
+    )
+    return oracle_of(protocol, algorithm, settings.values, window, compressor, settings.trees)
 
 
 def _congestion_window(statistics: Statistics) -> float | None:
     return statistics.congestion_window if isinstance(statistics, InNetworkStatistics) else None
 
 
-def _vectors(seed: int, workers: int, elements: int, repetitions: int) -> Iterator[list[Vector]]:
+def _vectors(settings: Settings) -> Iterator[list[Vector]]:
     """Yield a vector of each worker for each all-reduce, the same as live workers draw (worker.py)."""
-    draws = [np.random.default_rng((seed, rank)) for rank in range(workers)]
-    for _ in range(repetitions):
-        yield [draw.standard_normal(elements, dtype=np.float32) for draw in draws]
+    assert settings.elements is not None
+    draws = [np.random.default_rng((settings.seed, rank)) for rank in range(len(settings.members))]
+    for _ in range(settings.repetitions):
+        yield [settings.implementation.vector(draw, settings.elements) for draw in draws]

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.controller.planner import planner_of
 from fanin.controller.python_file import telling
 from fanin.experiments.models.pipeline import Pass
 from fanin.experiments.models.timers import recovery
@@ -337,13 +336,13 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
         PythonFileError: If the user's worker or controller fails.
     """
     assert settings.elements is not None
-    with telling(settings.worker):
+    with telling(settings.implementation.worker):
         fabric = Fabric(
             settings.network,
             switch,
             host=HostModel(settings.coalescing),
             seed=settings.seed,
-            planner=planner_of(settings.controller, settings.paths),
+            planner=settings.implementation.planner(settings.paths),
             priorities=settings.prioritized,
         )
         ranks = make(fabric)

@@ -17,12 +17,11 @@ import numpy as np
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.timers import recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, error_bound, promise_of
+from fanin.experiments.results.checking import Errors, Promise, oracle_of, promise_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.experiments.scenario.tables.workload import Workload, array_bytes
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.virtual.rank_station import Channel, ChannelStation, run_ranks
 from fanin.experiments.workloads.trace import Node, Processor, Trace, TraceCall
 from fanin.experiments.workloads.trace_files import load_trace
@@ -216,7 +215,7 @@ class _Replay:
         )
         values = self._values(ranks, parts)
         inputs = _OfAllRanks([_Vectors(one, parts) for one in values])
-        job = self._fabric.start(spec, inputs, make_worker=make_worker_of(settings.worker), in_place=True)
+        job = self._fabric.start(spec, inputs, make_worker=settings.implementation.make_worker, in_place=True)
         expected = self._expected(values, parts, settings.algorithm)
         return {
             rank: Channel(station, [granted.udp_port for granted in job.granted], expected, own)
@@ -267,12 +266,13 @@ class _Replay:
     def _expected(self, values: Sequence[Vector], parts: Sequence[_Part], algorithm: Algorithm) -> Any:
         """Return a function that returns what a call must give."""
         settings = self._settings
-        bound = error_bound(algorithm, settings.values, self.window, trees=settings.trees)
+        protocol = settings.implementation
+        oracle = oracle_of(protocol, algorithm, settings.values, self.window, trees=settings.trees)
 
         @lru_cache(maxsize=8)
         def expected(call: int) -> Promise:
             part = parts[call]
-            return promise_of(part.operation, [_vector(one, call, part.elements) for one in values], bound)
+            return promise_of(part.operation, [_vector(one, call, part.elements) for one in values], oracle)
 
         return expected
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
-from fanin.options import ControllerFile, Program, ResultsFolder
+from fanin.options import ControllerFile, Program, ProtocolName, ResultsFolder
 from fanin.output import say
 from fanin.temporary_network import FANIN
 
@@ -32,24 +32,27 @@ def soak(
             help="Run demo, up and launch on live networks, and kill or pause a random process of theirs",
         ),
     ] = False,
+    protocol: ProtocolName = None,
     program: Program = None,
     controller: ControllerFile = None,
     results: ResultsFolder = Path("results/soak"),
 ) -> None:
     """Check the protocol on random scenarios with faults.
 
-    The scenarios run in virtual time, and all invariants are checked. With --live, the commands demo, up and launch
+    The scenarios run in virtual time, and all invariants are checked; for another --protocol than fanin's own, these
+    are its own, and only the faults that it survives occur. With --live, the commands demo, up and launch
     run instead; one of their processes is killed, ended or paused at a random moment, and nothing may hang or be left
     behind. A seed repeats its scenario, or its moment, process and signal.
 
     Examples:
         fanin soak --seeds 1000
+        fanin soak --protocol majority --seeds 20
         fanin soak --live --seeds 200
     """
     if live:
-        if program is not None or controller is not None:
+        if program is not None or controller is not None or protocol is not None:
             raise typer.BadParameter(
-                "tests the commands with p4src/fanin.p4 only: leave --program and --controller out",
+                "tests the commands with fanin's own protocol only: leave --protocol, --program and --controller out",
                 param_hint="--live",
             )
         _soak_live(first_seed, seeds, results)
@@ -58,16 +61,18 @@ def soak(
     from fanin.assurance.soak.campaign import soak as run_soak
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
-    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.protocol import OURS, ProtocolError, protocol_of
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.scenario.user_files import program_of_network
     from fanin.p4compiler import CompileError
     from fanin.progress import Steps
     from fanin.topologies.shapes import leaf_spine
 
-    with failing("soak", PythonFileError, ToolError, CompileError, ControllerError):
+    named = (protocol or OURS, program, controller)
+    with failing("soak", ProtocolError, PythonFileError, ToolError, CompileError, ControllerError):
+        chosen = protocol_of(*named)
         # The smallest network that has every feature of the random ones.
-        program_of_network(program, "embedded", leaf_spine(2, 2, 2), controller, counted=True)
+        program_of_network(chosen.program, "embedded", leaf_spine(2, 2, 2), chosen.controller, counted=True)
     with Steps("scenarios", seeds) as progress:
         shown = 0
 
@@ -80,14 +85,14 @@ def soak(
                 so_far.write(results)
 
         with failing("soak", KeyboardInterrupt):
-            done = run_soak(first_seed, seeds, show, program or PROGRAM, controller)
+            done = run_soak(first_seed, seeds, show, *named)
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     say(
         f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
     )
     if done.failures:
-        explain(done, results, program, controller)
+        explain(done, results, *named)
         raise typer.Exit(1)
     say(f"Nothing wrong. {results}/summary.json")
 
@@ -114,30 +119,36 @@ def _soak_live(first_seed: int, seeds: int, results: Path) -> None:
     say(f"Nothing wrong; no command took longer than {done.longest:.0f} s to end. {results}/summary.json")
 
 
-def explain(done: Soak, results: Path, program: Path | None = None, controller: Path | None = None) -> None:
+def explain(
+    done: Soak,
+    results: Path,
+    protocol: str | None = None,
+    program: Path | None = None,
+    controller: Path | None = None,
+) -> None:
     """Print the failures, shrink the first one, and write a trace of it."""
-    from fanin.assurance.soak.generate import draw_scenario
+    from fanin.assurance.soak.generate import scenario_for
     from fanin.assurance.soak.run import run_scenario
     from fanin.assurance.soak.shrink import shrink
     from fanin.assurance.soak.trace import Trace
-    from fanin.controller.planner import planner_of
-    from fanin.controller.requirements import PROGRAM
+    from fanin.experiments.protocol import OURS, protocol_of
     from fanin.simulator.fabric import load_switch
 
     for failure in done.failures[:10]:
         say(f"seed {failure.seed}: {failure.violations[0]}", err=True)
     seed = done.failures[0].seed
-    switch = load_switch(program or PROGRAM)
-    planner = planner_of(controller) if controller else None
+    chosen = protocol_of(protocol or OURS, program, controller)
+    switch = load_switch(chosen.program)
     smallest = shrink(
-        draw_scenario(seed), lambda scenario: bool(run_scenario(scenario, switch, planner=planner).violations)
+        scenario_for(seed, chosen.survives),
+        lambda scenario: bool(run_scenario(scenario, switch, protocol=chosen).violations),
     )
     path = results / f"trace-{seed}.txt"
     with path.open("w") as file:
-        outcome = run_scenario(smallest, switch, observer=Trace(file, smallest), planner=planner)
+        outcome = run_scenario(smallest, switch, observer=Trace(file, smallest), protocol=chosen)
     say(f"\nseed {seed}, shrunk to: {smallest}", err=True)
     for violation in outcome.violations:
         say(f"  {violation}", err=True)
-    files = (("--program", program), ("--controller", controller))
+    files = (("--protocol", protocol), ("--program", program), ("--controller", controller))
     brought = "".join(f" {option} {shlex.quote(str(path))}" for option, path in files if path)
     say(f"its packets: {path}\nrepeat: fanin soak{brought} --first-seed {seed} --seeds 1", err=True)

@@ -37,6 +37,7 @@ from fanin.p4switch.trace.events import (
     Request,
     Select,
     State,
+    UpdateChecksum,
     VerifyChecksum,
 )
 
@@ -90,13 +91,17 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield step, "accept" if error == "NoError" else f"stops with error.{error}"
         case VerifyChecksum(name, correct):
             yield section, f"checksum {name}: {'correct' if correct else 'wrong'}"
+        case UpdateChecksum(target, value):
+            yield section, f"checksum computed: {target} = {value}"
         case Ingress(instance):
             yield section, "ingress" if instance == "normal" else f"ingress ({instance})"
         case Egress(port, replica, instance):
             said = f", replica {replica}" if replica else ""
             yield section, f"egress to port {port}{said}" + ("" if instance == "normal" else f" ({instance})")
-        case Condition(text, outcome, values, source):
-            said = f" ({_values_text(values)})" if values else ""
+        case Condition(text, outcome, values, invalid, source):
+            reasons = [_values_text(values)] if values else []
+            reasons += [f"{header} is not valid" for header in invalid]
+            said = f" ({', '.join(reasons)})" if reasons else ""
             yield step, f"if {text}: {_truth(outcome)}{said}{_at(source)}"
         case Lookup(table, key, hit, entry, source):
             yield step, f"table {table}: {'hit' if hit else 'miss'}{_at(source)}"

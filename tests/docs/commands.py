@@ -43,9 +43,7 @@ _CLASS = "writes to the machine outside of the clone, or needs an address to clo
 _TWO_MINUTES = (
     "two minutes; tests/assurance/validation/test_simulators.py has its cases, make test-long all of them"
 )
-_A_MINUTE = (
-    "a minute; tests/assurance/validation/papers/test_figures.py has its figures, make test-long all of them"
-)
+_A_MINUTE = "a minute; tests/assurance/validation/papers/test_figures.py has its figures, in make test-long"
 _BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
@@ -404,6 +402,9 @@ SMALLER = {
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "fanin lesson run": "fanin lesson run --small",
     'size=16 MiB" --set workers=8,64': 'size=64 KiB" --set workers=2,4',
+    "results/small-live results/small-live --across algorithm,transport --where-a algorithm=in-network "
+    "--where-b algorithm=ring": "results/small-virtual results/small-virtual --across loss --where-a loss=0 "
+    "--where-b loss=0",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "results/before results/after --fail-if-slower 10%": "results/small-virtual results/small-virtual",
     "results/before results/after": "results/small-virtual results/small-virtual",

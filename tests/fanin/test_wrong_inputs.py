@@ -114,6 +114,8 @@ def cases() -> Iterator[tuple[str, str, Callable[[Path], None]]]:
                 yield command, suffix, kind
 
 
+@pytest.mark.slow
+@pytest.mark.few(100)
 @pytest.mark.parametrize(("command", "suffix", "make"), list(cases()))
 def test_a_file_of_the_wrong_kind_is_named(
     command: str, suffix: str, make: Callable[[Path], None], tmp_path: Path
@@ -192,6 +194,7 @@ def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
     refused(command.replace("FILE", "/proc/fanin-results"), Path("/proc/fanin-results"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

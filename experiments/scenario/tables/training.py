@@ -15,3 +15,6 @@ class Training(Table):
     epochs: Annotated[int, Field(ge=1, description="number of passes over the training set")] = 12
     batch: Annotated[int, Field(ge=1, description="samples in a step, of all workers together")] = 256
     hidden: Annotated[int, Field(ge=1, description="neurons of the hidden layer")] = 2048
+    learning_rate: Annotated[
+        float, Field(gt=0, description="factor of the reduced gradient in a step; momentum is 0.9")
+    ] = 0.05

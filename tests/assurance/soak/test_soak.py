@@ -34,6 +34,7 @@ from fanin.assurance.soak.shrink import shrink
 from fanin.assurance.soak.trace import Trace
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
+from fanin.experiments.protocol import OURS, protocol_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import History
 from fanin.topologies.link import Burst, LinkProperties, Pause
@@ -486,6 +487,7 @@ def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
     assert outcome.violations[1].startswith("job 0, rank 0 has not finished by ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.parametrize("marked_from", [0, None])
 def test_go_back_n_with_large_windows_ends_where_most_packets_are_overtaken(
@@ -536,7 +538,7 @@ def test_an_error_of_the_program_itself_names_the_seed(
     switch: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(campaign, "_switch", switch, raising=False)
-    monkeypatch.setattr(campaign, "_planner", None, raising=False)
+    monkeypatch.setattr(campaign, "_protocol", protocol_of(OURS), raising=False)
     monkeypatch.setattr(campaign, "run_scenario", lambda *_, **__: {}["a slip"])
     with pytest.raises(KeyError) as told:
         campaign._run_seed(7)

@@ -402,6 +402,7 @@ def test_a_member_has_all_that_it_was_assigned_and_what_it_asked_for(
         join(1).close()
 
 
+@pytest.mark.slow
 def test_who_does_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path / "run" / "jobs.sock") as environment:
         monkeypatch.setenv(HOST, "h1")
@@ -460,6 +461,7 @@ def test_what_workers_report_is_told_with_their_jobs(either: With, waiting: bool
 TIME = {"number": 3, "what": "barrier", "submitted": 5.0, "waited": None, "began": 5.5, "ended": 6.0}
 
 
+@pytest.mark.slow
 def test_the_times_of_calls_are_kept_with_their_job(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, 2, job="a") for host in ("h1", "h2")]

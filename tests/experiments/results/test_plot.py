@@ -269,6 +269,7 @@ def test_a_distribution_has_every_repetition() -> None:
     assert sorted(line.samples[0]) == sorted(2 * REPEATED[0]["seconds"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_the_same_results_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
@@ -324,6 +325,7 @@ def test_a_figure_that_cannot_be_is_refused(given: dict[str, Any], words: str) -
     assert words in str(error.value)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("style", "inches"), [("page", (6.4, 4.0)), ("column", (3.4, 2.5)), ("slide", (10.0, 5.6))]
 )
@@ -337,6 +339,7 @@ def test_a_figure_has_the_size_of_its_style(
     assert tuple(float(side) / 72 for side in box.groups()) == pytest.approx(inches)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("style", ["page", "column", "slide"])
 @pytest.mark.parametrize(
     ("x", "y"),

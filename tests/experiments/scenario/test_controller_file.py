@@ -63,7 +63,8 @@ def point(folder: Path, text: str, *changes: str) -> Settings:
 
 def test_it_chooses_the_tree_and_the_rest_is_ours(tmp_path: Path) -> None:
     planner = planner_of(controller(tmp_path, LAST_SPINE))
-    assert planner.plan_forwarding is OURS.plan_forwarding
+    network = leaf_spine(2, 2, 2)
+    assert planner.plan_forwarding(network) == OURS.plan_forwarding(network)
     inputs = [[np.full(300, rank, np.float32) for rank in range(4)]]
     cluster = Cluster(ClusterSpec(topology=leaf_spine(2, 2, 2)), load_switch(), inputs, planner=planner)
     assert cluster.run(limit=1.0)

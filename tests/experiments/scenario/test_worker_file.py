@@ -15,12 +15,12 @@ from fanin.controller.python_file import PythonFileError, telling
 from fanin.experiments.live.worker import join
 from fanin.experiments.live.worker_group import RunError, run_worker_group
 from fanin.experiments.live.worker_messages import InNetwork, Task, Vectors
-from fanin.experiments.results.checking import compare_with_exact_sum, error_bound
+from fanin.experiments.protocol import OURS, make_worker_of, protocol_of
+from fanin.experiments.results.checking import compare_with_promise, oracle_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.results.recording import Recording
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.scenario.worker_file import make_worker_of
 from fanin.experiments.virtual.point import run_virtual
 from fanin.simulator.fabric import load_switch
 from fanin.workers.collective import StallError
@@ -184,7 +184,10 @@ def test_worker_processes_take_it_from_its_file(tmp_path: Path) -> None:
         assert run_processes(tmp_path, printing) == ""
     assert (tmp_path / "worker-1.log").read_text() == 2 * "here I am\n"
     recordings = [Recording.open(tmp_path, rank) for rank in range(2)]
-    assert compare_with_exact_sum(recordings, error_bound("in-network", 256, WINDOW)).violations == 0
+    assert (
+        compare_with_promise(recordings, oracle_of(protocol_of(OURS), "in-network", 256, WINDOW)).violations
+        == 0
+    )
 
 
 def test_a_worker_process_tells_file_and_line(tmp_path: Path) -> None:

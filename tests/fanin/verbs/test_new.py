@@ -36,6 +36,7 @@ def commands(folder: Path) -> list[str]:
     return [line.split("#")[0].strip() for line in block.splitlines()]
 
 
+@pytest.mark.few(0)
 def test_the_commands_of_its_readme_run(made: Path) -> None:
     stf, scenario, live, compile_program = commands(made)
     assert (scenario, live) == ("fanin run scenario.toml", "fanin run scenario.toml --set world=live")
@@ -90,6 +91,25 @@ def test_each_file_is_in_the_readme(made: Path) -> None:
     readme = (made / "README.md").read_text()
     for template in TEMPLATES.iterdir():
         assert template.name == "README.md" or f"`{template.name}`" in readme
+
+
+def test_a_protocol_runs_as_its_readme_says(tmp_path: Path) -> None:
+    folder = tmp_path / "vote"
+    assert CliRunner().invoke(app, ["new", "--protocol", str(folder)]).exit_code == 0
+    readme = (folder / "README.md").read_text()
+    given = [line.split("#")[0].strip() for line in readme.splitlines() if line.startswith("    fanin")]
+    small = {"fanin soak --protocol . --seeds 20": "fanin soak --protocol . --seeds 2"}
+    ran = [small.get(command, command) for command in given if "world=live" not in command]
+    assert len(ran) == len(given) - 1 == 5
+    for command in ran:
+        done = run(*shlex.split(command)[1:], environment={"PYTHONPATH": str(FANIN)}, cwd=folder)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    mine, ours = (read_rows(folder / "results" / name) for name in ("mine", "fanin"))
+    assert {row["protocol"] for row in mine} == {str(folder)}
+    assert {row["protocol"] for row in ours} == {"fanin"}
+    assert all(row["violations"] == 0 and row["error"] is None for row in (*mine, *ours))
+    for file in folder.iterdir():
+        assert file.is_dir() or f"`{file.name}`" in readme
 
 
 def test_nothing_is_written_over(made: Path, fanin: Fanin) -> None:

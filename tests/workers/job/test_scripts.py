@@ -199,6 +199,7 @@ def _same(one: Call, other: Call) -> bool:
     return _plain(one) == _plain(other)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=sized(25, 1000),
     deadline=None,

@@ -411,11 +411,12 @@ def test_an_ordinary_user_launches_as_well():
         text = "import fanin, numpy; print(fanin.init().allreduce(numpy.ones(2, numpy.float32)))"
         (folder / "script.py").write_text(text)
         paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+        own = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), name)
         shape = "--workers 2 --leaves 1 --spines 0"
         done = subprocess.run(
             [*as_nobody(RUN), "launch", "--up", shape, "script.py"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "HOME": name, "TMPDIR": name, "XDG_CACHE_HOME": name},
+            env={**os.environ, **own, "PYTHONPATH": paths, "P4SWITCH_CFLAGS": "-Og"},
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
@@ -485,6 +486,7 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, f
     assert joined == [given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

@@ -1,0 +1,303 @@
+"""Aggregation protocols as folders: a P4 program, a Python file with its worker, plan and oracle, and a specification.
+
+fanin's own protocol is one of them (protocols/fanin). docs/how-to/protocols.md describes a folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.controller.plan import PathChoice
+from fanin.controller.planner import FUNCTIONS, Planner, planner_of
+from fanin.controller.python_file import Function, PythonFileError, functions
+from fanin.workers.collective import Participant
+from fanin.workers.lease import Lease
+from fanin.workers.protocol import AnyWorker, MakeWorker
+from fanin.workers.recovery import Recovery
+
+Vector = NDArray[np.float32]
+
+PROTOCOLS = Path(__file__).parents[1] / "protocols"
+OURS = "fanin"
+
+PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
+_REQUIRED = ("participant", "packet", "error_bound")
+_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "invariants", "survives")
+
+# Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
+FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost", "new leases", "strangers")
+
+
+class ProtocolError(ValueError):
+    """A folder that is not a protocol; the message names what is wrong, where, and what to do."""
+
+
+class Packet(NamedTuple):
+    """A full packet from a worker: the elements of a vector that it carries, and bytes of UDP payload."""
+
+    elements: int
+    payload: int
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """An aggregation protocol. Its parts may come from different files, if a scenario replaces some.
+
+    Attributes:
+        name: Name of its folder.
+        program: The P4 program of all switches.
+        worker: The Python file with `participant`.
+        controller: The Python file with functions that plan entries; None: fanin's own plan them.
+        file: The Python file of the folder.
+    """
+
+    name: str
+    program: Path
+    worker: Path
+    controller: Path | None
+    file: Path
+
+    @cached_property
+    def _functions(self) -> dict[str, Function]:
+        return functions(self.file, (*_REQUIRED, *_OPTIONAL))
+
+    @property
+    def ours(self) -> bool:
+        """Return whether the workers are fanin's own."""
+        return self.worker == PROTOCOLS / OURS / PYTHON_FILE
+
+    @property
+    def make_worker(self) -> MakeWorker:
+        """Return the function that makes each worker from its lease and its timers."""
+        return make_worker_of(self.worker)
+
+    def planner(self, paths: PathChoice = "ecmp") -> Planner:
+        """Return the functions that plan the entries of switches; fanin's own replace missing ones."""
+        return planner_of(self.controller, paths)
+
+    def packet(self, values: int) -> Packet:
+        """Return a full packet.
+
+        Args:
+            values: The key `values` of scenarios, 64 or 256, which a protocol may use or not.
+
+        Raises:
+            PythonFileError: If the protocol does not return two positive integers.
+        """
+        made = self._functions["packet"](values)
+        if not (
+            isinstance(made, tuple) and len(made) == 2 and all(isinstance(n, int) and n > 0 for n in made)
+        ):
+            raise PythonFileError(
+                f"{self.file}: packet() returns {made!r}, must return two positive integers: the elements in a "
+                "packet, and its UDP payload in bytes"
+            )
+        return Packet(*made)
+
+    def vector(self, draw: np.random.Generator, elements: int) -> Vector:
+        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others."""
+        if "vector" in self._functions:
+            return self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
+        return draw.standard_normal(elements, dtype=np.float32)
+
+    def exact(self, inputs: Sequence[Vector]) -> NDArray[np.float64]:
+        """Return the result that workers with these inputs should get, float64 [elements]: by default their sum."""
+        if "exact" in self._functions:
+            return self._checked("exact", self._functions["exact"](inputs), len(inputs[0]), np.float64)
+        return exact_sum(inputs)
+
+    def error_bound(self, inputs: Sequence[Vector], values: int, window: int) -> NDArray[np.float64]:
+        """Return the largest distance from exact() that the protocol promises, float64 [elements].
+
+        Args:
+            inputs: Each worker's vector, [elements].
+            values: The key `values` of scenarios.
+            window: Slots of the lease.
+        """
+        bound = self._functions["error_bound"](inputs, values, window)
+        return self._checked("error_bound", bound, len(inputs[0]), np.float64)
+
+    def inputs(self, seed: int, job: int, work: Any) -> list[list[Vector]]:
+        """Draw the inputs of a job of soak (assurance/soak/scenario.py has Work), [all-reduces][workers]."""
+        if "inputs" in self._functions:
+            return cast(list[list[Vector]], self._functions["inputs"](seed, job, work))
+        draw = np.random.default_rng((seed, job))
+        return [[self.vector(draw, elements) for _ in range(work.workers)] for elements in work.elements]
+
+    def sums(self, values: int, window: int, workers: int) -> Any:
+        """Return the oracle of soak for one lease, whose next(inputs) returns the next Expected result."""
+        if "sums" in self._functions:
+            return self._functions["sums"](values, window, workers)
+        return _Sums(self, values, window)
+
+    @property
+    def survives(self) -> frozenset[str]:
+        """Return the faults that the protocol survives, of FAULTS; by default duplication and reordering.
+
+        Raises:
+            PythonFileError: If the protocol names a fault that is not one.
+        """
+        if "survives" not in self._functions:
+            return frozenset({"duplication", "reordering"})
+        found = frozenset(self._functions["survives"]())
+        if unknown := sorted(map(str, found - set(FAULTS))):
+            raise PythonFileError(
+                f"{self.file}: survives() names {', '.join(unknown)}; soak has the faults {', '.join(FAULTS)}"
+            )
+        return found
+
+    def invariants(self, run: Any) -> Iterable[str]:
+        """Yield what is wrong after a run of soak, apart from results (assurance/soak/checks.py has SoakRun)."""
+        return (
+            cast(Iterable[str], self._functions["invariants"](run)) if "invariants" in self._functions else ()
+        )
+
+    def _checked(self, name: str, made: Any, elements: int, kind: type[np.floating[Any]]) -> NDArray[Any]:
+        if not isinstance(made, np.ndarray) or made.shape != (elements,) or made.dtype != kind:
+            what = f"{made.dtype} {list(made.shape)}" if isinstance(made, np.ndarray) else repr(made)
+            raise PythonFileError(
+                f"{self.file}: {name}() returns {what}, must return an array of {kind.__name__} [{elements}]"
+            )
+        return made
+
+
+class Expected:
+    """The result that all workers of a call must get, within a bound [elements]."""
+
+    def __init__(self, exact: NDArray[np.float64], bound: NDArray[np.float64]) -> None:
+        self.length = len(exact)
+        self._exact, self._bound = exact, bound
+
+    def wrong(self, output: Vector) -> NDArray[np.bool_]:
+        """Return flags [elements] for the elements of a result that are outside the bound."""
+        wrong: NDArray[np.bool_] = ~(np.abs(output - self._exact) <= self._bound)  # a NaN is outside, too
+        return wrong
+
+
+class _Sums:
+    """The oracle of soak for a protocol that has none of its own."""
+
+    def __init__(self, protocol: Protocol, values: int, window: int) -> None:
+        self._protocol, self._values, self._window = protocol, values, window
+
+    def next(self, inputs: Sequence[Vector]) -> Expected:
+        """Return the expected result of the next call."""
+        return Expected(
+            self._protocol.exact(inputs), self._protocol.error_bound(inputs, self._values, self._window)
+        )
+
+
+def exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
+    """Return the sum in float64, vector by vector, so that a thousand vectors need little memory."""
+    vectors = iter(inputs)
+    total = next(vectors).astype(np.float64)
+    for vector in vectors:
+        total += vector
+    return total
+
+
+def built_in() -> list[str]:
+    """Return the names of the protocols that come with fanin; fanin's own is the first."""
+    found = sorted(path.parent.name for path in PROTOCOLS.glob(f"*/{PYTHON_FILE}"))
+    return sorted(found, key=lambda name: name != OURS)
+
+
+def folder_of(named: str, base: Path = Path()) -> Path:
+    """Return the folder of a protocol, absolute.
+
+    Args:
+        named: A protocol that comes with fanin, or a path.
+        base: The folder to which the path is relative.
+    """
+    return PROTOCOLS / named if named in built_in() else (base / named).resolve()
+
+
+@cache
+def load(folder: Path) -> Protocol:
+    """Return the protocol in a folder.
+
+    Raises:
+        ProtocolError: If the folder lacks a part; the message lists all that are missing.
+        PythonFileError: If its Python file cannot be loaded.
+    """
+    if not folder.is_dir():
+        raise ProtocolError(
+            f"{folder}: no such folder; give the folder of a protocol (fanin new --protocol makes one), or one of "
+            f"those that come with fanin: {', '.join(built_in())}"
+        )
+    parts = {
+        PYTHON_FILE: f"a Python file with {', '.join(f'{name}()' for name in _REQUIRED)}",
+        PAGE: "the specification: packets, rules of switches and workers",
+    }
+    missing = [f"{name}, {what}" for name, what in parts.items() if not (folder / name).is_file()]
+    file, found = folder / PYTHON_FILE, dict[str, Function]()
+    if file.is_file():
+        found = functions(file, (*_REQUIRED, *_OPTIONAL, *FUNCTIONS))
+    program = Path(found["program"]()) if "program" in found else folder / PROGRAM_FILE
+    if not program.is_file():
+        missing.insert(
+            0, f"{program if 'program' in found else PROGRAM_FILE}, the P4 program of the switches"
+        )
+    if missing:
+        raise ProtocolError("\n  ".join([f"{folder}: is not a protocol; add", *missing]))
+    if absent := [name for name in _REQUIRED if name not in found]:
+        raise ProtocolError(
+            f"{file}: does not define {', '.join(f'{name}()' for name in absent)}; add what docs/how-to/protocols.md "
+            "describes"
+        )
+    planned = any(name in found for name in FUNCTIONS)
+    return Protocol(folder.name, program, file, file if planned else None, file)
+
+
+def protocol_of(
+    named: str, program: Path | None = None, controller: Path | None = None, worker: Path | None = None
+) -> Protocol:
+    """Return a protocol, with those of its files replaced that are given.
+
+    Args:
+        named: A protocol that comes with fanin, or a path.
+        program: Another P4 program.
+        controller: Another file with functions that plan entries.
+        worker: Another file with `participant`.
+
+    Raises:
+        ProtocolError: See load.
+        PythonFileError: See load.
+    """
+    base = load(folder_of(named))
+    return replace(
+        base,
+        program=program or base.program,
+        controller=controller or base.controller,
+        worker=worker or base.worker,
+    )
+
+
+@cache
+def make_worker_of(file: Path) -> MakeWorker:
+    """Return the function that makes each in-network worker: `participant(lease, recovery)` of a file.
+
+    Raises:
+        PythonFileError: If the file cannot be loaded or does not define the function. The function returned raises it
+            if the result of participant() is no Participant.
+    """
+    make = functions(file, ("participant",))["participant"]
+    wanted = [name for name in vars(Participant) if not name.startswith("_")]
+
+    def checked(lease: Lease, recovery: Recovery) -> AnyWorker:
+        made = make(lease, recovery)
+        if missing := [name for name in wanted if not hasattr(made, name)]:
+            raise PythonFileError(
+                f"{file}: participant() returns {made!r}, which lacks {', '.join(missing)}; see "
+                "fanin.workers.collective.Participant"
+            )
+        return cast(AnyWorker, made)
+
+    return checked

@@ -1,0 +1,188 @@
+"""A worker of a protocol that sends each chunk through a slot, without sockets or clock: what such protocols share.
+
+Chunk k of a lease goes through slot k mod W, in version (k div W) mod 2. It is sent once the result of chunk k - W has
+arrived, and again whenever its result is missing for a fixed timeout. A protocol adds how a vector becomes packets,
+and packets a result (protocols/majority, protocols/switchml). fanin's own worker is protocol.py, which is faster and
+finds losses earlier.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.workers import collective
+from fanin.workers.collective import CollectiveError, StallError, Statistics
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+
+Vector = NDArray[np.float32]
+Chunks = NDArray[np.int64]
+Datagrams = NDArray[np.uint8]  # [m, size]
+
+
+@dataclass(slots=True)
+class SlottedStatistics(Statistics):
+    """Running totals of one worker.
+
+    Attributes:
+        accepted: Results accepted.
+        ignored: Datagrams that were not an awaited result, by reason.
+    """
+
+    accepted: int = 0
+    ignored: Counter[str] = field(default_factory=Counter)
+
+
+class SlottedWorker(ABC):
+    """A Participant (collective.py) that keeps a packet in each slot of its lease in flight.
+
+    Args:
+        lease: The worker's lease.
+        recovery: Its initial_rto is the timeout of every packet; give_up is how long it waits for anything new.
+        elements: Elements of a vector in a packet.
+    """
+
+    def __init__(self, lease: Lease, recovery: Recovery, elements: int) -> None:
+        self.lease = lease
+        self.statistics = SlottedStatistics()
+        self._timeout, self._give_up = recovery.initial_rto, recovery.give_up
+        self._elements = elements
+        self._first = self._end = self._unsent = lease.first_chunk
+        # By slot of the lease: the chunk whose result is missing, and when to send it again.
+        self._awaited = np.full(lease.window, -1, np.int64)
+        self._due = np.full(lease.window, np.inf)
+        self._missing = 0
+        self._latest = 0.0  # when something new arrived
+        self._shape: tuple[int, ...] | None = None
+        self._out = np.zeros(0, np.float32)
+        self._result: Vector | None = None
+
+    # -- what a protocol adds --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def load(self, x: Vector) -> None:
+        """Take the vector of an all-reduce, [chunks, elements], padded with zeros.
+
+        Raises:
+            ValueError: If the protocol cannot reduce it.
+        """
+
+    @abstractmethod
+    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
+        """Return the packets of chunks [m], whose elements are the vector's rows [m]."""
+
+    @abstractmethod
+    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
+        """Return the chunks [m] of packets, -1 for one that is not a result of this lease, and values [m, elements]."""
+
+    # -- Participant -----------------------------------------------------------------------------------------
+
+    @property
+    def finished(self) -> bool:
+        """Return whether every result of the last all-reduce has arrived."""
+        return self._missing == 0
+
+    def start(self, x: Vector, now: float, out: Vector | None = None) -> None:
+        """Begin an all-reduce; see Participant.
+
+        Raises:
+            TypeError: See Participant.
+            ValueError: See Participant.
+            CollectiveError: If the previous all-reduce has not finished, or the lease has too few chunks left.
+        """
+        if self._missing:
+            raise CollectiveError("the previous all-reduce has not finished")
+        given, flat_out = collective.flat(x, out)
+        chunks = -(-given.size // self._elements)
+        if self._end + chunks > self.lease.last_chunk + 1:
+            raise CollectiveError(
+                f"lease {self.lease.id} has {self.lease.last_chunk + 1 - self._end} chunk numbers left and this "
+                f"all-reduce needs {chunks}: ask for a new lease"
+            )
+        padded = np.zeros(chunks * self._elements, np.float32)
+        padded[: given.size] = given
+        self.load(padded.reshape(chunks, self._elements))
+        self._first, self._end, self._unsent = self._end, self._end + chunks, self._end
+        self._out = np.empty((chunks, self._elements), np.float32)
+        self._result = out if out is not None else flat_out.reshape(x.shape)
+        self._missing, self._latest = chunks, now
+
+    def receive(self, datagrams: Datagrams, now: float) -> None:
+        """Process datagrams that have arrived; see Participant."""
+        statistics = self.statistics
+        statistics.bytes_received += datagrams.size
+        chunks, values = self.results(datagrams)
+        slots = chunks % self.lease.window
+        awaited = (chunks >= 0) & (self._awaited[slots] == chunks)
+        statistics.ignored["malformed"] += int(np.count_nonzero(chunks < 0))
+        # Of several copies in one batch, the first counts.
+        _, first = np.unique(chunks, return_index=True)
+        taken = first[awaited[first]]
+        statistics.ignored["duplicate"] += int(np.count_nonzero(chunks >= 0)) - len(taken)
+        if not len(taken):
+            return
+        self._out[chunks[taken] - self._first] = values[taken]
+        self._awaited[slots[taken]] = -1
+        self._due[slots[taken]] = np.inf
+        self._missing -= len(taken)
+        self._latest = now
+        statistics.accepted += len(taken)
+
+    def datagrams_to_send(self, now: float) -> Sequence[Datagrams]:
+        """Return new packets and retransmissions; see Participant.
+
+        Raises:
+            StallError: If nothing new has arrived for too long.
+        """
+        if not self._missing:
+            return []
+        if now - self._latest >= self._give_up:
+            raise StallError(
+                f"rank {self.lease.rank} of {self.lease.workers}, lease {self.lease.id}: {self._missing} results "
+                f"missing, the first of chunk {int(self._awaited[self._awaited >= 0].min(initial=self._end))}; "
+                f"nothing new for {now - self._latest:.3g} s"
+            )
+        expired = self._awaited[self._due <= now]
+        new = np.arange(self._unsent, min(self._unsent + self.lease.window, self._end))
+        blocked = self._awaited[new % self.lease.window] >= 0
+        new = new[: int(np.argmax(blocked))] if blocked.any() else new
+        self._unsent += len(new)
+        self._awaited[new % self.lease.window] = new
+        self.statistics.retransmissions += len(expired)
+        chunks = np.concatenate([expired, new])
+        if not len(chunks):
+            return []
+        self._due[chunks % self.lease.window] = now + self._timeout
+        datagrams = self.updates(chunks, chunks - self._first)
+        self.statistics.bytes_sent += datagrams.size
+        return [datagrams]
+
+    def deadline(self) -> float | None:
+        """Return when a packet must be retransmitted, or the worker gives up; None if no result is missing."""
+        if not self._missing:
+            return None
+        return min(float(self._due.min()), self._latest + self._give_up)
+
+    def finish(self) -> Vector:
+        """Return the result; see Participant.
+
+        Raises:
+            CollectiveError: If no all-reduce has finished.
+        """
+        if self._result is None or self._missing:
+            raise CollectiveError("no all-reduce has finished")
+        result, self._result = self._result, None
+        collective.raveled(result)[:] = self._out.reshape(-1)[: result.size]
+        self.statistics.all_reduces += 1
+        return result
+
+    def outstanding(self, now: float) -> str:
+        """Return a sentence about the results that the worker waits for; empty if it waits for none."""
+        silent = now - self._latest
+        return f"{self._missing} results missing, nothing new for {silent:.3g} s" if self._missing else ""
