@@ -153,7 +153,7 @@ class LocalMember:
         timeout: Seconds to wait for the other workers of this host.
 
     Raises:
-        CollectiveError: If the workers of the host do not find each other.
+        JoinError: If the workers of the host do not find each other.
     """
 
     def __init__(
@@ -365,13 +365,11 @@ class LocalMember:
         try:
             connected.connect(address)
             if _process_at(connected) != process:
-                raise CollectiveError(
-                    f"another process than {process}, the first worker of this host, answers"
-                )
+                raise JoinError(f"another process than {process}, the first worker of this host, answers")
             connection.send({"local": self.rank - rank}, self._mine)
         except OSError as error:
             connected.close()
-            raise CollectiveError(
+            raise JoinError(
                 f"process {process}, the first worker of this host, does not answer: {error}"
             ) from error
         except BaseException:
@@ -382,25 +380,26 @@ class LocalMember:
     def _accept(self, listener: socket.socket, processes: Sequence[int], first_rank: int) -> None:
         deadline = time.monotonic() + self._timeout
         listener.settimeout(_LOOK)
-        found: dict[int, _Connection] = {}
-        while len(found) + 1 < len(processes):
+        while (missing := len(processes) - 1 - len(self._others)) > 0:
             if left := self.left():
-                raise LeftError(f"{left[0]} ended before the job began")
+                raise JoinError(f"{left[0]} ended before the job began")
             if time.monotonic() > deadline:
-                raise StallError(f"{len(processes) - 1 - len(found)} workers of this host did not connect")
+                raise JoinError(f"{missing} workers of this host did not connect within {self._timeout:g} s")
             try:
                 connected, _ = listener.accept()
             except TimeoutError:
                 continue
             connected.settimeout(self._timeout)
-            hello = _Connection(connected, first_rank)
-            local = int(hello.receive()["local"])
-            if local not in range(1, len(processes)) or _process_at(connected) != processes[local]:
-                connected.close()  # nobody of this job
+            process = _process_at(connected)
+            if process not in processes:  # nobody of this job
+                connected.close()
                 continue
-            hello.rank += local
-            found[local] = hello
-        self._others = [found[local] for local in sorted(found)]
+            self._others.append(_Connection(connected, first_rank))
+            local = int(self._others[-1].receive()["local"])
+            if process != processes[local]:
+                raise JoinError(f"process {process} of this host has the place of process {processes[local]}")
+            self._others[-1].rank += local
+        self._others.sort(key=lambda other: other.rank)
 
 
 class LocalRing:
@@ -512,7 +511,6 @@ def join_local(
 
     Raises:
         JoinError: If there is no network, the place is taken, or other workers did not come.
-        CollectiveError: If the workers of the host do not find each other.
     """
     listener = listen(local_address(os.getpid())) if local == 0 else None
     try:
