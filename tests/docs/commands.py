@@ -388,6 +388,11 @@ ELSEWHERE = {
         ],
         _CNN,
     ),
+    "fanin launch -- sh -c 'torchrun --nproc_per_node 2 --nnodes $WORLD_SIZE --node_rank $RANK "
+    "--master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py'": (
+        "tests/fanin/test_torch.py::"
+        "test_two_ranks_on_each_host_have_the_same_weights_whoever_starts_them_and_whatever_is_lost"
+    ),
     "fanin launch docs/how-to/torch/overlap.py": (
         "tests/fanin/test_torch.py::test_buckets_go_out_and_come_back_within_the_backward_pass"
     ),

@@ -280,6 +280,8 @@ def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
         "launch --workers 0 true",
         'launch --up "\'" true',
         "launch",
+        "launch -n 3 --per-host 2 train.py",
+        "launch --min-workers 1 --per-host 2 train.py",
         "tables leaf1 --network x",
         "packet leaf1",
         "packet leaf1 --hex 00 --layers 'Ether()'",

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,6 +52,7 @@ from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
 
 _LOOK = 0.25  # longest time in seconds between checks for messages of the job service
+_VERDICT_SECONDS = 3.0  # until the job service reports which rank is to blame
 _LONGEST_MESSAGE = 1 << 14  # bytes; those of a call have at most _LONGEST_WHAT characters of text
 _LONGEST_WHAT = 1000
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: process, user, group
@@ -145,13 +146,14 @@ class LocalMember:
         service: The connection to the job service.
         local: This worker's number on its host; that of the leader is 0.
         processes: Process ids of the workers of this host, by their numbers.
+        address: The name of the leader's socket.
         first_rank: The rank of the leader.
         workers: Number of workers of all hosts.
         listener: Where the leader accepts the others; None at the others.
         timeout: Seconds to wait for the other workers of this host.
 
     Raises:
-        CollectiveError: If the workers of the host do not find each other.
+        JoinError: If the workers of the host do not find each other.
     """
 
     def __init__(
@@ -160,6 +162,7 @@ class LocalMember:
         service: Service,
         local: int,
         processes: Sequence[int],
+        address: str,
         first_rank: int,
         workers: int,
         listener: socket.socket | None,
@@ -179,7 +182,7 @@ class LocalMember:
         self._others: list[_Connection] = []  # at the leader all others, at another worker the leader
         try:
             if listener is None:
-                self._others.append(self._connected(processes[0], first_rank))
+                self._others.append(self._connected(address, processes[0], first_rank))
             else:
                 self._accept(listener, processes, first_rank)
         except BaseException:
@@ -215,8 +218,11 @@ class LocalMember:
                 self.place.sum_in_network(Buffers(self._sum_of(xs), result), call)
             except LeaseLostError as lost:
                 return result[:0], {"lost": str(lost)}
-            except ValueError as error:
-                raise self._culprit(xs) or error from None
+            except ValueError:
+                refused = [rank for rank, x in enumerate(xs, self.rank) if not np.isfinite(x).all()]
+                if not refused:  # the sum of the host is too large
+                    raise
+                return result[:0], {"refused": refused[0]}
             # Sums of the network are never NaN: here it marks the elements without one.
             result[self.place.unsummed] = np.nan
             return result, {"unsummed": len(self.place.unsummed) > 0}
@@ -224,6 +230,8 @@ class LocalMember:
         result, said = self.exchange(f"{call}: sum", buffers.x, carry_out)
         if lost := said.get("lost"):
             raise LeaseLostError(lost)
+        if (refused := said.get("refused")) is not None:
+            self._refuse(buffers.x, refused)
         if not said["unsummed"]:
             self.unsummed = _NO_ELEMENTS
             np.copyto(buffers.out, result)
@@ -293,23 +301,26 @@ class LocalMember:
         combine_into(total, np.add, xs)
         return total
 
-    def _culprit(self, xs: Sequence[Array]) -> ValueError | None:
-        """Return the error for the first element that cannot be summed; None if only the host's sum is too large."""
-        for rank, x in enumerate(xs, self.rank):
-            if not (finite := np.isfinite(x)).all():
-                index = int(np.argmin(finite))
-                return ValueError(f"rank {rank}: {not_finite(index, x[index])}")
-        return None
+    def _refuse(self, x: Array, rank: int) -> NoReturn:
+        """Raise an error at the rank that has a value that cannot be summed; the others wait for that one's."""
+        if rank == self.rank:
+            index = int(np.argmin(np.isfinite(x)))
+            raise ValueError(not_finite(index, x[index]))
+        self.left(_VERDICT_SECONDS)
+        raise CollectiveError(f"rank {rank} of this host has a value that cannot be summed")
 
     def _compare(self, mine: Mapping[str, Any], theirs: Mapping[str, Any], rank: int) -> None:
+        """Raise an error if another worker is in another call.
+
+        The job service compares the calls of all workers, of other hosts too, and finds out who differs.
+        """
         if mine["digest"] == theirs["digest"]:
             return
-        if mine["call"] != theirs["call"]:
-            raise CollectiveError(
-                f"rank {rank} is in call {theirs['call']}, and rank {self.rank} in call {mine['call']}"
-            )
+        self.calls.report()
+        self.left(_VERDICT_SECONDS)
         raise CollectiveError(
-            f"the workers make different calls. rank {rank}: {theirs['what']}; rank {self.rank}: {mine['what']}"
+            f"the workers make different calls. rank {rank}: call {theirs['call']}, {theirs['what']}; "
+            f"rank {self.rank}: call {mine['call']}, {mine['what']}"
         )
 
     def _await(self, others: Sequence[_Connection], what: str) -> list[_Connection]:
@@ -347,20 +358,18 @@ class LocalMember:
 
     # -- finding each other ----------------------------------------------------------------------------------
 
-    def _connected(self, process: int, rank: int) -> _Connection:
+    def _connected(self, address: str, process: int, rank: int) -> _Connection:
         """Connect to the leader, which has listened since before it joined."""
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         connection = _Connection(connected, rank)
         try:
-            connected.connect(_name(process))
+            connected.connect(address)
             if _process_at(connected) != process:
-                raise CollectiveError(
-                    f"another process than {process}, the first worker of this host, answers"
-                )
+                raise JoinError(f"another process than {process}, the first worker of this host, answers")
             connection.send({"local": self.rank - rank}, self._mine)
         except OSError as error:
             connected.close()
-            raise CollectiveError(
+            raise JoinError(
                 f"process {process}, the first worker of this host, does not answer: {error}"
             ) from error
         except BaseException:
@@ -371,25 +380,26 @@ class LocalMember:
     def _accept(self, listener: socket.socket, processes: Sequence[int], first_rank: int) -> None:
         deadline = time.monotonic() + self._timeout
         listener.settimeout(_LOOK)
-        found: dict[int, _Connection] = {}
-        while len(found) + 1 < len(processes):
+        while (missing := len(processes) - 1 - len(self._others)) > 0:
             if left := self.left():
-                raise LeftError(f"{left[0]} ended before the job began")
+                raise JoinError(f"{left[0]} ended before the job began")
             if time.monotonic() > deadline:
-                raise StallError(f"{len(processes) - 1 - len(found)} workers of this host did not connect")
+                raise JoinError(f"{missing} workers of this host did not connect within {self._timeout:g} s")
             try:
                 connected, _ = listener.accept()
             except TimeoutError:
                 continue
             connected.settimeout(self._timeout)
-            hello = _Connection(connected, first_rank)
-            local = int(hello.receive()["local"])
-            if local not in range(1, len(processes)) or _process_at(connected) != processes[local]:
-                connected.close()  # nobody of this job
+            process = _process_at(connected)
+            if process not in processes:  # nobody of this job
+                connected.close()
                 continue
-            hello.rank += local
-            found[local] = hello
-        self._others = [found[local] for local in sorted(found)]
+            self._others.append(_Connection(connected, first_rank))
+            local = int(self._others[-1].receive()["local"])
+            if process != processes[local]:
+                raise JoinError(f"process {process} of this host has the place of process {processes[local]}")
+            self._others[-1].rank += local
+        self._others.sort(key=lambda other: other.rank)
 
 
 class LocalRing:
@@ -501,9 +511,8 @@ def join_local(
 
     Raises:
         JoinError: If there is no network, the place is taken, or other workers did not come.
-        CollectiveError: If the workers of the host do not find each other.
     """
-    listener = _listener() if local == 0 else None
+    listener = listen(local_address(os.getpid())) if local == 0 else None
     try:
         asked = {"hosts": workers // per_host, "job": None, "slots": None, "ring": ring}
         service, assignment = ask({**asked, "per_host": per_host, "local": local}, timeout)
@@ -514,16 +523,24 @@ def join_local(
         else:
             place = member_of(service, assignment, timeout, settings, ring=ring)
         processes = [int(each) for each in assignment["processes"]]
-        return LocalMember(place, service, local, processes, rank - local, workers, listener, timeout)
+        address = local_address(processes[0])
+        return LocalMember(
+            place, service, local, processes, address, rank - local, workers, listener, timeout
+        )
     finally:
         if listener is not None:
             listener.close()
 
 
-def _listener() -> socket.socket:
+def listen(address: str) -> socket.socket:
+    """Return a socket where a leader accepts the other workers of its host, which it begins to do before it joins.
+
+    Raises:
+        JoinError: If the address is taken.
+    """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
-        listener.bind(_name(os.getpid()))
+        listener.bind(address)
         listener.listen()
     except OSError as error:
         listener.close()
@@ -533,8 +550,12 @@ def _listener() -> socket.socket:
     return listener
 
 
-def _name(process: int) -> str:
-    """Return the abstract name of the leader's socket, which only this host's network namespace has."""
+def local_address(process: int) -> str:
+    """Return the abstract name of the leader's socket, which only this host's network namespace has.
+
+    Args:
+        process: The leader's process id.
+    """
     job = os.environ.get(JOB, ""), os.environ.get(HOST, "")
     return f"\0fanin-{process}-{blake2b(repr(job).encode(), digest_size=16).hexdigest()}"
 

@@ -110,6 +110,23 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
 
 
 @live
+def test_two_processes_on_each_host_know_their_places_and_sum(up, script):
+    text = SAYS + "\nimport fanin, numpy as np"
+    text += "\nprint(fanin.init().allreduce(np.full(3, int(os.environ['RANK']), np.float32)))"
+    done = launch(up, "--per-host", 2, "-n", 4, script(text))
+    assert done.returncode == 0, done.stderr
+    places = [(0, 0, "h1"), (1, 1, "h1"), (2, 0, "h2"), (3, 1, "h2")]
+    assert sorted(done.stdout.splitlines()) == sorted(
+        line
+        for rank, local, host in places
+        for line in (
+            f"[{rank}] {rank} 4 {local} 2 10.1.0.1 29500 {host} 1 {host}-eth0",
+            f"[{rank}] [6. 6. 6.]",
+        )
+    )
+
+
+@live
 def test_processes_have_the_time_slices_of_the_network(up, script):
     done = launch(up, script("from fanin.testbed.time_slices import current; print(current())"))
     slices = {line.partition("] ")[2] for line in done.stdout.splitlines()}
