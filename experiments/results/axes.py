@@ -104,6 +104,7 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
         (*_PROBABILITIES, "accuracy", "utilization", "load", "density", "gpu_idle_share", "workload_scale"),
         SHARES,
     ),
+    "learning_rate": {},  # a factor, although its name ends in "rate"
 }
 
 
