@@ -37,7 +37,7 @@ class _Ready(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Control:
-    """What decides whether a statement runs."""
+    """The conditions on which it depends whether a statement runs."""
 
     ready: _Ready
     by_table: bool
