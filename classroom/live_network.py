@@ -31,7 +31,7 @@ RUN_SECONDS = 30.0  # for workers to be done
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times for a kind of switch, generous ones.
+    """Generous times for a kind of switch.
 
     Attributes:
         quiet: Seconds without a frame after which the switch sends nothing more.

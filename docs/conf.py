@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 from docutils import nodes
@@ -115,7 +116,17 @@ def _choose_languages(_: Sphinx, document: nodes.document) -> None:
             fitting = (
                 name for name, beginning in _LANGUAGES.items() if beginning.match(first.split("\n")[0])
             )
-            block["language"] = next(fitting, "text")
+            language = next(fitting, "text")
+            block["language"] = "text" if language == "toml" and not _is_toml(block.astext()) else language
+
+
+def _is_toml(text: str) -> bool:
+    """Return whether a text is TOML, and not a formula or Python, which begin alike."""
+    try:
+        tomllib.loads(text.replace("…", ""))
+    except tomllib.TOMLDecodeError:
+        return False
+    return True
 
 
 def _add_index(app: Sphinx, error: Exception | None) -> None:
