@@ -28,28 +28,41 @@ SHELL = bash
 .SHELLFLAGS = -o pipefail -c
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
-# A process for each core, and one for live networks, one after the other (tests/conftest.py), which mostly waits.
+# A process for each core, and two for tests that mostly wait: those of live networks, one after the other, and those of
+# jobs (tests/conftest.py). make test-fast has none of these.
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
-PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + 1) --dist loadgroup
+WAITING = 2
+PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup
 
 .PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
 
 demo: setup
 	$(VENV)/bin/fanin demo
 
-test: setup lint
-	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
-	$(PYTEST) --durations 20
+# Lint at the same time as tests, which leave a core idle at times. What it prints comes after them.
+beside_lint = @report=$$(mktemp); trap 'rm -f "$$report"' EXIT; \
+	outcome() { [ $$1 = 0 ] && echo passed || echo failed; }; \
+	nice $(MAKE) --no-print-directory lint >"$$report" 2>&1 & linting=$$!; \
+	$(1); tested=$$?; \
+	wait $$linting; linted=$$?; \
+	printf '\nmake lint\n'; cat "$$report"; \
+	printf '\n%s\n' "lint: $$(outcome $$linted), tests: $$(outcome $$tested)"; \
+	exit $$((linted | tested))
 
-test-fast: setup lint
-	$(PYTEST) -m 'not live and not slow'
+test: setup
+	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
+	$(call beside_lint,$(PYTEST) --durations 20)
+
+test-fast: WAITING = 0
+test-fast: setup
+	$(call beside_lint,$(PYTEST) -m 'not live and not slow')
 
 test-long: setup
-	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or hypothesis' --durations 20
+	FANIN_FULL_SIZE=1 $(PYTEST) -m 'long or few or hypothesis' --durations 20
 
 test-torch:
-	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch
-	$(VENV)-torch/bin/pytest -m torch
+	$(MAKE) setup VENV=$(VENV)-torch EXTRAS=test,torch,torch-test
+	$(VENV)-torch/bin/pytest -m torch -rfsx
 
 # The demo comes first: without BMv2 it says what to install.
 test-bmv2: setup

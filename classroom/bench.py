@@ -6,19 +6,22 @@ raising `ExpectationError`, which the methods of the bench and of its switches d
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker
-from fanin.classroom.story import ExpectationError, Outcome, Problem, Story
+from fanin.classroom.network_under_test import NetworkUnderTest, StudentWorker, Surroundings, VirtualTime
+from fanin.classroom.story import ExpectationError, NotPossibleError, Outcome, Problem, Story
 from fanin.classroom.student import StudentProgram, StudentPrograms
-from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
+from fanin.classroom.switch_under_test import LoadedProgram, SwitchUnderTest, load_program
 from fanin.p4compiler import CompileError, lint_file
-from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.model import Topology
+
+# It warns of packets without a source address on machines without a route.
+logging.getLogger("scapy.runtime").setLevel(logging.ERROR)
 
 __all__ = ["Bench", "ExpectationError", "collect", "lab_test", "run_test"]
 
@@ -27,11 +30,17 @@ class Bench:
     """A workbench for one test: the student's programs, and random numbers that are the same for the same seed."""
 
     def __init__(
-        self, folder: Path, students: StudentPrograms, engines: dict[str, Engine], seed: str
+        self,
+        folder: Path,
+        students: StudentPrograms,
+        programs: dict[str, LoadedProgram],
+        seed: str,
+        surroundings: Surroundings,
     ) -> None:
         self._folder = folder
         self._students = students
-        self._engines = engines
+        self._programs = programs
+        self._surroundings = surroundings
         self._running: list[StudentProgram] = []
         self.story = Story()
         self.random = random.Random(seed)
@@ -46,11 +55,11 @@ class Bench:
         Raises:
             ExpectationError: The program does not compile.
         """
-        if file not in self._engines:
+        if file not in self._programs:
             self.step(f"fanin compiles {file}")
-            self._engines[file] = load_program(self._folder / file)
+            self._programs[file] = load_program(self._folder / file)
             self.story.steps.pop()
-        return SwitchUnderTest(self._engines[file].new_instance(), self.story)
+        return self._surroundings.switch(self._programs[file], self.story)
 
     def python(self, file: str) -> StudentProgram:
         """Start one of the student's Python files.
@@ -79,8 +88,15 @@ class Bench:
         *,
         lose: Mapping[str, Callable[[int, bytes], bool]] | None = None,
     ) -> NetworkUnderTest:
-        """Return a network in virtual time (see NetworkUnderTest)."""
-        return NetworkUnderTest(topology, switches, hosts, seed=self.random.getrandbits(31), lose=lose)
+        """Return a network, in virtual time or live (see NetworkUnderTest)."""
+        return NetworkUnderTest(
+            topology,
+            switches,
+            hosts,
+            seed=self.random.getrandbits(31),
+            lose=lose,
+            surroundings=self._surroundings,
+        )
 
     def fits_pipeline(self, file: str) -> None:
         """Fail if the student's P4 program needs what a hardware pipeline does not have (docs/reference/lint.md).
@@ -162,7 +178,12 @@ def collect(source: str, name: str) -> list[LabTest]:
 
 
 def run_test(
-    test: LabTest, folder: Path, students: StudentPrograms, engines: dict[str, Engine], seed: int
+    test: LabTest,
+    folder: Path,
+    students: StudentPrograms,
+    programs: dict[str, LoadedProgram],
+    seed: int,
+    surroundings: Surroundings | None = None,
 ) -> Outcome:
     """Run one test on a student's folder.
 
@@ -170,13 +191,16 @@ def run_test(
         test: The test.
         folder: The student's files.
         students: Starts the student's Python.
-        engines: Programs that were loaded before, by file.
+        programs: Programs that were loaded before, by file.
         seed: The seed of what the test draws.
+        surroundings: Where switches and networks run. None is virtual time.
     """
-    bench = Bench(folder, students, engines, f"{seed}/{test.name}")
-    problem = None
+    bench = Bench(folder, students, programs, f"{seed}/{test.name}", surroundings or VirtualTime())
+    problem, not_run = None, ""
     try:
         test.function(bench)
+    except NotPossibleError as error:
+        not_run = str(error)
     except ExpectationError as error:
         problem = error.problem
     except (TypeError, ValueError, LookupError, AttributeError) as error:  # of a value that no test expects
@@ -186,4 +210,6 @@ def run_test(
         )
     finally:
         bench.close()
-    return Outcome(test.name, test.title, test.points, test.hidden, tuple(bench.story.steps), problem)
+    return Outcome(
+        test.name, test.title, test.points, test.hidden, tuple(bench.story.steps), problem, not_run
+    )

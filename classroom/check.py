@@ -9,9 +9,10 @@ from pathlib import Path
 
 from fanin.classroom.bench import LabTest, collect, run_test
 from fanin.classroom.manifest import Lab
+from fanin.classroom.network_under_test import Surroundings
 from fanin.classroom.story import Outcome
 from fanin.classroom.student import StudentPrograms, student_programs
-from fanin.p4switch.engine.engine import Engine
+from fanin.classroom.switch_under_test import LoadedProgram
 
 # A lab sends a few packets. They are not worth the time that -O3 takes. -O0 takes up to eight times as long as -Og:
 # it also compiles the functions of our headers that the program does not call.
@@ -19,7 +20,13 @@ FAST_COMPILE = {"P4SWITCH_CFLAGS": "-Og"}
 
 
 def check(
-    lab: Lab, folder: Path, *, seed: int = 0, hidden: bool = False, only: str | None = None
+    lab: Lab,
+    folder: Path,
+    *,
+    seed: int = 0,
+    hidden: bool = False,
+    only: str | None = None,
+    surroundings: Surroundings | None = None,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each test, as soon as there is one.
 
@@ -29,9 +36,11 @@ def check(
         seed: The seed of what tests draw.
         hidden: Also run the tests that are for the grader.
         only: The name of the one test to run. None runs all.
+        surroundings: Where switches and networks run. None is virtual time.
     """
     with student_programs(folder) as students:
-        yield from run_tests(collect_tests(lab, hidden=hidden, only=only), folder, students, seed)
+        tests = collect_tests(lab, hidden=hidden, only=only)
+        yield from run_tests(tests, folder, students, seed, surroundings)
 
 
 def collect_tests(lab: Lab, *, hidden: bool, only: str | None = None) -> list[LabTest]:
@@ -41,13 +50,17 @@ def collect_tests(lab: Lab, *, hidden: bool, only: str | None = None) -> list[La
 
 
 def run_tests(
-    tests: Iterable[LabTest], folder: Path, students: StudentPrograms, seed: int
+    tests: Iterable[LabTest],
+    folder: Path,
+    students: StudentPrograms,
+    seed: int,
+    surroundings: Surroundings | None = None,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each of these tests, with the student's Python in the processes of `students`."""
-    engines: dict[str, Engine] = {}
+    programs: dict[str, LoadedProgram] = {}
     for test in tests:
         with _compiling_fast():
-            outcome = run_test(test, folder, students, engines, seed)
+            outcome = run_test(test, folder, students, programs, seed, surroundings)
         yield outcome
 
 

@@ -12,7 +12,7 @@ import platform
 import resource
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ class Confinement:
 
     def command(self, *words: str) -> list[str]:
         """Return the command that runs another one in the sandbox."""
-        return [sys.executable, "-m", "fanin.classroom.confine", json.dumps(asdict(self)), *words]
+        return [sys.executable, "-P", "-m", "fanin.classroom.confine", json.dumps(asdict(self)), *words]
 
 
 def files_of_fanin() -> list[str]:
@@ -204,16 +204,39 @@ def _follow(child: int) -> NoReturn:
     os._exit(code if code >= 0 else 128 - code)
 
 
+def run_confined(box: Confinement, command: str, run: Callable[[], None]) -> NoReturn:
+    """Enter a sandbox, run a function there, and exit. This process must have no threads, and end with its parent.
+
+    Args:
+        box: The sandbox.
+        command: What runs, for the message if it cannot.
+        run: The function.
+    """
+    _end_with_parent()
+    try:
+        _enter(box)
+    except OSError as error:
+        _refuse(error, command)
+    run()
+    os._exit(0)
+
+
+def _refuse(error: OSError, command: str) -> NoReturn:
+    print(f"{COMPLAINT}{error.filename or command}: {error.strerror}", file=sys.stderr, flush=True)
+    os._exit(_NOT_FOUND)
+
+
 def main() -> None:
     """Enter the sandbox that the first argument describes, and become the command of the others."""
-    _end_with_parent()
     words = sys.argv[2:]
-    try:
-        _enter(Confinement(**json.loads(sys.argv[1])))
-        os.execve(words[0], words, ENVIRONMENT)
-    except OSError as error:
-        print(f"{COMPLAINT}{error.filename or words[0]}: {error.strerror}", file=sys.stderr)
-        os._exit(_NOT_FOUND)
+
+    def become() -> None:
+        try:
+            os.execve(words[0], words, ENVIRONMENT)
+        except OSError as error:
+            _refuse(error, words[0])
+
+    run_confined(Confinement(**json.loads(sys.argv[1])), words[0], become)
 
 
 ENVIRONMENT = {

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from stat import S_ISREG
@@ -23,6 +26,7 @@ import fanin
 from fanin.classroom.bench import LabTest, collect
 from fanin.classroom.check import FAST_COMPILE, check
 from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin
+from fanin.classroom.judge import COMPILED, END, Judges, judges
 from fanin.classroom.manifest import Lab, LabError
 from fanin.classroom.story import Outcome, Problem, outcome_from, told
 from fanin.native.text import printable
@@ -34,7 +38,6 @@ MOST_FILES = 100
 SECONDS = 90.0  # for all tests of one submission
 _LONGEST_NOTE = 200  # characters
 _SERVER = "/submission"  # where its sandboxes see a submission
-_CACHE = "/compiled"
 _KINDS = (".p4", ".py", ".json", ".toml", ".h")
 
 
@@ -72,6 +75,7 @@ class Grader:
         tests: The text of all tests: those of the lab, and the teacher's own.
         seed: The seed of what tests draw.
         compiled: A folder with what the C compiler has made of fanin itself.
+        judges: Starts the process that runs the tests of a submission.
         seconds: Seconds after which the tests of a submission end.
     """
 
@@ -79,9 +83,10 @@ class Grader:
     tests: str
     seed: int
     compiled: Path
+    judges: Judges
     seconds: float = SECONDS
     _numbers: SimpleQueue[int] = field(default_factory=SimpleQueue)
-    _running: set[int] = field(default_factory=set)  # process groups
+    _running: set[Callable[[], None]] = field(default_factory=set)  # what ends each process
     _interrupted: bool = False
 
     def marks(self, submissions: Path, at_once: int) -> Iterator[Marks]:
@@ -114,8 +119,9 @@ class Grader:
                 yield from pool.map(self.mark, folders)
             except BaseException:  # Ctrl-C, too: the pool waits for its threads
                 self._interrupted = True
-                for group in tuple(self._running):
-                    _end(group)
+                for end in tuple(self._running):
+                    with suppress(ProcessLookupError):
+                        end()
                 raise
 
     def mark(self, folder: Path) -> Marks:
@@ -137,7 +143,7 @@ class Grader:
             for each in (ours, theirs):
                 held.enter_context(each)
             server = self._box(place / "student", staged, 2 * number, judge=False)
-            python = (sys.executable, "-m")
+            python = (sys.executable, "-P", "-m")
             held.enter_context(
                 self._started(
                     server.command(*python, "fanin.classroom.student_server", _SERVER, str(theirs.fileno())),
@@ -149,26 +155,22 @@ class Grader:
             )
             theirs.close()
             judge = self._box(place / "judge", staged, 2 * number + 1, judge=True)
-            command = judge.command(
-                *python, "fanin.classroom.judge", _SERVER, str(ours.fileno()), str(self.seed)
-            )
             complaint = held.enter_context((place / "complaint").open("w"))
-            running = held.enter_context(
-                self._started(
-                    command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=complaint,
-                    pass_fds=[ours.fileno()],
-                )
-            )
-            ours.close()
+            reader, output = os.pipe()
+            held.callback(os.close, reader)
             try:
-                said, _ = running.communicate(self.tests, timeout=self.seconds * setting())
-                ended = "" if running.returncode == 0 else "the tests ended early: they took too much"
-            except subprocess.TimeoutExpired as error:
-                said = (error.stdout or b"").decode()
+                handle = self.judges.start(judge, _SERVER, self.tests, self.seed, ours, output, complaint)
+            finally:
+                os.close(output)
+            ours.close()
+            with self._killed_at_the_end(handle):
+                said, in_time = _read_until(reader, time.monotonic() + self.seconds * setting())
+            if not in_time:
                 ended = f"the tests did not end within {self.seconds:g} s"
+            elif not said.endswith(f"{END}\n"):
+                ended = "the tests ended early: they took too much"
+            else:
+                ended = ""
         refusal = (place / "complaint").read_text(errors="replace")
         if refusal.startswith(COMPLAINT):
             raise SandboxError(refusal.strip())
@@ -180,20 +182,36 @@ class Grader:
         with subprocess.Popen(
             command, env=environment, text=True, start_new_session=True, **options
         ) as process:
-            self._running.add(process.pid)
+            end = partial(_end, process.pid)
+            self._running.add(end)
             try:
                 if self._interrupted:
-                    _end(process.pid)
+                    end()
                 yield process
             finally:
-                self._running.remove(process.pid)
-                _end(process.pid)  # the sandbox ends with it
+                self._running.remove(end)
+                end()  # the sandbox ends with it
+
+    @contextmanager
+    def _killed_at_the_end(self, handle: int) -> Iterator[None]:
+        """Kill the process of a handle when the context ends, and its sandbox with it."""
+        kill = partial(signal.pidfd_send_signal, handle, signal.SIGKILL)
+        self._running.add(kill)
+        try:
+            if self._interrupted:
+                kill()
+            yield
+        finally:
+            self._running.remove(kill)
+            with suppress(ProcessLookupError):
+                kill()
+            os.close(handle)
 
     def _box(self, root: Path, staged: Path, user: int, *, judge: bool) -> Confinement:
         root.mkdir()
         mounted = {_SERVER: str(staged)}
         if judge:
-            mounted[_CACHE] = str(self.compiled)
+            mounted[COMPILED] = str(self.compiled)
         return Confinement(
             root=str(root),
             shown=files_of_fanin(),
@@ -253,7 +271,26 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         compiled = Path(made) / "fanin"
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
-        yield Grader(lab, tests, seed, compiled)
+        with judges(_modules_of_tests()) as found:
+            yield Grader(lab, tests, seed, compiled, found)
+
+
+def _modules_of_tests() -> list[str]:
+    """Return the modules that tests have imported here: the judges' process imports them once for all."""
+    packages = ("fanin.classroom.", "fanin.p4", "fanin.simulator.", "fanin.experiments.", "scapy.", "numpy.")
+    return [name for name in sys.modules if name.startswith(packages)]
+
+
+def _read_until(reader: int, end: float) -> tuple[str, bool]:
+    """Return what is written to a pipe until it is closed or the time is up, and whether it was closed."""
+    said = b""
+    waiting = select.poll()
+    waiting.register(reader, select.POLLIN)
+    while (left := end - time.monotonic()) > 0 and waiting.poll(left * 1000):
+        if not (more := os.read(reader, 1 << 16)):
+            return said.decode(errors="replace"), True
+        said += more
+    return said.decode(errors="replace"), False
 
 
 def _warm_up_of_failures(lab: Lab, seed: int) -> None:

@@ -10,7 +10,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fanin.native.text import nearest
+
 LABS = Path(__file__).parents[1] / "labs"
+CLONE = LABS.resolve().parent  # the folder of fanin itself
 
 
 class LabError(ValueError):
@@ -143,6 +146,13 @@ def labs() -> Iterator[Lab]:
         yield load_lab(file.parent)
 
 
+def next_lab(lab: Lab) -> Lab | None:
+    """Return the lab of fanin's that comes after this one, or None if it is the last, or none of them."""
+    ordered = [each.parent for each in sorted(LABS.glob("*/lab.toml"))]
+    later = ordered[ordered.index(lab.folder) + 1 :] if lab.folder in ordered else []
+    return load_lab(later[0]) if later else None
+
+
 def find_lab(name: str) -> Lab:
     """Return the lab with this name or number, or in this folder.
 
@@ -159,4 +169,6 @@ def find_lab(name: str) -> Lab:
         number, _, word = folder.name.partition("-")
         if name in (folder.name, word, number, number.lstrip("0")):
             return load_lab(folder)
-    raise LabError(f"{name}: no such lab; there are {', '.join(folder.name for folder in folders)}")
+    names = [folder.name for folder in folders]
+    near = nearest(name, [*names, *(each.partition("-")[2] for each in names)])
+    raise LabError(f"{name}: no such lab{near}; there are {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""A network in virtual time whose switches run the student's program and whose hosts run workers."""
+"""A network whose switches run the student's program and whose hosts run workers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.classroom.story import ExpectationError, Problem
+from fanin.classroom.story import ExpectationError, Problem, Story
 from fanin.classroom.student import StudentProgram
-from fanin.classroom.switch_under_test import SwitchUnderTest
-from fanin.simulator.network import VirtualNetwork
+from fanin.classroom.switch_under_test import LoadedProgram, SwitchUnderTest
+from fanin.simulator.network import Station, VirtualNetwork
 from fanin.topologies.model import Topology
 
 MOST_FRAMES = 20_000  # of one worker in one test
-TIMEOUT = (
-    1e-3  # seconds without an arrival, after which a worker that is not done is asked for retransmissions
-)
+
+Run = Callable[[Callable[[], bool], float], bool]
 
 
 class HostProgram(Protocol):
@@ -73,8 +72,9 @@ class StudentWorker:
 class _Station:
     """A host program as the simulator runs it; `lose` decides which of the host's frames are lost on the way."""
 
-    def __init__(self, program: HostProgram, lose: Callable[[int, bytes], bool]) -> None:
+    def __init__(self, program: HostProgram, lose: Callable[[int, bytes], bool], timeout: float) -> None:
         self.program = program
+        self._timeout = timeout
         self.sent: list[bytes] = []
         self._lose = lose
         self._outgoing: list[bytes] = []
@@ -101,7 +101,7 @@ class _Station:
         return self._deadline
 
     def _set_deadline(self, now: float) -> None:
-        self._deadline = None if self.program.done() else now + TIMEOUT
+        self._deadline = None if self.program.done() else now + self._timeout
 
     def _send(self, frames: Sequence[bytes]) -> None:
         for frame in frames:
@@ -110,6 +110,64 @@ class _Station:
             self.sent.append(frame)
         if len(self.sent) > MOST_FRAMES:
             raise ExpectationError(Problem(f"a worker has sent {MOST_FRAMES} frames and is not done"))
+
+
+class Surroundings(Protocol):
+    """The place where switches and networks of tests run: virtual time, or live networks.
+
+    Attributes:
+        timeout: Seconds without an arrival, after which a worker that is not done is asked for retransmissions.
+        timed: Whether times are those of the network, and not of how busy this machine is.
+    """
+
+    timeout: float
+    timed: bool
+
+    def switch(self, loaded: LoadedProgram, story: Story) -> SwitchUnderTest:
+        """Return a new switch with a program."""
+        ...
+
+    def after(self, seconds: float) -> str:
+        """Return when a network that was given so many seconds of virtual time was ended, such as "after 20 ms"."""
+        ...
+
+    def network(
+        self,
+        topology: Topology,
+        switches: Mapping[str, SwitchUnderTest],
+        stations: Mapping[str, Station],
+        seed: int,
+    ) -> Run:
+        """Return what runs a network, until a function returns True or its time is up. It returns whether it did."""
+        ...
+
+
+class VirtualTime:
+    """Switches and networks in virtual time."""
+
+    timeout = 1e-3
+    timed = True
+
+    def switch(self, loaded: LoadedProgram, story: Story) -> SwitchUnderTest:
+        """Return a new switch with a program."""
+        return SwitchUnderTest(loaded.engine.new_instance(), story)
+
+    def after(self, seconds: float) -> str:
+        """Return when a network was ended."""
+        return f"after {seconds * 1e3:g} ms of virtual time"
+
+    def network(
+        self,
+        topology: Topology,
+        switches: Mapping[str, SwitchUnderTest],
+        stations: Mapping[str, Station],
+        seed: int,
+    ) -> Run:
+        """Return what runs a network; see Surroundings."""
+        network = VirtualNetwork(topology, switches, stations, seed=seed)
+        for name in stations:
+            network.wake(name, 0.0)
+        return lambda done, seconds: network.run(done, limit=seconds)
 
 
 def never_lost(_number: int, _frame: bytes) -> bool:
@@ -127,6 +185,7 @@ class NetworkUnderTest:
         seed: The seed of the links' faults.
         lose: For a host, a function that is given the number and the bytes of each of its frames, and returns which are
             lost.
+        surroundings: Where it runs.
     """
 
     def __init__(
@@ -137,28 +196,33 @@ class NetworkUnderTest:
         *,
         seed: int = 0,
         lose: Mapping[str, Callable[[int, bytes], bool]] | None = None,
+        surroundings: Surroundings,
     ) -> None:
         self._switches = switches
         self.stations = {
-            name: _Station(program, (lose or {}).get(name, never_lost)) for name, program in hosts.items()
+            name: _Station(program, (lose or {}).get(name, never_lost), surroundings.timeout)
+            for name, program in hosts.items()
         }
-        self._network = VirtualNetwork(topology, switches, self.stations, seed=seed)
-        for name in hosts:
-            self._network.wake(name, 0.0)
+        self._surroundings = surroundings
+        self.timed = surroundings.timed
+        self._run = surroundings.network(topology, switches, self.stations, seed)
 
     def run(self, seconds: float = 0.2) -> None:
         """Run until all hosts are done.
+
+        Args:
+            seconds: The virtual time in which they have to be. A live network has its own limit.
 
         Raises:
             ExpectationError: They are not done within that time.
         """
         programs = {name: station.program for name, station in self.stations.items()}
-        if self._network.run(lambda: all(each.done() for each in programs.values()), limit=seconds):
+        if self._run(lambda: all(each.done() for each in programs.values()), seconds):
             return
         waiting = [name for name, program in programs.items() if not program.done()]
         sent = ", ".join(f"{name}: {len(station.sent)}" for name, station in self.stations.items())
         raise self.failed(
-            f"after {seconds * 1e3:g} ms of virtual time {', '.join(waiting)} still waits for a result; "
+            f"{self._surroundings.after(seconds)} {', '.join(waiting)} still waits for a result; "
             f"frames sent by {sent}"
         )
 

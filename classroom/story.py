@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from scapy.packet import Packet, Raw
+
+from fanin.p4switch.bmv2json.expressions import Field
+from fanin.p4switch.bmv2json.program import Program
+from fanin.p4switch.trace.notation import number_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,10 @@ class ExpectationError(Exception):
         self.problem = problem
 
 
+class NotPossibleError(Exception):
+    """A test cannot run on this kind of switch; the message gives the reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The outcome of one test.
@@ -53,6 +62,7 @@ class Outcome:
         hidden: Only a grader runs it.
         steps: The steps that ran; the last is the one at which it failed.
         problem: What went wrong, or None if it passed.
+        not_run: Why the test could not run on this kind of switch, or empty.
     """
 
     test: str
@@ -61,11 +71,12 @@ class Outcome:
     hidden: bool
     steps: tuple[str, ...] = ()
     problem: Problem | None = None
+    not_run: str = ""
 
     @property
     def passed(self) -> bool:
         """Return whether the test passed."""
-        return self.problem is None
+        return self.problem is None and not self.not_run
 
     def document(self) -> dict[str, Any]:
         """Return the outcome as a JSON object; `outcome_from` reads it."""
@@ -82,6 +93,7 @@ class Outcome:
             "hidden": self.hidden,
             "steps": [*self.steps],
             "problem": problem,
+            "not_run": self.not_run,
         }
 
 
@@ -129,29 +141,54 @@ def _table(rows: tuple[Row, ...]) -> list[str]:
     return [f"     {a:{name}}  {b:{expected}}  {c}".rstrip() for a, b, c in cells]
 
 
-def differing(expected: Packet, actual: bytes) -> tuple[Row, ...]:
-    """Return the fields in which a packet differs from the one that was expected.
+def differing(expected: Packet, actual: bytes, program: Program) -> tuple[Row, ...]:
+    """Return the fields in which a packet differs from the one that was expected, with the program's names.
 
     Args:
         expected: The packet, by layers. What is actual is read as the same layers.
         actual: The bytes that came.
+        program: The program that sent it. A layer gets the names of the header that its deparser emits at that place;
+            if there is none of this length, it keeps scapy's.
     """
     rest, rows = actual, []
+    headers = iter(program.deparser.order)
     for layer in _layers(type(expected)(bytes(expected)), expected):
         kind = type(layer)
         head, rest = rest[: _head_bytes(layer)], rest[_head_bytes(layer) :]
         wanted = bytes(layer)[: _head_bytes(layer)]
+        if not isinstance(layer, Raw):
+            remaining = [*headers]
+            name = next((each for each in remaining if _bytes_of(program, each) == len(wanted)), None)
+            headers = iter(remaining if name is None else remaining[remaining.index(name) + 1 :])
         if head == wanted:
             continue
         if isinstance(layer, Raw):
             rows.append(Row("payload", wanted.hex(" "), head.hex(" ") or "missing"))
         elif len(head) < len(wanted):
             rows.append(Row(str(layer.name), f"{len(wanted)} bytes", f"only {len(head)} bytes are left"))
+        elif name is not None:
+            rows += _named_fields(program, name, wanted, head)
         else:
             rows += _fields(layer, kind(head))
     if rest:
         rows.append(Row("after the packet", "nothing", f"{len(rest)} bytes: {rest[:16].hex(' ')}"))
     return tuple(rows)
+
+
+def _bytes_of(program: Program, header: str) -> int | None:
+    """Return the length of a header, or None if it varies."""
+    kind = program.headers[header].type
+    return None if kind.varbit is not None else kind.width // 8
+
+
+def _named_fields(program: Program, header: str, wanted: bytes, actual: bytes) -> Iterator[Row]:
+    for kind in program.headers[header].type.fields:
+        below = 8 * len(wanted) - kind.offset - kind.width
+        one, other = (int.from_bytes(each) >> below & (1 << kind.width) - 1 for each in (wanted, actual))
+        if one != other:
+            field = Field(header, kind.name)
+            texts = (number_text(program, field, kind.width, each) for each in (one, other))
+            yield Row(f"{header}.{kind.name}", *texts)
 
 
 def _layers(packet: Packet, like: Packet) -> list[Packet]:

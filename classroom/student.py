@@ -121,7 +121,14 @@ def student_programs(folder: Path) -> Iterator[StudentPrograms]:
     """Start a server for the student's programs, and end all of their processes afterwards."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        command = [sys.executable, "-m", "fanin.classroom.student_server", str(folder), str(theirs.fileno())]
+        command = [
+            sys.executable,
+            "-P",
+            "-m",
+            "fanin.classroom.student_server",
+            str(folder),
+            str(theirs.fileno()),
+        ]
         with subprocess.Popen(
             command, pass_fds=[theirs.fileno()], start_new_session=True, stdin=subprocess.DEVNULL
         ) as server:

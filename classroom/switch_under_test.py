@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 from scapy.packet import Packet
@@ -14,13 +14,14 @@ from fanin.classroom.story import ExpectationError, Problem, Story, differing
 from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.tracing import fill
 from fanin.native.toolchain import ToolchainError
-from fanin.p4compiler import CompileError, compile_once
+from fanin.p4compiler import Compiled, CompileError, compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import TableError
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
 
+_State = TypeVar("_State")
 Sent = tuple[int, Packet]
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
 
@@ -34,14 +35,23 @@ class Arrival:
     time: int
 
 
-def load_program(file: Path) -> Engine:
+@dataclass(frozen=True, slots=True)
+class LoadedProgram:
+    """A student's program: as the compiler returns it, and in a switch."""
+
+    compiled: Compiled
+    engine: Engine
+
+
+def load_program(file: Path) -> LoadedProgram:
     """Compile a student's program and load it into a switch.
 
     Raises:
         ExpectationError: The file is missing, or the compiler refuses it.
     """
     try:
-        return Engine.load(compile_once(file).device_config())
+        compiled = compile_once(file)
+        return LoadedProgram(compiled, Engine.load(compiled.device_config()))
     except OSError as error:
         raise ExpectationError(
             Problem(f"{file.name}: cannot be read: {error.strerror}", broken=True)
@@ -66,20 +76,29 @@ class SwitchUnderTest:
 
     # -- state ---------------------------------------------------------------------------------------------------
 
-    def install(self, entries: Any, where: str = "the controller") -> None:
+    def install(self, entries: Any, where: str = "") -> None:
         """Write what a controller returned: entries, groups and sessions (docs/reference/entries.md).
+
+        Args:
+            entries: What it returned.
+            where: The student's file and function, if they returned it. Then it is a step of the story.
 
         Raises:
             ExpectationError: They do not fit the program.
         """
+        said = where or "the controller"
         try:
             found = TypeAdapter(Entries).validate_python(entries)
             fill(self._engine, found)
         except ValidationError as error:
-            raise self._failed(f"{where}{_misfit(entries, error)}") from None
+            raise self._failed(f"{said}{_misfit(entries, error)}") from None
         except (ValueError, TableError) as error:
-            raise self._failed(f"{where}: {error}") from None
+            raise self._failed(f"{said}: {error}") from None
         self._history.append(found)
+        if where:
+            kinds = (("entry", found.entries), ("group", found.groups), ("session", found.sessions))
+            counts = [_count(len(each), kind) for kind, each in kinds if each]
+            self._story.step(f"the switch gets what {where} returned: {', '.join(counts) or 'nothing'}")
 
     def register(self, name: str) -> list[int]:
         """Return the cells of a register.
@@ -87,8 +106,7 @@ class SwitchUnderTest:
         Raises:
             ExpectationError: The program has no such register.
         """
-        cells: list[int] = self._state("register", name, lambda found: self._engine.register(found).read())
-        return cells
+        return self._state("register", name, self._read_register)
 
     def counter(self, name: str, index: int) -> tuple[int, int]:
         """Return the packets and the bytes that a counter has counted.
@@ -96,10 +114,16 @@ class SwitchUnderTest:
         Raises:
             ExpectationError: The program has no such counter.
         """
-        value = self._state("counter", name, lambda found: self._engine.counter(found).read(index))
+        return self._state("counter", name, lambda found: self._read_counter(found, index))
+
+    def _read_register(self, name: str) -> list[int]:
+        return self._engine.register(name).read()
+
+    def _read_counter(self, name: str, index: int) -> tuple[int, int]:
+        value = self._engine.counter(name).read(index)
         return value.packets, value.bytes
 
-    def _state(self, kind: str, name: str, read: Callable[[str], Any]) -> Any:
+    def _state(self, kind: str, name: str, read: Callable[[str], _State]) -> _State:
         known = getattr(self._engine.program, f"{kind}s")
         found = [each for each in known if each == name or each.endswith(f".{name}")]
         if len(found) != 1:
@@ -126,8 +150,11 @@ class SwitchUnderTest:
         self._story.step(f"{text}: {type(packet)(data).summary()} arrives at port {port}")
         self._now += BETWEEN_PACKETS
         self._arrived(Arrival(port, data, self._now))
-        self._sent = self._engine.process(port, data, self._now)
+        self._sent = self._forward(port, data)
         return self._sent
+
+    def _forward(self, port: int, data: bytes) -> list[tuple[int, bytes]]:
+        return self._engine.process(port, data, self._now)
 
     def expect(self, *expected: Sent) -> None:
         """Expect that exactly these packets left after the last one was sent, in any order.
@@ -154,12 +181,13 @@ class SwitchUnderTest:
         there = [data for out, data in left if out == port]
         if there:
             raise self._failed(
-                f"the packet that left by port {port} is not the one expected", differing(packet, there[0])
+                f"the packet that left by port {port} is not the one expected",
+                differing(packet, there[0], self._engine.program),
             )
         instead = f"the switch sent {_ports(left)}" if left else "but nothing left the switch"
         raise self._failed(
             f"expected a packet at port {port}: {type(packet)(bytes(packet)).summary()}; {instead}",
-            differing(packet, left[0][1]) if left else (),
+            differing(packet, left[0][1], self._engine.program) if left else (),
         )
 
     def check(self, holds: bool, text: str) -> None:
@@ -196,7 +224,7 @@ class SwitchUnderTest:
                     again.process(happened.port, happened.data, happened.time)
                 else:
                     fill(again, happened)
-            return "\n".join(as_text(found) for found in tracer.packets())
+            return "\n".join(as_text(found, verbose=True) for found in tracer.packets())
 
     def _arrived(self, arrival: Arrival) -> None:
         self._blamed = len(self._history)
@@ -218,6 +246,11 @@ def _misfit(entries: Any, error: ValidationError) -> str:
         known = Entries if len(one["loc"]) == 1 else NamedEntry
         return f": there is no {place}; the names are {', '.join(each.name for each in fields(known))}"
     return f": {place}: {one['msg']}; the form is {form}"
+
+
+def _count(number: int, kind: str) -> str:
+    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    return f"{number} {kind if number == 1 else plural}"
 
 
 def _ports(sent: Sequence[tuple[int, bytes]]) -> str:

@@ -2,17 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from difflib import get_close_matches
+
+from fanin.native.text import nearest
 
 _FEW = 20  # names that an error lists
 _FAMILY = 4  # names, at least, with the same first word
-_MOST_HINTS = 3
-
-
-def nearest(name: str, there: Sequence[str]) -> str:
-    """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is."""
-    close = [f"{one!r}?" for one in get_close_matches(name, there, _MOST_HINTS)]
-    return f"; did you mean {' or '.join(close)}" if close else ""
 
 
 def instead(name: str, there: Sequence[str], kind: str, source: str) -> str:

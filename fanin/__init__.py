@@ -7,7 +7,7 @@ used: the command line begins here as well, and starts without numpy.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from fanin.experiments.notebook import run
@@ -50,6 +50,7 @@ def init(
     in_network: Literal["preferred", "required"] = "preferred",
     min_workers: int | None = None,
     non_finite: Literal["refuse", "propagate"] = "refuse",
+    deterministic: bool = False,
 ) -> Communicator:
     """Join the job that `fanin launch` started, and return its communicator.
 
@@ -65,12 +66,16 @@ def init(
             cannot add. "refuse" raises ValueError. "propagate" returns them in the same elements of the sum, as
             a sum of float32 on one machine would. A block of 64 or 256 values with one of them is summed a second time,
             using the ring.
+        deterministic: Whether each sum in the network depends on nothing but its values. If not, the bits of a sum can
+            depend on those before it, within the bound of its precision, and a run that continues from a checkpoint
+            gets other last bits. Costs a round trip more for each sum of a vector that fits into the window.
 
     Returns:
         The communicator of this process, with its rank and the size of the job.
 
     Raises:
-        ValueError: If both min_workers and in_network="required" are given.
+        ValueError: If min_workers is given together with in_network="required", or with several workers on a host; or
+            if WORLD_SIZE is not a multiple of LOCAL_WORLD_SIZE.
         JoinError: If the process was not started by `fanin launch`, or other workers do not join in time.
     """
     global _communicator
@@ -81,6 +86,7 @@ def init(
         from fanin.workers.communicator import Communicator
         from fanin.workers.job.elastic import join_elastic
         from fanin.workers.job.environment import MIN_WORKERS
+        from fanin.workers.job.local_ranks import join_local, place_on_host
         from fanin.workers.job.membership import join, join_or_ring, number_of_environment
         from fanin.workers.reducer import Membership
 
@@ -91,13 +97,24 @@ def init(
             raise ValueError(
                 "a job with min_workers falls back to the ring when it loses its lease: leave in_network='required' out"
             )
-        checks: Literal["raise", "propagate"] = "propagate" if non_finite == "propagate" else "raise"
-        if least is not None:
-            place: Membership = join_elastic(workers, least, timeout, non_finite=checks)
+        settings: dict[str, Any] = {
+            "non_finite": "propagate" if non_finite == "propagate" else "raise",
+            "deterministic": deterministic,
+        }
+        local, per_host = place_on_host(workers)
+        if least is not None and per_host > 1:
+            raise ValueError(
+                "a job with min_workers has one worker on each host: leave out min_workers, or --per-host"
+            )
+        if workers is not None and per_host > 1:
+            ring = in_network != "required"
+            place: Membership = join_local(workers, local, per_host, timeout, ring=ring, **settings)
+        elif least is not None:
+            place = join_elastic(workers, least, timeout, **settings)
         elif in_network == "required":
-            place = join(workers, timeout=timeout, give_up=timeout, non_finite=checks)
+            place = join(workers, timeout=timeout, give_up=timeout, **settings)
         else:
-            place = join_or_ring(workers, timeout, non_finite=checks)
+            place = join_or_ring(workers, timeout, **settings)
         _communicator = Communicator(place, timeout, in_network, non_finite)
         atexit.register(_communicator.close)
     return _communicator

@@ -6,6 +6,7 @@ A verb's module is imported when the verb is called, not before.
 from __future__ import annotations
 
 import errno
+import locale
 import os
 import signal
 import sys
@@ -273,6 +274,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def main() -> None:
     """Run the command line."""
+    if locale.getencoding().lower().replace("-", "") != "utf8" and not sys.flags.utf8_mode:
+        # Files are in UTF-8, whatever the locale says, here and in the processes that this one starts.
+        os.environ["PYTHONUTF8"] = "1"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
     if memory_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread reserves memory, or ends the process

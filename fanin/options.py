@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import TypeAdapter, ValidationError
 
+from fanin.cli_errors import failure
 from fanin.experiments.scenario.tables.units import VectorSize
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.testbed.running import running_networks
@@ -36,6 +37,21 @@ def probability(text: str) -> float:
 def several(texts: Sequence[str]) -> list[str]:
     """Return the values of an option that takes a list with commas and may be repeated."""
     return [value.strip() for text in texts for value in text.split(",")]
+
+
+def pairs(verb: str, option: str, texts: Sequence[str], form: str) -> dict[str, list[str]]:
+    """Return the values of an option that takes NAME=VALUE,… and may be repeated.
+
+    Raises:
+        typer.Exit: If a text has another form; the message shows `form`.
+    """
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise failure(verb, f"{option} {text}: write {form}", 2)
+        found.setdefault(name, []).extend(several([value]))
+    return found
 
 
 def vector_sizes(texts: Sequence[str]) -> list[int]:

@@ -81,9 +81,16 @@ def too_many(count: int, most: int) -> str:
 
 
 def write_theatre(
-    verb: str, scenario: Scenario, description: str, recordings: Sequence[PacketRecording], path: Path
+    verb: str,
+    scenario: Scenario,
+    description: str,
+    changes: Sequence[str],
+    recordings: Sequence[PacketRecording],
+    path: Path,
 ) -> None:
     """Write the page that plays the last all-reduce of each recording.
+
+    Its title has the scenario's name and the changes, such as "in-network-and-ring, loss=0.02".
 
     Raises:
         typer.Exit: With status 2 if there are too many packets, with 1 if the file cannot be written.
@@ -94,7 +101,7 @@ def write_theatre(
     scenes = [each.last_all_reduce() for each in recordings]
     if (count := sum(len(each.flights) for each in scenes)) > MOST_IN_THEATRE:
         raise failure(verb, too_many(count, MOST_IN_THEATRE), 2)
-    page = theatre_page(recording_document(scenario.frame.name, description, scenes))
+    page = theatre_page(recording_document(", ".join([scenario.frame.name, *changes]), description, scenes))
     with failing(verb, OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page)

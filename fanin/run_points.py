@@ -57,7 +57,7 @@ class Work:
 
 
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
-    """Return a scenario whose figure can be drawn. Print a warning if its timers do not suit its links.
+    """Return a scenario whose figure can be drawn. Print a warning if its links lose all, or its timers do not fit.
 
     Raises:
         typer.Exit: With status 2 if the scenario or its figure is wrong.
@@ -78,6 +78,8 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
             rehearse(scenario.points, scenario.frame.plot)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
+    if any(point.links.mean_loss == 1 for point in scenario.points):
+        complain(verb, f"warning: {file}: links lose 100% of the packets; for 1 percent write 1% or 0.01")
     if warnings := [text for point in scenario.points if (text := mistimed(point))]:
         more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
         complain(verb, f"warning: {file}: {warnings[0]}{more}")

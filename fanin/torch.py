@@ -90,15 +90,19 @@ def _create(options: Any, _backend_options: object) -> dist.ProcessGroup | dist.
     from fanin.workers.process_group import ProcessGroup, gloo
 
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
-    communicator = fanin.init(timeout=timeout.total_seconds(), non_finite="propagate")
+    communicator = fanin.init(
+        timeout=timeout.total_seconds(),
+        non_finite="propagate",
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+    )
     ranks = list(options.global_ranks_in_group)
     if not ranks and (rank, size) != (communicator.rank, communicator.size):
         raise ValueError(
             f"`fanin launch` has started {communicator.size} processes, of which this is rank {communicator.rank}, but "
             f"RANK and WORLD_SIZE, or the arguments, say rank {rank} of {size}: leave them as fanin launch sets them"
         )
-    hosts = gloo(options.store, rank, size, timeout)
     everyone = not ranks or ranks == list(range(communicator.size))
+    hosts = gloo(options.store, rank, size, timeout, late=everyone)
     return ProcessGroup(communicator, hosts) if everyone else hosts
 
 

@@ -22,6 +22,7 @@ from fanin.p4compiler.parse.program import KeptDeclarations, parse
 from fanin.p4compiler.psa.expand import expand
 from fanin.p4compiler.source import TOO_DEEP, CompileError, Diagnostic, Reporter, SourceFile, Span, error
 from fanin.p4compiler.warn.pipeline import Misfit, misfits
+from fanin.p4compiler.warn.stages import STAGES
 
 INCLUDE = Path(__file__).parent / "include"
 # For programs with deep nesting: Python's recursion limit, and a stack on which it cannot overflow (about 1 KB a call).
@@ -114,6 +115,7 @@ def lint_file(
     *,
     include_dirs: Iterable[str | Path] = (),
     defines: Mapping[str, str] | None = None,
+    stages: int | None = None,
 ) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
     """Check a program without compiling it to the end.
 
@@ -121,6 +123,7 @@ def lint_file(
         path: The program's file.
         include_dirs: Folders to search before the compiler's own.
         defines: Macros by name.
+        stages: The stages of ingress, and of egress. None takes STAGES.
 
     Returns:
         What does not fit the pipeline of a switch chip, and the warnings.
@@ -136,7 +139,7 @@ def lint_file(
         tree: Any = _tokens(path, include_dirs, defines, reporter)
         for phase in phases.PHASES[: phases.PHASE_NAMES.index("inline") + 1]:
             tree = phase.run(tree, reporter)
-        return misfits(tree), _in_order(reporter.warnings)
+        return misfits(tree, stages or STAGES), _in_order(reporter.warnings)
 
     return _at_any_depth(path, run)
 
@@ -223,6 +226,8 @@ def _diagnostics(failures: Iterable[CompileError]) -> tuple[Diagnostic, ...]:
 def findings(analysis: Analysis) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
     """Return what does not fit a pipeline, and the warnings; nothing of the former about a program with errors.
 
+    Stages are not counted: that takes longer than an editor may.
+
     Raises:
         CompileError: If an error shows only now, such as two tables with one name in the control plane.
     """
@@ -234,7 +239,7 @@ def findings(analysis: Analysis) -> tuple[tuple[Misfit, ...], tuple[Diagnostic, 
 
     def run() -> tuple[tuple[Misfit, ...], tuple[Diagnostic, ...]]:
         flat = phase.run(typed, reporter)
-        return misfits(flat), _in_order(reporter.warnings)
+        return misfits(flat, None), _in_order(reporter.warnings)
 
     return _at_any_depth(next(iter(analysis.index.paths)), run)
 

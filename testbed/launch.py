@@ -44,7 +44,7 @@ class Launch:
 
     Attributes:
         network: The network.
-        hosts: Names of the hosts, by rank.
+        hosts: Names of the hosts.
         argv: The command.
         job: Name of the job on the network.
         slots: Number of slots to ask for. None asks for as many as suit the network.
@@ -52,6 +52,7 @@ class Launch:
             each line prefixed with its rank.
         min_workers: The others continue while this many are left. None ends all when one has failed.
         restarts: How often a failed rank is started again.
+        per_host: Number of processes on each host. Their ranks follow each other.
     """
 
     network: RunningNetwork
@@ -62,6 +63,12 @@ class Launch:
     output: Path | None = None
     min_workers: int | None = None
     restarts: int = 0
+    per_host: int = 1
+
+    @property
+    def ranks(self) -> int:
+        """Return the number of processes."""
+        return len(self.hosts) * self.per_host
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables common to all ranks: those of torchrun, and ours."""
@@ -69,9 +76,8 @@ class Launch:
             **_DEFAULTS,
             **os.environ,
             "PYTHONUNBUFFERED": "1",
-            "WORLD_SIZE": str(len(self.hosts)),
-            "LOCAL_RANK": "0",
-            "LOCAL_WORLD_SIZE": "1",
+            "WORLD_SIZE": str(self.ranks),
+            "LOCAL_WORLD_SIZE": str(self.per_host),
             "MASTER_ADDR": self.network.hosts[self.hosts[0]].ip,
             "MASTER_PORT": str(_free_port(self.network, self.hosts[0])),
             SERVICE: str(self.network.run.folder / JOB_SERVICE),
@@ -109,14 +115,14 @@ async def run(
         launch.output.mkdir(parents=True, exist_ok=True)
     ranks: list[_Rank] = []
     unread = asyncio.get_running_loop().create_future()
-    with ThreadPoolExecutor(len(launch.hosts)) as waiting, contextlib.ExitStack() as absences:
+    with ThreadPoolExecutor(launch.ranks) as waiting, contextlib.ExitStack() as absences:
 
         def start(number: int) -> None:
             again = any(rank.number == number for rank in ranks)
             ranks.append(_Rank(launch, number, environment, waiting, unread, again))
 
         try:
-            for number in range(len(launch.hosts)):
+            for number in range(launch.ranks):
                 start(number)
             return await _failure(
                 launch, ranks, start, check, report, lambda host: absences.enter_context(absent(host)), unread
@@ -205,7 +211,8 @@ class _Rank:
         again: bool,
     ) -> None:
         self.number = number
-        self.host = launch.hosts[number]
+        place, local = divmod(number, launch.per_host)
+        self.host = launch.hosts[place]
         self.told = False
         self._lock = threading.Lock()
         self._reaped = False
@@ -225,6 +232,7 @@ class _Rank:
                 env={
                     **environment,
                     "RANK": str(number),
+                    "LOCAL_RANK": str(local),
                     HOST: self.host,
                     # Without this, PyTorch's Gloo resolves this machine's name to an address outside of the network.
                     "GLOO_SOCKET_IFNAME": Endpoint(node=self.host, port=0).interface,

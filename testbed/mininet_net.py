@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fanin.native import libc
 from fanin.testbed import mininet_api, patience, running, sandbox, superframes
 from fanin.testbed.capture import Capture
 from fanin.testbed.preloaded import Process, start
@@ -23,6 +25,7 @@ from fanin.topologies.emulation import emulated_links, for_switch
 from fanin.topologies.errors import NetworkError
 from fanin.topologies.model import Host, Link, Topology
 
+_ETH_P_ALL, _SOL_PACKET, _PACKET_IGNORE_OUTGOING = 3, 263, 23  # linux/if_ether.h, socket.h, if_packet.h
 _logger = logging.getLogger(__name__)
 
 
@@ -202,6 +205,20 @@ class MininetNetwork:
         process = start(argv, self._mininet[host].pid, **options)
         self._host_processes.append(process)
         return process
+
+    def host_socket(self, host: str) -> socket.socket:
+        """Return a raw socket on the interface of `host`: it sends and receives whole Ethernet frames."""
+        (link,) = self.topology.links_of(host)
+        there = Path("/proc", str(self._mininet[host].pid), "ns/net")
+        with Path("/proc/thread-self/ns/net").open() as ours, there.open() as theirs:
+            libc.call("setns", theirs.fileno(), libc.NEW_NETWORK, of=str(there))
+            try:
+                made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(_ETH_P_ALL))
+            finally:
+                libc.call("setns", ours.fileno(), libc.NEW_NETWORK)
+        made.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
+        made.bind((link.end(host).interface, _ETH_P_ALL))
+        return made
 
     def _add_nodes(self) -> None:
         topology = self.topology

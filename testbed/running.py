@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fanin.native.text import nearest
 from fanin.testbed.runs import Run, all_processes, all_runs, command_line, scratch
 from fanin.topologies.errors import NetworkError
 
@@ -224,7 +225,8 @@ def find_network(node: str | None = None, supervisor: int | None = None) -> Runn
         raise NetworkError(f"{what}; add --network with one of {ids}")
     if networks:
         names = sorted({name for network in networks for name in (*network.switches, *network.hosts)})
-        raise NetworkError(f"no network that is up has {node}; there are {', '.join(names)}")
+        near = "" if node is None else nearest(node, names)
+        raise NetworkError(f"no network that is up has {node}{near}; there are {', '.join(names)}")
     if supervisor is not None and (others := running_networks()):
         ids = ", ".join(str(network.run.supervisor) for network in others)
         raise NetworkError(f"process {supervisor} runs no network; there are --network {ids}")

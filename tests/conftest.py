@@ -21,7 +21,7 @@ from fanin.experiments.scenario.tools import BMV2, P4C, ToolError
 from fanin.native import libc
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
-from tests.sizes import sized
+from tests.sizes import few, sized
 
 # How long an example takes says nothing about the code on a busy machine. `make test` draws the same examples each
 # time, so that a tree passes always or never; `make test-long` draws others each time, and more.
@@ -51,17 +51,34 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return argname if isinstance(val, (str, bytes)) and len(val) > 1000 else None
 
 
+def _leave_for_make_test_long(config: pytest.Config, items: list[pytest.Item]) -> None:
+    cases: dict[tuple[object, ...], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("few"):
+            cases.setdefault((item.parent, getattr(item, "originalname", item.name)), []).append(item)
+    left = set()
+    for of_one_test in cases.values():
+        marker = of_one_test[0].get_closest_marker("few")
+        assert marker is not None
+        left.update(set(of_one_test).difference(few(of_one_test, *marker.args)))
+    config.hook.pytest_deselected(items=list(left))
+    items[:] = [item for item in items if item not in left]
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist's own, which reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if sized(True, False):
+        _leave_for_make_test_long(config, items)
     # Live networks one after the other, in one process of pytest-xdist: they share the machine's time. Beside them, in
-    # another, tests in which workers mostly wait for one another. Both begin at once.
-    groups: dict[str, list[pytest.Item]] = {"live": [], "jobs": [], "": []}
+    # another, tests in which workers mostly wait for one another. Both begin at once. Of the others, those that take
+    # longer come first, so that no process works on one at the end while others have nothing to do.
+    groups: dict[str, list[pytest.Item]] = {"live": [], "jobs": [], "slow": [], "": []}
     for item in items:
         live = item.get_closest_marker("live") is not None
         group = "live" if live else "jobs" if JOBS in item.path.parents else ""
-        groups[group].append(item)
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+        groups[group or ("slow" if item.get_closest_marker("slow") else "")].append(item)
     items[:] = chain(*groups.values())
 
 

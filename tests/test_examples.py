@@ -54,6 +54,7 @@ def test_each_example_is_listed_and_shows_its_commands() -> None:
         assert all(line.startswith("fanin ") for line in blocks), name
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "copy", [name for name in NAMES if commands(name, live=False)], indirect=True, ids=str
 )
@@ -113,6 +114,7 @@ def test_the_ranks_of_pytorch_have_the_same_weights(copy: Path, tmp_path: Path) 
     assert all(int(right) > 85 for _, right, _ in lines)
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 @pytest.mark.parametrize("copy", ["own-topology", "own-controller"], indirect=True)
 def test_their_networks_come_up_and_aggregate(copy: Path, tmp_path: Path) -> None:

@@ -36,12 +36,14 @@ def test_window_says_how_many_slots_are_enough() -> None:
     )  # docs/tutorials/lessons/window.md: 45 us / 0.0899 us
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_loss_costs_go_back_n_most() -> None:
     times = defined_by("loss")["times"]
     assert times["ring, go-back-N"] > max(times["in-network"], times["ring, selective repeat"]) > 1
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_ecmp_takes_longer_than_spraying_where_flows_meet() -> None:
     found = defined_by("ecmp")

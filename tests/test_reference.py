@@ -61,6 +61,7 @@ def block(document: str, beginning: str) -> str:
     return textwrap.dedent(found) + "\n"
 
 
+@pytest.mark.slow
 def test_the_python_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     for name in ("FANIN_HOST", "FANIN_JOB_SERVICE"):

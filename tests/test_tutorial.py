@@ -33,6 +33,7 @@ def test_the_counter_is_missing_before_the_change_and_counts_after_it(tmp_path: 
     assert (status, said) == (0, f"PASS {TUTORIAL / 'ttl.stf'}\n")
 
 
+@pytest.mark.slow
 def test_the_scenario_says_what_the_tutorial_says_of_it(tmp_path: Path) -> None:
     """Virtual time is the same everywhere: the line without loss is the line in the text."""
     only = ("--set", "loss=0", "--set", "seed=1", "--set", "algorithm=in-network")

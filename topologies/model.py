@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from fanin.native.text import nearest
 from fanin.topologies.checks import problems
 from fanin.topologies.link import PLAIN, LinkProperties
 
@@ -274,4 +275,5 @@ def _look_up(found: Mapping[str, _Node], name: str, kind: str) -> _Node:
     try:
         return found[name]
     except KeyError:
-        raise TopologyError(f"{name}: no such {kind}; this network has {', '.join(found)}") from None
+        near = nearest(name, found.keys())
+        raise TopologyError(f"{name}: no such {kind}{near}; this network has {', '.join(found)}") from None

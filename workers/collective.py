@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +88,25 @@ class Collective(Protocol):
 
     def close(self) -> None:
         """Release sockets and ports. May be called twice."""
+
+
+class HostRing(Protocol):
+    """One worker's end of a ring between hosts, over which flat arrays of any type are reduced and gathered in place.
+
+    In all methods `call` describes the purpose in words that must be the same at all workers.
+    """
+
+    def all_reduce(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
+        """Combine the arrays of all ranks element by element."""
+
+    def reduce_scatter(self, array: NDArray[Any], combine: np.ufunc, call: str) -> None:
+        """Compute this rank's part of all_reduce(); the rest of the array does not matter."""
+
+    def all_gather(self, array: NDArray[Any], call: str) -> None:
+        """Copy each rank's part of the array to all ranks."""
+
+    def close(self) -> None:
+        """Close the connections."""
 
 
 class Participant(Protocol[Batch_co]):

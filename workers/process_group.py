@@ -1,7 +1,7 @@
 """A process group for PyTorch: torch.distributed's calls on tensors in main memory, made with a Communicator.
 
 Tensors whose types numpy has, and whose memory has no gaps, are summed in place. Others are copied; bfloat16, which
-numpy lacks, is summed as float32 and rounded once.
+numpy lacks, is summed as float32 and rounded once. Tensors of a device are copied to main memory, and results back.
 
 PyTorch's own Gloo does the rest, on the same hosts and links: messages from rank to rank, products, bit operations, and
 groups of some of the ranks.
@@ -35,6 +35,15 @@ _OTHERS: tuple[tuple[Any, Operation], ...] = (
     (dist.ReduceOp.MIN, "min"),
 )
 
+# What callers leave out, as with PyTorch's own groups.
+_ALLREDUCE = dist.AllreduceOptions()
+_REDUCE = dist.ReduceOptions()
+_BROADCAST = dist.BroadcastOptions()
+_GATHER = dist.GatherOptions()
+_REDUCE_SCATTER = dist.ReduceScatterOptions()
+_SCATTER = dist.ScatterOptions()
+_ALL_TO_ALL = dist.AllToAllOptions()
+
 
 class Work(dist.Work):
     """An operation in the background. It is done when all `handles` are done and `finish` has run.
@@ -59,7 +68,9 @@ class Work(dist.Work):
     ) -> None:
         super().__init__()
         self._handles = handles
-        ended: torch.futures.Future[None] = torch.futures.Future()
+        # A future knows on which devices its tensors are: whoever waits for it then waits for copies to them.
+        devices = sorted({tensor.device for tensor in _flat(tensors) if tensor.is_cuda}, key=str)
+        ended: torch.futures.Future[None] = torch.futures.Future(devices=devices)
 
         # DDP's reducer notices only errors raised in here: those of set_exception() are visible to Python only.
         def complete(_: object) -> list[torch.Tensor]:
@@ -115,22 +126,24 @@ def allreduce(
     return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
-def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta) -> dist.ProcessGroupGloo:
-    """Return Gloo's process group of these ranks. Two ranks connect when one first has something for the other.
+def gloo(store: dist.Store, rank: int, size: int, timeout: timedelta, *, late: bool) -> dist.ProcessGroupGloo:
+    """Return Gloo's process group of these ranks.
 
     Args:
         store: Where the ranks find each other; no other group may use it.
         rank: This process's number in the group.
         size: Number of ranks.
         timeout: Time to wait for the other ranks in a call.
+        late: Whether two ranks connect when one first has something for the other, instead of now. While they do,
+            `timeout` does not hold.
     """
     # Only with options of its own does Gloo connect late; then it does not read its variable by itself.
     interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "").split(",")
     options = dist.ProcessGroupGloo._Options()
     options._devices = [
-        dist.ProcessGroupGloo.create_device(interface=interface, lazy_init=True)
+        dist.ProcessGroupGloo.create_device(interface=interface, lazy_init=late)
         if interface
-        else dist.ProcessGroupGloo.create_default_device(lazy_init=True)
+        else dist.ProcessGroupGloo.create_default_device(lazy_init=late)
         for interface in interfaces
     ]
     options._timeout = timeout
@@ -166,7 +179,7 @@ class ProcessGroup(dist.ProcessGroup):
     # -- summed in the network -------------------------------------------------------------------------------
 
     @collective
-    def allreduce(self, tensors: Tensors, opts: Any) -> dist.Work | None:
+    def allreduce(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce each tensor in place.
 
         Returns:
@@ -208,12 +221,14 @@ class ProcessGroup(dist.ProcessGroup):
         return self._communicator.allreduce_init(mine, op, mine)
 
     @collective
-    def allreduce_coalesced(self, tensors: Tensors, opts: Any) -> dist.Work | None:
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = _ALLREDUCE) -> dist.Work | None:
         """All-reduce several tensors, as allreduce() does, too."""
+        if _operation(opts, tensors) is None:
+            return self._hosts.allreduce_coalesced(tensors, opts)
         return self.allreduce(tensors, opts)
 
     @collective
-    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
+    def reduce(self, tensors: Tensors, opts: Any = _REDUCE) -> dist.Work:
         """Reduce each tensor in place at the root; tensors at other ranks keep their values."""
         op = _operation(opts, tensors)
         if op is None:
@@ -225,10 +240,17 @@ class ProcessGroup(dist.ProcessGroup):
         return Work(self.calls, [handle], tensors, lambda: _put_back(copies) if root else None)
 
     @collective
-    def broadcast(self, tensors: Tensors, opts: Any) -> Work:
+    def broadcast(self, tensors: Tensors, opts: Any = _BROADCAST) -> Work:
         """Copy the root's tensors into those of the other ranks."""
         bits = [_bits(tensor) for tensor in tensors]
-        return Work(self.calls, [self._communicator.broadcast(bits, opts.rootRank, async_op=True)], tensors)
+        handle = self._communicator.broadcast(bits, opts.rootRank, async_op=True)
+
+        def finish() -> None:
+            for array, tensor in zip(bits, tensors, strict=True):
+                if not tensor.is_cpu:
+                    _place(array, tensor)
+
+        return Work(self.calls, [handle], tensors, finish)
 
     @collective
     def barrier(self, opts: Any = None) -> Work:  # noqa: ARG002
@@ -258,14 +280,16 @@ class ProcessGroup(dist.ProcessGroup):
         return self._gather(inputs, outputs, _place)
 
     @collective
-    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> Work:
+    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = _GATHER) -> Work:
         """Gather as allgather(), with the result at the root only; the traffic is the same."""
         if opts.rootRank == self._communicator.rank:
             return self._gather(inputs, outputs, _place_all)
         return self._gather(inputs, [[]], lambda _gathered, _nowhere: None)
 
     @collective
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def reduce_scatter(
+        self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce lists of inputs, each with one tensor for each rank, and keep this rank's result of each list."""
         op = _operation(opts, outputs)
         if op is None:
@@ -274,12 +298,16 @@ class ProcessGroup(dist.ProcessGroup):
         return self._reduce_scatter(outputs, arrays, op)
 
     @collective
-    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> dist.Work:
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce a tensor and keep this rank's part."""
         return self.reduce_scatter_single_coalesced([output], [input], opts)
 
     @collective
-    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = _REDUCE_SCATTER
+    ) -> dist.Work:
         """Reduce several tensors as reduce_scatter_single() does one."""
         op = _operation(opts, outputs)
         if op is None:
@@ -325,18 +353,23 @@ class ProcessGroup(dist.ProcessGroup):
         return self._hosts.recv_anysource(tensors, tag)
 
     @collective
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = _SCATTER) -> dist.Work:
         """Send each rank its tensor of the root's list."""
         return self._hosts.scatter(outputs, inputs, opts)
 
     @collective
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any) -> dist.Work:
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = _ALL_TO_ALL) -> dist.Work:
         """Send each rank its tensor of the list."""
         return self._hosts.alltoall(outputs, inputs, opts)
 
     @collective
     def all_to_all_single(
-        self, output: torch.Tensor, input: torch.Tensor, received: list[int], sent: list[int], opts: Any
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        received: list[int],
+        sent: list[int],
+        opts: Any = _ALL_TO_ALL,
     ) -> dist.Work:
         """Send each rank its part of a tensor.
 
@@ -353,7 +386,7 @@ class ProcessGroup(dist.ProcessGroup):
 def _operation(opts: Any, tensors: Tensors) -> Operation | None:
     """Return the communicator's name of a reduction; None if only Gloo has it for these tensors."""
     asked = opts.reduceOp
-    if tensors[0].dtype is torch.bool:
+    if tensors[0].dtype is torch.bool or tensors[0].is_sparse:
         return None
     if asked == _SUM:
         return "sum"
@@ -378,21 +411,32 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
 def _in_place(tensor: torch.Tensor) -> Array | None:
     """Return the tensor's own memory if numpy can use it and it has no gaps; otherwise None."""
     tensor = _checked(tensor)
-    if tensor.dtype == torch.bfloat16 or not tensor.is_contiguous():
+    if tensor.dtype == torch.bfloat16 or not tensor.is_cpu or not tensor.is_contiguous():
         return None
     return _memory(tensor)
 
 
 def _numbers(tensor: torch.Tensor) -> Array:
     """Return the tensor's values as an array without gaps that numpy can calculate with."""
-    tensor = _checked(tensor)
+    tensor = _staged(_checked(tensor))
     return _memory((tensor.float() if tensor.dtype == torch.bfloat16 else tensor).contiguous())
 
 
 def _bits(tensor: torch.Tensor) -> Array:
-    """Return the tensor's own memory, to be passed on without looking at the values."""
-    tensor = _checked(tensor)
+    """Return the tensor's own memory, or a copy of that of a device, to be passed on without looking at the values."""
+    tensor = _staged(_checked(tensor))
     return _memory(tensor.view(torch.int16) if tensor.dtype == torch.bfloat16 else tensor)
+
+
+def _staged(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy of it in main memory, which its device can read and write directly if it is CUDA's.
+
+    The copy is complete when this returns: the thread that sums it knows no streams.
+    """
+    if tensor.is_cpu:
+        return tensor
+    staged = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+    return staged.copy_(tensor)
 
 
 def _memory(tensor: torch.Tensor) -> Array:
@@ -417,10 +461,10 @@ def _memory(tensor: torch.Tensor) -> Array:
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:
-    if not tensor.is_cpu or tensor.layout != torch.strided:
+    if tensor.is_meta or tensor.layout != torch.strided:
         raise TypeError(
-            f'the backend "fanin" takes dense tensors in main memory, not {tensor.layout} on {tensor.device}; '
-            "convert it with tensor.cpu() or tensor.to_dense()"
+            f'the backend "fanin" takes dense tensors with values, not {tensor.layout} on {tensor.device}; '
+            "convert it with tensor.to_dense()"
         )
     return tensor.detach() if tensor.requires_grad else tensor
 
@@ -438,9 +482,20 @@ def _round(array: Array, tensor: torch.Tensor) -> None:
 
 def _place(array: Array, tensor: torch.Tensor) -> None:
     """Copy an array of _bits() into a tensor of the same type."""
-    np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
+    if tensor.is_cpu:
+        np.copyto(_bits(tensor), array.reshape(tensor.shape), casting="no")
+        return
+    bits = torch.from_numpy(array)
+    tensor.detach().copy_(
+        (bits.view(tensor.dtype) if tensor.dtype == torch.bfloat16 else bits).view(tensor.shape)
+    )
 
 
 def _place_all(arrays: Array, tensors: Tensors) -> None:
     for array, tensor in zip(arrays, tensors, strict=True):
         _place(array, tensor)
+
+
+def _flat(outputs: Sequence[Any]) -> list[torch.Tensor]:
+    """Return the tensors of a list of tensors, or of lists of them."""
+    return [tensor for each in outputs for tensor in (each if isinstance(each, list | tuple) else [each])]

@@ -152,6 +152,8 @@ class Worker:
             `unsummed`).
         on_saturation: "raise" lets finish() raise SaturationError, after which the lease can still be used. "count"
             only counts.
+        deterministic: Whether a sum depends on nothing but its vectors. If not, the exponents of earlier ones scale it
+            (scaling.py), which saves a round trip.
         engine: Makes the engine that processes packets. The default is the fastest available.
     """
 
@@ -162,6 +164,7 @@ class Worker:
         *,
         non_finite: Literal["raise", "propagate"] = "raise",
         on_saturation: Literal["raise", "count"] = "raise",
+        deterministic: bool = False,
         engine: Callable[[State], Engine] = fastest,
     ) -> None:
         self.lease = lease
@@ -170,6 +173,7 @@ class Worker:
         self._statistics = InNetworkStatistics()
         self._propagate = non_finite == "propagate"
         self._on_saturation = on_saturation
+        self._expects = not deterministic
 
         self._tensor: Tensor | None = None
         # By length and call; only tensors that expect exponents.
@@ -302,7 +306,15 @@ class Worker:
 
     def _make_tensor(self, elements: int, call: str) -> Tensor:
         lease, number = self.lease, self._state.progress.calls
-        return Tensor(elements, call, number, workers=lease.workers, values=lease.values, window=lease.window)
+        return Tensor(
+            elements,
+            call,
+            number,
+            workers=lease.workers,
+            values=lease.values,
+            window=lease.window,
+            expects=self._expects,
+        )
 
     @property
     def finished(self) -> bool:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers.arguments import Array, Operation, flattened, split
-from fanin.workers.collective import raveled
+from fanin.workers.collective import HostRing, raveled
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.host_based.tcp import TcpConfig, TcpRing
 from fanin.workers.job.calls import Calls
+from fanin.workers.job.local_ranks import LocalMember, LocalRing
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
@@ -97,7 +99,7 @@ class Reducer:
         self._place = place
         self._timeout = timeout
         self._propagate = propagate
-        self._connected: TcpRing | None = None
+        self._connected: HostRing | None = None
         self._by_ring = False
 
     def renew(self) -> None:
@@ -111,16 +113,21 @@ class Reducer:
             self._connected.close()
             self._connected = None
 
-    def ring(self) -> TcpRing:
+    def ring(self) -> HostRing:
         """Return the ring of all workers, connected when it is first needed."""
         if self._connected is None:
-            config = TcpConfig(
-                self._place.rank, self._place.addresses, connect_timeout=self._timeout, give_up=self._timeout
-            )
-            self._connected = TcpRing(
-                config, self._check_others, self._check_others, lambda: self._place.calls.count
+            place = self._place
+            self._connected = (
+                LocalRing(place, partial(self._connect, place.place))
+                if isinstance(place, LocalMember)
+                else self._connect(place)
             )
         return self._connected
+
+    def _connect(self, place: Membership) -> TcpRing:
+        """Connect the ring of the workers that have the addresses of `place`."""
+        config = TcpConfig(place.rank, place.addresses, connect_timeout=self._timeout, give_up=self._timeout)
+        return TcpRing(config, self._check_others, self._check_others, lambda: place.calls.count)
 
     def _check_others(self) -> None:
         if left := self._place.left():

@@ -36,7 +36,8 @@ class Tensor(ctypes.Structure):
 
     Attributes:
         call: The purpose of the all-reduces, in words that must be the same at all workers.
-        expected: Expected exponents by block. None if there are more blocks than the window has slots.
+        expected: Expected exponents by block. None if there are more blocks than the window has slots, or if no
+            exponents are to be expected.
         delayed: Whether the first chunks carry values, scaled for the expected exponents.
         signature: A hash of everything that must be the same at all workers. Every packet carries it, added to the
             number of the call.
@@ -55,7 +56,15 @@ class Tensor(ctypes.Structure):
     most_chunks: int
 
     def __init__(
-        self, elements: int, call: str = "", number: int = 0, *, workers: int, values: int, window: int
+        self,
+        elements: int,
+        call: str = "",
+        number: int = 0,
+        *,
+        workers: int,
+        values: int,
+        window: int,
+        expects: bool = True,
     ) -> None:
         super().__init__()
         self.elements = elements
@@ -66,7 +75,7 @@ class Tensor(ctypes.Structure):
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)
         self.most_chunks = self.blocks + self.lead
-        self.expected = np.zeros(self.blocks, np.int8) if self.blocks == self.lead else None
+        self.expected = np.zeros(self.blocks, np.int8) if expects and self.blocks == self.lead else None
         self.agreement = Agreement(elements, call, number, workers=workers, values=values, window=window)
         self._expected = None if self.expected is None else self.expected.ctypes.data
         self._agreement = self.agreement.digits.ctypes.data

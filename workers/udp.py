@@ -77,6 +77,7 @@ class InNetworkConfig:
         non_finite: "raise" refuses numbers that are not finite. With "propagate", all_reduce() returns NaN for the
             whole block in which some worker has such a number.
         on_saturation: See protocol.Worker.
+        deterministic: See protocol.Worker.
 
     Raises:
         ValueError: If the port is not one of the switch's, or `segments` is out of range.
@@ -91,6 +92,7 @@ class InNetworkConfig:
     recovery: Recovery = field(default_factory=Recovery)
     non_finite: Literal["raise", "propagate"] = "raise"
     on_saturation: Literal["raise", "count"] = "raise"
+    deterministic: bool = False
 
     def __post_init__(self) -> None:
         if self.remote[1] not in wire.UDP_PORTS:
@@ -389,7 +391,11 @@ class InNetworkAllReduce(Closing):
         self.config = config
         self.unsummed = _NO_ELEMENTS
         self.worker = Worker(
-            config.lease, config.recovery, non_finite=config.non_finite, on_saturation=config.on_saturation
+            config.lease,
+            config.recovery,
+            non_finite=config.non_finite,
+            on_saturation=config.on_saturation,
+            deterministic=config.deterministic,
         )
         self.socket = UdpSocket(
             config.local,

@@ -24,7 +24,7 @@ SECONDS = 60.0  # in which a request must be answered
 _FIRST_USER = 500  # the grader's sandboxes, which may run at the same time, have smaller numbers
 _CPU_SECONDS = 900  # of one session's process; after that the next request starts another
 _COMPILED = "/compiled"
-_WORKER = (sys.executable, "-m", "fanin.browser.playground.worker")
+_WORKER = (sys.executable, "-P", "-m", "fanin.browser.playground.worker")
 # Of a program that shows all parts of fanin that a session compiles: the switch, and its traces.
 _SMALLEST = """#include <core.p4>
 #include <v1model.p4>

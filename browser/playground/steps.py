@@ -30,6 +30,7 @@ from fanin.p4switch.trace.events import (
     PortNotSet,
     Select,
     State,
+    UpdateChecksum,
 )
 from fanin.p4switch.trace.text import event_lines, verdict
 
@@ -115,7 +116,7 @@ class StepMaker:
                 where.node = "end"
             case Ingress() | Egress():
                 where.graph, where.node, where.chosen = type(event).__name__.lower(), "", False
-            case Condition(text, _, _, source):
+            case Condition(text, _, _, _, source):
                 where.chosen = False
                 found = self._branches.get((where.graph, _place(source), source.fragment if source else text))
                 where.node = found or where.node
@@ -125,7 +126,7 @@ class StepMaker:
                 where.chosen = False
             case ActionRun(name, _, _) if (where.graph, name) in self._hidden:
                 where.node = self._hidden[where.graph, name]
-            case Deparse() | NotEmitted() | Output() | PortNotSet() | Drop():
+            case UpdateChecksum() | Deparse() | NotEmitted() | Output() | PortNotSet() | Drop():
                 where.node = "end" if where.graph == "egress" else where.node
 
     def _line(self, where: _Where, event: Event) -> _Place:

@@ -71,7 +71,7 @@ class Failed(_message.Message):
     def __init__(self, call: _Optional[int] = ..., what: _Optional[str] = ..., error: _Optional[str] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers")
+    __slots__ = ("host", "process", "count", "names", "job", "slots", "ring", "min_workers", "per_host", "local")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -80,6 +80,8 @@ class JoinRequest(_message.Message):
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     RING_FIELD_NUMBER: _ClassVar[int]
     MIN_WORKERS_FIELD_NUMBER: _ClassVar[int]
+    PER_HOST_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
     host: str
     process: int
     count: int
@@ -88,7 +90,9 @@ class JoinRequest(_message.Message):
     slots: int
     ring: bool
     min_workers: int
-    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., count: _Optional[int] = ..., names: _Optional[_Union[HostNames, _Mapping]] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ..., ring: _Optional[bool] = ..., min_workers: _Optional[int] = ...) -> None: ...
+    per_host: int
+    local: int
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., count: _Optional[int] = ..., names: _Optional[_Union[HostNames, _Mapping]] = ..., job: _Optional[str] = ..., slots: _Optional[int] = ..., ring: _Optional[bool] = ..., min_workers: _Optional[int] = ..., per_host: _Optional[int] = ..., local: _Optional[int] = ...) -> None: ...
 
 class HostNames(_message.Message):
     __slots__ = ("names",)
@@ -145,7 +149,7 @@ class Queued(_message.Message):
     def __init__(self, rank: _Optional[int] = ..., place: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
 
 class Assignment(_message.Message):
-    __slots__ = ("rank", "hosts", "addresses", "config", "refused", "job", "round", "begun")
+    __slots__ = ("rank", "hosts", "addresses", "config", "refused", "job", "round", "begun", "processes")
     RANK_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
@@ -154,6 +158,7 @@ class Assignment(_message.Message):
     JOB_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     BEGUN_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
     rank: int
     hosts: _containers.RepeatedScalarFieldContainer[str]
     addresses: _containers.RepeatedCompositeFieldContainer[Address]
@@ -162,7 +167,8 @@ class Assignment(_message.Message):
     job: str
     round: int
     begun: int
-    def __init__(self, rank: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., config: _Optional[_Union[Config, _Mapping]] = ..., refused: _Optional[str] = ..., job: _Optional[str] = ..., round: _Optional[int] = ..., begun: _Optional[int] = ...) -> None: ...
+    processes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, rank: _Optional[int] = ..., hosts: _Optional[_Iterable[str]] = ..., addresses: _Optional[_Iterable[_Union[Address, _Mapping]]] = ..., config: _Optional[_Union[Config, _Mapping]] = ..., refused: _Optional[str] = ..., job: _Optional[str] = ..., round: _Optional[int] = ..., begun: _Optional[int] = ..., processes: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Address(_message.Message):
     __slots__ = ("ip", "port")
@@ -307,7 +313,7 @@ class ListResponse(_message.Message):
     def __init__(self, jobs: _Optional[_Iterable[_Union[Job, _Mapping]]] = ...) -> None: ...
 
 class Job(_message.Message):
-    __slots__ = ("name", "hosts", "processes", "workers", "state", "place", "why", "since", "ring", "lease", "slots", "udp_port", "switches", "tree", "aborted")
+    __slots__ = ("name", "hosts", "processes", "workers", "state", "place", "why", "since", "ring", "lease", "slots", "udp_port", "switches", "tree", "aborted", "per_host")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOSTS_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
@@ -323,6 +329,7 @@ class Job(_message.Message):
     SWITCHES_FIELD_NUMBER: _ClassVar[int]
     TREE_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
+    PER_HOST_FIELD_NUMBER: _ClassVar[int]
     name: str
     hosts: _containers.RepeatedScalarFieldContainer[str]
     processes: _containers.RepeatedScalarFieldContainer[int]
@@ -338,7 +345,8 @@ class Job(_message.Message):
     switches: _containers.RepeatedScalarFieldContainer[str]
     tree: _containers.RepeatedCompositeFieldContainer[Part]
     aborted: str
-    def __init__(self, name: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[int]] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., state: _Optional[str] = ..., place: _Optional[int] = ..., why: _Optional[str] = ..., since: _Optional[float] = ..., ring: _Optional[bool] = ..., lease: _Optional[int] = ..., slots: _Optional[_Union[Range, _Mapping]] = ..., udp_port: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., tree: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., aborted: _Optional[str] = ...) -> None: ...
+    per_host: int
+    def __init__(self, name: _Optional[str] = ..., hosts: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[int]] = ..., workers: _Optional[_Iterable[_Union[WorkerState, _Mapping]]] = ..., state: _Optional[str] = ..., place: _Optional[int] = ..., why: _Optional[str] = ..., since: _Optional[float] = ..., ring: _Optional[bool] = ..., lease: _Optional[int] = ..., slots: _Optional[_Union[Range, _Mapping]] = ..., udp_port: _Optional[int] = ..., switches: _Optional[_Iterable[str]] = ..., tree: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., aborted: _Optional[str] = ..., per_host: _Optional[int] = ...) -> None: ...
 
 class Range(_message.Message):
     __slots__ = ("first", "last")

@@ -30,6 +30,8 @@ class JobRequest:
         ring: Whether the job continues with the ring between the hosts when it has no lease. If not, it waits for one.
         min_workers: The job continues, in groups (see _Job), as long as this many workers are left. None: it needs all.
             A job with groups always uses the ring when it has no lease.
+        per_host: Number of workers on each host. The first one of a host takes part in the lease; the ranks of a host
+            follow each other.
     """
 
     hosts: tuple[str, ...]
@@ -37,12 +39,14 @@ class JobRequest:
     slots: int | None = None
     ring: bool = False
     min_workers: int | None = None
+    per_host: int = 1
 
     def __str__(self) -> str:
         slots = "" if self.slots is None else f" with {self.slots} slots"
         ring = ", using the ring if needed" if self.ring else ""
         least = "" if self.min_workers is None else f", at least {self.min_workers} of them"
-        return f"{', '.join(self.hosts)}{slots}{ring}{least}"
+        each = "" if self.per_host == 1 else f", {self.per_host} workers on each"
+        return f"{', '.join(self.hosts)}{each}{slots}{ring}{least}"
 
 
 class JobLease(Protocol):
@@ -84,6 +88,7 @@ class Member(Reporting, Protocol):
         leaving: Whether it will end once the others have what it has finished.
         call: The call in which it last waited: number and text.
         failure: The error of a failed call, after which it makes no other; empty if there is none.
+        local: Its number among the workers of its host.
     """
 
     finished: Any
@@ -92,6 +97,7 @@ class Member(Reporting, Protocol):
     leaving: bool
     call: tuple[int, str]
     failure: str
+    local: int
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send the worker a message."""
@@ -148,13 +154,19 @@ class _Job:
         lease = self.candidate.lease()["lease"]
         _logger.log(level, "%s", what, extra={"job": self.name, "lease": lease, "hosts": self.request.hosts})
 
+    @property
+    def senders(self) -> Sequence[Member]:
+        """Return the first member of each host, which takes part in the lease, by host."""
+        return [member for member in self.members if not member.local]
+
     def document(self) -> Mapping[str, Any]:
         """Return the description of the job for clients. `since` is in seconds of the Unix epoch."""
         return {
             "name": self.name,
             "hosts": self.request.hosts,
+            "per_host": self.request.per_host,
             "processes": [member.process for member in self.members],
-            "workers": [state_of(member) for member in self.members],
+            "workers": [state_of(member) for member in self.senders],
             "state": self.state,
             "place": self.place,
             "why": self.why,
@@ -280,13 +292,13 @@ class Jobs:
         return [job.document() for job in self._present]
 
     def times(self, name: str) -> Mapping[str, list[dict[str, Any]]]:
-        """Return the times of the last calls of each worker of the job called `name`, by host.
+        """Return the times of the last calls of the first worker of each host of the job called `name`, by host.
 
         Raises:
             ControllerError: If there is no such job.
         """
         found = self._named(name)
-        return {member.host: [each.model_dump() for each in member.heard.times] for member in found.members}
+        return {member.host: [each.model_dump() for each in member.heard.times] for member in found.senders}
 
     def _named(self, name: str) -> _Job:
         found = [job for job in self._present if job.name == name]
@@ -335,7 +347,8 @@ class Jobs:
         else:
             job.log(logging.WARNING, why)
         if job.request.min_workers is None:
-            job.tell({"revoked": why})
+            for member in job.senders:
+                member.tell({"revoked": why})
         try:
             async with self._granting:
                 await job.candidate.withdraw()
@@ -343,11 +356,13 @@ class Jobs:
             self.look()
 
     def _hand_over(self, job: _Job) -> None:
-        """Send all members everybody's numbers, once all that have not left have reported what they have finished."""
+        """Send all senders everybody's numbers, once all that have not left have reported what they have finished."""
         if job.state != "using the ring" or not job.revoked or job.request.min_workers is not None:
             return
-        if all(member.finished is not None or member.left.is_set() for member in job.members):
-            job.tell({"carry_on": [None if m.left.is_set() else m.finished for m in job.members]})
+        senders = job.senders
+        if all(member.finished is not None or member.left.is_set() for member in senders):
+            for member in senders:
+                member.tell({"carry_on": [None if m.left.is_set() else m.finished for m in senders]})
             job.revoked = ""  # so that it is sent only once
 
     def _lose(self, job: _Job, why: str) -> None:
@@ -397,10 +412,14 @@ class Jobs:
             self.look()
 
     def _assignment(self, job: _Job, member: Member) -> dict[str, Any]:
+        assignment = job.candidate.assignment(member.host)
         return {
-            **job.candidate.assignment(member.host),
+            **assignment,
+            "rank": assignment["rank"] * job.request.per_host + member.local,
+            "config": None if member.local else assignment["config"],
             "hosts": job.request.hosts,
             "refused": job.why,
+            "processes": [each.process for each in job.members if each.host == member.host],
         }
 
     async def _meet(self, job: _Job) -> None:

@@ -30,6 +30,10 @@ _logger = logging.getLogger(__name__)
 _ANSWER_SECONDS = 2.0  # time to answer for waiting workers, which check for messages at least once a second
 _MAX_ERROR = 500  # characters of an error about a message
 _LEAVE_SECONDS = 1.0  # how long the end of a process may take to be noticed
+_MAX_PER_HOST = 64
+
+# A worker's host, its job's name, and its number among the job's workers on the host.
+_Place = tuple[str, str | None, int]
 
 
 class RefusedError(Exception):
@@ -63,6 +67,7 @@ class _Member:
 
     host: str
     process: int
+    local: int
     request: JobRequest
     connection: WorkerConnection
     left: asyncio.Event = field(default_factory=asyncio.Event)
@@ -77,9 +82,9 @@ class _Member:
     heard: Heard = field(default_factory=Heard)
 
     @property
-    def place(self) -> tuple[str, str | None]:
-        """Return the key that no other member can have: the worker's host, and its job's name."""
-        return self.host, self.request.name
+    def place(self) -> "_Place":
+        """Return the key that no other member can have."""
+        return self.host, self.request.name, self.local
 
     def tell(self, message: Mapping[str, Any]) -> None:
         match message:
@@ -91,7 +96,8 @@ class _Member:
         self.connection.dismiss(why)
 
     def __str__(self) -> str:
-        return f"{self.host}'s worker, process {self.process},"
+        which = f" {self.local}" if self.request.per_host > 1 else ""
+        return f"{self.host}'s worker{which}, process {self.process},"
 
 
 class JobService:
@@ -106,9 +112,9 @@ class JobService:
     def __init__(self, hosts: Sequence[str], open_job: Open, report: Callable[[str], None]) -> None:
         self._hosts = tuple(hosts)
         self._jobs = Jobs(open_job, report, self._waiting)
-        self._members: dict[tuple[str, str | None], _Member] = {}  # by place
+        self._members: dict[_Place, _Member] = {}
         self._asking: dict[_Member, asyncio.Task[None]] = {}
-        self._absent: set[tuple[str, str | None]] = set()  # places whose workers will not join
+        self._absent: set[_Place] = set()  # places whose workers will not join
         self._ended = False
 
     async def __aenter__(self) -> Self:
@@ -137,7 +143,7 @@ class JobService:
                 "name": request.name,
                 "hosts": request.hosts,
                 "workers": [state_of(member) for member in there],
-                "missing": [host for host in request.hosts if host not in {each.host for each in there}],
+                "missing": _missing(request, there),
             }
             for request, there in found.items()
         ]
@@ -148,7 +154,7 @@ class JobService:
 
         The job still waits until it has that many workers.
         """
-        place = host, job
+        place = host, job, 0
         self._absent.add(place)
         for member in self._members.values():
             if member.request.name == job and not member.mates:
@@ -261,10 +267,16 @@ class JobService:
             raise RefusedError(
                 f"job: is {_quoted(name)}; a name has at most {MAX_NAME} characters, all printable (FANIN_JOB)"
             )
+        local, per_host = self._understand_local(request.get("local"), request.get("per_host"))
         match name, request.get("slots"), request.get("ring", False):
             case None | str(), (int() | None) as slots, bool(ring) if not isinstance(slots, bool):
                 least = self._understand_least(request.get("min_workers"), hosts, ring)
-                return _Member(host, process, JobRequest(hosts, name, slots, ring, least), connection)
+                if least is not None and per_host > 1:
+                    raise RefusedError(
+                        "min_workers: a job that continues without workers has one on each host"
+                    )
+                asked_for = JobRequest(hosts, name, slots, ring, least, per_host)
+                return _Member(host, process, local, asked_for, connection)
             case other:
                 raise ValueError(
                     f"job is a name, and slots a number, or null; ring is true or false: not {_quoted(other)}"
@@ -281,6 +293,14 @@ class JobService:
             case list(names) if set(map(str, names)) <= set(self._hosts):
                 return tuple(known for known in self._hosts if known in names)
         raise RefusedError(f"hosts: is {_quoted(asked)}; there are {', '.join(self._hosts)}")
+
+    def _understand_local(self, local: object, per_host: object) -> tuple[int, int]:
+        local, per_host = 0 if local is None else local, 1 if per_host is None else per_host
+        if not isinstance(per_host, int) or isinstance(per_host, bool) or not 1 <= per_host <= _MAX_PER_HOST:
+            raise RefusedError(f"per_host: is {_quoted(per_host)}, must be from 1 to {_MAX_PER_HOST}")
+        if not isinstance(local, int) or isinstance(local, bool) or not 0 <= local < per_host:
+            raise RefusedError(f"local: is {_quoted(local)}, must be from 0 to {per_host - 1}, per_host - 1")
+        return local, per_host
 
     def _understand_least(self, asked: object, hosts: Sequence[str], ring: bool) -> int | None:
         if asked is None:
@@ -324,18 +344,23 @@ class JobService:
         """Form the job if all its workers are there, or tell those that are which are missing."""
         request = member.request
         waiting = self._waiting(request)
-        missing = {host for host in request.hosts if host not in {each.host for each in waiting}}
+        missing = _missing(request, waiting)
         enough = request.min_workers is not None and len(waiting) >= request.min_workers
-        if missing and not (enough and all((host, request.name) in self._absent for host in missing)):
+        if missing and not (enough and all((host, request.name, 0) in self._absent for host in missing)):
             self._tell_who_is_missing(waiting)
             return
         for each in waiting:
             each.mates = waiting
-        self._jobs.begin(replace(request, hosts=tuple(each.host for each in waiting)), waiting, request)
+        hosts = tuple(each.host for each in waiting if not each.local)
+        self._jobs.begin(replace(request, hosts=hosts), waiting, request)
 
     def _waiting(self, request: JobRequest) -> "Sequence[_Member]":
         """Return the workers with this request that are in no job yet, by rank."""
-        there = (self._members.get((host, request.name)) for host in request.hosts)
+        there = (
+            self._members.get((host, request.name, local))
+            for host in request.hosts
+            for local in range(request.per_host)
+        )
         return [
             member
             for member in there
@@ -344,9 +369,8 @@ class JobService:
 
     def _tell_who_is_missing(self, waiting: Sequence[_Member]) -> None:
         """Tell members of a job that has not formed which hosts are missing."""
-        there = {member.host for member in waiting}
         for member in waiting:
-            member.tell({"waiting_for": [host for host in member.request.hosts if host not in there]})
+            member.tell({"waiting_for": _missing(member.request, waiting)})
 
     def _release(self, member: _Member) -> None:
         """Remove a member that has ended, or whose service has."""
@@ -356,11 +380,17 @@ class JobService:
         if not member.mates:
             self._tell_who_is_missing(self._waiting(member.request))
             return
-        rank = member.request.hosts.index(member.host)
+        rank = member.request.hosts.index(member.host) * member.request.per_host + member.local
         for other in member.mates:
             if not other.left.is_set():
                 other.tell({"left": {"host": member.host, "rank": rank, "process": member.process}})
         self._jobs.look()
+
+
+def _missing(request: JobRequest, there: "Sequence[_Member]") -> list[str]:
+    """Return the hosts of a request that have fewer workers than it asks for."""
+    hosts = [member.host for member in there]
+    return [host for host in request.hosts if hosts.count(host) < request.per_host]
 
 
 def _one_line(text: str) -> str:

@@ -197,7 +197,8 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
     slack = scaling.SLACK if len(exponents) <= window else 0
     factors = quantization.scales(exponents, workers) / 2**slack
     # The result may be the float32 next to that of the exact sum; its unit in the last place is at most twice as large.
-    bound = quantization.error_bound(factors, workers, 2 * blocks(exact_sum(inputs).astype(np.float32)))
+    results = np.minimum(2 * np.abs(exact_sum(inputs)), np.finfo(np.float32).max).astype(np.float32)
+    bound = quantization.error_bound(factors, workers, blocks(results))
     return bound.reshape(-1)[:elements]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +13,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from fanin.experiments.names import instead
-from fanin.experiments.results.drawing.series import given, values_of, varied
+from fanin.experiments.results.axes import value_text
+from fanin.experiments.results.drawing.series import PLACES, given, values_of, varied
 from fanin.experiments.results.files import ResultsError
 from fanin.experiments.results.measured import Row
-from fanin.experiments.scenario.settings import KEYS, Settings
+from fanin.experiments.scenario.settings import KeyPath, Settings
 
 MEASURES = ("median_seconds", "wire_bytes_per_worker", "retransmissions")
 ENOUGH = 3  # values that each side needs for a confidence interval
@@ -35,7 +36,8 @@ class Difference:
         before: Median before.
         after: Median after.
         ratio: after / before; None if the median before is 0.
-        interval: Confidence interval (95 %) of the ratio; None if there are fewer than `ENOUGH` values, or some are 0.
+        interval: Confidence interval (95 %) of the ratio; None if there are fewer than `ENOUGH` values, some are 0, or
+            nothing differs in virtual time with the same seeds.
         exact: Whether both are in virtual time with the same seeds, so that nothing depends on chance.
     """
 
@@ -75,7 +77,7 @@ class Comparison:
         points: Points that are in both sets.
         only_before: A row of each point that is, or has a result, only before.
         only_after: A row of each point that is, or has a result, only after.
-        varied: Columns in which points differ.
+        varied: Columns in which points differ, except those that may differ between the two sets.
     """
 
     points: tuple[PointComparison, ...]
@@ -92,26 +94,30 @@ class Comparison:
         ]
 
 
-def compare(before: Sequence[Row], after: Sequence[Row], across: str | None = None) -> Comparison:
+def compare(before: Sequence[Row], after: Sequence[Row], across: Sequence[str] = ()) -> Comparison:
     """Compare results, matching points by their settings; results with different seeds count as repetitions.
 
     Args:
-        before: Rows of one set.
-        after: Rows of the other.
-        across: A key in which the two sets may differ, such as protocol; None: none.
+        before: Rows of the first set.
+        after: Rows of the second set.
+        across: Settings that may differ between the sets, by their columns; "topology" stands for the whole network.
+            Within a set, points that differ in nothing else are an error.
 
     Raises:
-        ResultsError: If rows lack their settings, or no point is in both sets, or `across` is no key or has several
-            values in one of the sets.
+        ResultsError: If rows lack their settings, a setting is unknown, a set has several points where one is needed,
+            or no point is in both sets.
     """
-    if across is not None:
-        _require_one_value(across, before, after)
-    old, new = _points(before, across), _points(after, across)
+    places = _places(across)
+    old, new = _points(before, places, "A"), _points(after, places, "B")
     both = [point for point in old if point in new]
-    names = tuple(name for name in varied((*before, *after)) if name not in ("seed", across))
+    names = tuple(name for name in varied((*before, *after)) if name != "seed" and not _below(name, places))
     if not both:
         apart = [name for name in names if not _said(before, name) & _said(after, name)]
-        why = f"they differ in {', '.join(apart)}" if apart else "some failed, or their settings differ"
+        why = (
+            f"they differ in {', '.join(apart)}; to compare them nevertheless, add --across {','.join(apart)}"
+            if apart
+            else "some failed, or their settings differ"
+        )
         raise ResultsError(f"no point has a result in both sets: {why}")
     return Comparison(
         points=tuple(_compare(old[point], new[point]) for point in both),
@@ -134,21 +140,27 @@ def ratio_interval(before: Sequence[float], after: Sequence[float]) -> tuple[flo
     return float(low), float(high)
 
 
-def _require_one_value(key: str, before: Sequence[Row], after: Sequence[Row]) -> None:
-    if key not in KEYS:
-        raise ResultsError(
-            f"{key}: no such key{instead(key, list(KEYS), 'keys', 'in docs/reference/scenarios.md')}"
-        )
-    for name, rows in (("A", before), ("B", after)):
-        if len(values := _said(rows, key)) > 1:
-            shown = ", ".join(sorted(map(str, values)))
+def _places(across: Sequence[str]) -> dict[str, KeyPath]:
+    """Return the places of columns in the settings."""
+    known: dict[str, KeyPath] = {**PLACES, "topology": ("topology",)}
+    for name in across:
+        if name not in known:
             raise ResultsError(
-                f"{key}: {name} has {shown}; compare sets that have one value each (fanin run --set)"
+                f"--across {name}: no such setting{instead(name, list(known), 'settings', 'listed in results.csv')}"
             )
+    return {name: known[name] for name in across}
 
 
-def _points(rows: Sequence[Row], across: str | None) -> dict[str, Group]:
-    """Return rows with results, grouped by their settings."""
+def _below(name: str, places: Mapping[str, KeyPath]) -> bool:
+    """Return whether the place of a column is one of the places, or inside one."""
+    if name in places:
+        return True
+    mine = PLACES.get(name, ())
+    return any(mine[: len(place)] == place for place in places.values())
+
+
+def _points(rows: Sequence[Row], across: Mapping[str, KeyPath], side: str) -> dict[str, Group]:
+    """Return rows with results, grouped by their settings without those at the places `across`."""
     found: defaultdict[str, Group] = defaultdict(list)
     for row in rows:
         if "settings" not in row:
@@ -157,24 +169,31 @@ def _points(rows: Sequence[Row], across: str | None) -> dict[str, Group]:
             )
         if row.get("error") is None:
             found[_name(row["settings"], across)].append(row)
+    for name in across:
+        for group in found.values():
+            if len(_said(group, name)) > 1:
+                values = dict.fromkeys(value_text(name, row.get(name)) for row in group)
+                raise ResultsError(
+                    f"{side} has points with {name}={' and '.join(values)}, and --across {name} needs one value; "
+                    f"choose it, such as --where-{side.lower()} {name}={next(iter(values))}"
+                )
     return found
 
 
-def _name(text: str, across: str | None) -> str:
-    """Return the settings without the seed and the key `across`; those that an older version lacks have defaults."""
+def _name(text: str, across: Mapping[str, KeyPath]) -> str:
+    """Return the settings without the seed; settings that an older version lacks have their defaults."""
     try:
         said = {name: value for name, value in json.loads(text).items() if name != "seed"}
     except (ValueError, TypeError, AttributeError) as error:
         raise ResultsError(f"settings of a row cannot be read: {error}") from None
     with suppress(ValidationError):  # written by a version with other settings: equal only to itself
         said = Settings.model_validate_json(text).model_dump(mode="json", exclude={"seed"})
-    if across is not None:
-        *above, key = KEYS[across]
-        table: Any = said
-        for part in above:
-            table = table and table.get(part)
-        if table:
-            table.pop(key, None)
+    for *tables, key in across.values():
+        inner: Any = said
+        for table in tables:
+            inner = inner and inner.get(table)
+        if inner:
+            inner.pop(key, None)
     return json.dumps(said, sort_keys=True)
 
 
@@ -191,7 +210,8 @@ def _compare(before: Group, after: Group) -> PointComparison:
 def _difference(column: str, before: Group, after: Group, exact: bool) -> Difference:
     old, new = ([value for row in rows for value in values_of(row, column)] for rows in (before, after))
     middle, then = float(np.median(old)), float(np.median(new))
-    enough = min(len(old), len(new)) >= ENOUGH and min(old) > 0
+    same = exact and sorted(old) == sorted(new)
+    enough = not same and min(len(old), len(new)) >= ENOUGH and min(old) > 0
     return Difference(
         column=column,
         before=middle,

@@ -145,11 +145,12 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
                 )
     except ResultsError:
         raise
+    except KeyError:
+        raise ResultsError(f"{path}: has no rows of results; fanin run and fanin sweep write them") from None
     except (
         OSError,
         pa.ArrowInvalid,
         ValueError,
-        KeyError,
         TypeError,
         AttributeError,
         RecursionError,

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from fanin.controller.python_file import PythonFileError
-from fanin.experiments.names import instead, nearest
+from fanin.experiments.names import instead
 from fanin.experiments.protocol import ProtocolError, built_in, folder_of
 from fanin.experiments.protocol import load as load_protocol
 from fanin.experiments.scenario.settings import (
@@ -36,6 +36,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.workloads.trace_files import load_trace
+from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
@@ -215,6 +216,9 @@ def _named(path: Path) -> Iterator[None]:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
+_TRACES = {".json", ".gz", ".et", ".log"}  # suffixes of what fanin import reads
+
+
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the TOML in it."""
     try:
@@ -223,6 +227,10 @@ def _read(path: Path) -> tuple[str, dict[str, Any]]:
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        if set(path.suffixes) & _TRACES:
+            raise ScenarioError(
+                f"{path}: is not a scenario; to make one of a trace: fanin import {path} -o scenario.toml"
+            ) from None
         raise ScenarioError(f"{path}: cannot be read as TOML: {error}") from None
 
 
@@ -256,7 +264,7 @@ def _keys_of_tables(table: Mapping[str, Any], above: KeyPath = ()) -> Iterator[t
 
 def _change(document: dict[str, Any], change: str) -> None:
     name, equals, values = change.partition("=")
-    if not equals or not values:
+    if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fanin.experiments.scenario.file import Lesson, ScenarioError, load_frame
+from fanin.native.text import nearest
 
 _SCENARIOS = Path(__file__).parents[2] / "scenarios"
 _FOLDERS = {"lesson": _SCENARIOS / "lessons", "scenario": _SCENARIOS}
@@ -22,7 +23,11 @@ def scenario_file(given: str) -> Path:
         return Path(given)
     path = _FOLDERS[kind] / f"{name}.toml"
     if path.parent != _FOLDERS[kind] or not path.is_file():
-        raise ScenarioError("\n  ".join([f"{given}: no such scenario; these come with fanin:", *_list()]))
+        names = [f"{each}:{file.stem}" for each, folder in _FOLDERS.items() for file in folder.glob("*.toml")]
+        near = nearest(given, names)
+        raise ScenarioError(
+            "\n  ".join([f"{given}: no such scenario{near}; these come with fanin:", *_list()])
+        )
     return path
 
 

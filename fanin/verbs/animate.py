@@ -68,7 +68,7 @@ def animate(
     limits = {".html": MOST_IN_THEATRE, ".json": None}
     recordings = record_points("animate", scenario, loaded, limits.get(path.suffix, MOST_FLIGHTS))
     if path.suffix == ".html":
-        write_theatre("animate", loaded, loaded.frame.description, recordings, path)
+        write_theatre("animate", loaded, loaded.frame.description, changes, recordings, path)
         say(f"wrote {path}; open it in a browser")
         return
     with failing("animate", AnimationError, status=2):

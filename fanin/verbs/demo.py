@@ -138,7 +138,7 @@ def show(measured: Demo) -> None:
     console.print(table(measured.runs))
     comparison = (
         f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
-        f"the bytes alone say {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
+        f"the bytes alone explain {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
     )
     say(fill(comparison, 80))
     if by_processors := [run for run in measured.runs if run.measured.limit == "processors"]:

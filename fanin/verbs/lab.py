@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fanin.cli_errors import ending, failing, failure
+from fanin.experiments.scenario.tools import SwitchKind
 from fanin.options import creatable
 from fanin.output import say
 
 if TYPE_CHECKING:
+    from fanin.classroom.network_under_test import Surroundings
     from fanin.classroom.work_folder import WorkFolder
 
 app = typer.Typer(
@@ -80,11 +83,17 @@ def start_lab(
         fanin lab start forwarding
         fanin lab start 1 my-router
     """
-    from fanin.classroom.manifest import LabError, find_lab
+    from fanin.classroom.manifest import CLONE, LabError, find_lab
     from fanin.classroom.work_folder import start
 
     with failing("lab", LabError, status=2):
         lab = find_lab(name)
+        if folder is None and Path.cwd().resolve().is_relative_to(CLONE):
+            raise failure(
+                "lab",
+                f"this folder is inside fanin itself; keep your files apart: fanin lab start {name} ~/{lab.name}",
+                2,
+            )
         target = folder or Path(lab.name)
         start(lab, target, name)
     say(
@@ -97,18 +106,29 @@ def start_lab(
 def check_lab(
     folder: Folder = Path(),
     seed: Seed = 0,
+    live: Annotated[
+        bool, typer.Option("--live", help="Run them in a live network of Mininet, not in virtual time")
+    ] = False,
+    switch: Annotated[
+        SwitchKind, typer.Option(help="Switch software; bmv2 (FANIN_BMV2) implies --live")
+    ] = "embedded",
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each test")] = False,
 ) -> None:
     """Run the tests of a lab on your files.
 
     The first failure is a story: the steps that ran, what was expected and what happened, and the path of the packet
-    through your program. The exit status is 0 if all tests passed, 1 if not.
+    through your program. The exit status is 0 if all tests passed that can run on this switch, 1 if not.
 
     Examples:
         fanin lab check
-        fanin lab check my-router
+        fanin lab check my-router --live
     """
-    if not _check(_work(folder), seed, as_json=as_json):
+    work = _work(folder)
+    if not (
+        _check_live(work, seed, switch, as_json=as_json)
+        if live or switch == "bmv2"
+        else _check(work, seed, as_json=as_json)
+    ):
         raise typer.Exit(1)
 
 
@@ -264,7 +284,6 @@ def grade_submissions(
         fanin lab grade submissions --lab forwarding
         fanin lab grade submissions --lab 1 --seed 7 --gradescope results
     """
-    import os
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
@@ -321,31 +340,63 @@ def _work(folder: Path) -> WorkFolder:
         return WorkFolder(folder)
 
 
-def _check(work: WorkFolder, seed: int, *, as_json: bool) -> bool:
-    """Check a folder, print the outcome, and return whether all tests passed."""
+def _check_live(work: WorkFolder, seed: int, switch: SwitchKind, *, as_json: bool) -> bool:
+    """Check a folder in live networks, print the outcome, and return whether all tests passed."""
+    from fanin.testbed.sandbox import SandboxError, enter
+
+    with failing("lab", SandboxError):
+        enter()
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core prints between our own lines
+    # Imported here to refuse what is wrong fast.
+    from fanin.classroom.live_networks import LiveNetworks
+    from fanin.experiments.scenario.tools import ToolError
+    from fanin.testbed.runs import scratch
+    from fanin.topologies.errors import NetworkError
+
+    logs = scratch()
+    assert logs is not None  # as in every sandbox
+    with failing("lab", ToolError, NetworkError), ending(), LiveNetworks(switch, logs) as networks:
+        passed = _check(work, seed, as_json=as_json, surroundings=networks)
+        if not networks.used and not as_json:
+            say("no test of this lab needs a network, so that --live changes nothing")
+        return passed
+
+
+def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surroundings | None = None) -> bool:
+    """Check a folder, print the outcome, and return whether all tests passed that could run."""
     from fanin.classroom.check import check
+    from fanin.classroom.manifest import next_lab
     from fanin.classroom.story import Outcome, told
 
     outcomes: list[Outcome] = []
     first: Outcome | None = None
-    for outcome in check(work.lab, work.folder, seed=seed):
+    for outcome in check(work.lab, work.folder, seed=seed, surroundings=surroundings):
         outcomes.append(outcome)
-        is_first = first is None and not outcome.passed
+        is_first = first is None and outcome.problem is not None
         first = outcome if is_first else first
         if as_json:
             say(json.dumps(outcome.document()))
             continue
+        if outcome.not_run:
+            say(f"- {outcome.title}\n  not run: {outcome.not_run}")
+            continue
         say(f"{'✓' if outcome.passed else '✗'} {outcome.title}")
         if is_first:
             say(told(outcome))
-    failed = [outcome.test for outcome in outcomes if not outcome.passed]
+    not_run = sum(bool(outcome.not_run) for outcome in outcomes)
+    failed = [outcome.test for outcome in outcomes if outcome.problem is not None]
     broken = first is not None and first.problem is not None and first.problem.broken
     work.remember(failed[0] if failed else None, broken=broken)
     if as_json:
         return not failed
-    say(f"\n{len(outcomes) - len(failed)} of {len(outcomes)} tests pass")
+    left_out = f", {not_run} cannot run here" if not_run else ""
+    say(f"\n{len(outcomes) - len(failed) - not_run} of {len(outcomes)} tests pass{left_out}")
     if broken:
         say("repair this first, and check again")
+    elif not failed and (following := next_lab(work.lab)):
+        say(
+            f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
+        )
     elif failed and (found := work.hint(further=False)):
         hint, given = found
         more = "a clearer one" if given < len(hint.stages) else "all hints"

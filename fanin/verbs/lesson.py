@@ -108,11 +108,12 @@ def _show_packets(name: str, lesson: Lesson, changes: Sequence[str], results: Pa
         those = ", ".join(other for other, found in lessons().items() if found.theatre)
         raise failure("lesson", f"{name} has no theatre; these lessons have one: {those}", 2)
     file = f"lesson:{name}"
+    changes = [*lesson.theatre, *changes]
     with failing("lesson", ScenarioError, status=2):
-        scenario = load_scenario(scenario_file(file), [*lesson.theatre, *changes], predicted_call_seconds)
+        scenario = load_scenario(scenario_file(file), changes, predicted_call_seconds)
     path = (results or Path("results", scenario.frame.name)) / "theatre.html"
     recordings = record_points("lesson", file, scenario, MOST_IN_THEATRE)
-    write_theatre("lesson", scenario, lesson.title, recordings, path)
+    write_theatre("lesson", scenario, lesson.title, changes, recordings, path)
     say(f"wrote {path}; open it in a browser")
     if os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
         webbrowser.open(path.resolve().as_uri())

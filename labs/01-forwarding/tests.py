@@ -21,7 +21,7 @@ ROUTES: list[dict[str, Any]] = [
 
 def _router(bench: Bench, routes: list[dict[str, Any]]) -> SwitchUnderTest:
     router = bench.switch("forwarding.p4")
-    bench.step(f"the controller installs {len(routes)} routes")
+    bench.step(f"entries() of your controller.py is called with {len(routes)} routes")
     router.install(bench.python("controller.py").call("entries", routes), "controller.py: entries()")
     return router
 

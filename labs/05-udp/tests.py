@@ -32,7 +32,7 @@ class Chunk(Packet):
 
 def _switch(bench: Bench, workers: Sequence[str] = WORKERS) -> SwitchUnderTest:
     switch = bench.switch("aggregate.p4")
-    bench.step(f"the controller installs entries; the workers are {', '.join(workers)}")
+    bench.step(f"entries() of your controller.py is called; the workers are {', '.join(workers)}")
     switch.install(
         bench.python("controller.py").call("entries", HOSTS, [*workers]), "controller.py: entries()"
     )

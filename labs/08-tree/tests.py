@@ -77,7 +77,7 @@ def _switches(
     bench: Bench, topology: Topology, workers: Sequence[str], root: str
 ) -> dict[str, SwitchUnderTest]:
     names = [switch.name for switch in topology.switches]
-    bench.step(f"the controller installs entries in {', '.join(names)}; {root} is the root")
+    bench.step(f"entries() of your controller.py is called for {', '.join(names)}; {root} is the root")
     controller = bench.python("controller.py")
     switches = {}
     for name in names:

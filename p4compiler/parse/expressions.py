@@ -483,14 +483,14 @@ class ExpressionParser:
                 while self.token.kind != END and self._on_line(start):
                     self.advance()
                 inner = self.tokens[first : self.at]
-                text = " ".join(token.text for token in inner)
+                text = _annotation_text(inner)
                 arguments = self.annotation_arguments(inner)
             elif self.token.text in ("(", "["):
                 structured = self.token.text == "["
                 first = self.at + 1
                 self._skip_balanced()
                 inner = self.tokens[first : self.at - 1]
-                text = " ".join(token.text for token in inner)
+                text = _annotation_text(inner)
                 arguments = self.annotation_arguments(inner)
             result.append(nodes.Annotation(start.to(self.last()), name, arguments, text, structured))
         return tuple(result)
@@ -541,3 +541,8 @@ class ExpressionParser:
             named = self.type()
             return nodes.TypeExpr(named.span, named)
         return self.expression()
+
+
+def _annotation_text(tokens: list[Token]) -> str:
+    """Return the text of an annotation's arguments as p4c writes it, which has no token `::`."""
+    return " ".join(": :" if token.text == "::" else token.text for token in tokens)

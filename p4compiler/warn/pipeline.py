@@ -1,4 +1,4 @@
-"""Findings about what a switch chip's pipeline cannot run: multiplication, division, loops, repeated accesses."""
+"""Findings about what a switch chip's pipeline cannot run, such as multiplication, loops and repeated accesses."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fanin.p4compiler import ir
 from fanin.p4compiler.rewrite import Path
 from fanin.p4compiler.source import Diagnostic, Span
 from fanin.p4compiler.warn.flow import NOTHING, Facts, Flow
+from fanin.p4compiler.warn.stages import too_many_stages
 
 _POWERS = {"*": "<<", "/": ">>"}
 
@@ -20,11 +21,19 @@ class Misfit:
     diagnostic: Diagnostic
 
 
-def misfits(program: ir.FlatProgram) -> tuple[Misfit, ...]:
-    """Return what does not fit the pipeline of a switch chip, in the order of the source."""
+def misfits(program: ir.FlatProgram, stages: int | None) -> tuple[Misfit, ...]:
+    """Return what does not fit the pipeline of a switch chip, in the order of the source.
+
+    Args:
+        program: The program.
+        stages: The stages of ingress, and of egress. None: do not count them, which takes longest.
+    """
     found: dict[object, Misfit] = {}
     for role in (ir.Role.INGRESS, ir.Role.EGRESS):
-        _Pipeline(found).body(program.blocks[role].body, NOTHING)
+        block = program.blocks[role]
+        _Pipeline(found).body(block.body, NOTHING)
+        if stages is not None and (many := too_many_stages(block, stages)):
+            found["P105", role] = Misfit("P105", many)
     return tuple(
         sorted(found.values(), key=lambda m: (m.diagnostic.span.file.path, *m.diagnostic.span[1:3], m.code))
     )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -30,12 +32,15 @@ from fanin.p4switch.p4runtime.device import Device
 
 _LONGEST_TEXT = 256 << 20  # bytes: a program as JSON
 _LONGEST_LIST = 1 << 24
+_MOST_CONNECTIONS = 64
 
 _log = logging.getLogger(__name__)
 
 
 class ThriftServer(socketserver.ThreadingTCPServer):
     """Server of several services, with a thread for each connection.
+
+    When a client connects and `_MOST_CONNECTIONS` are open, the one whose last request is the longest ago is closed.
 
     Args:
         address: The address to listen on. Port 0 is any free port.
@@ -48,6 +53,7 @@ class ThriftServer(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = _MOST_CONNECTIONS
 
     def __init__(
         self, address: tuple[str, int], handlers: Mapping[Service, object], lock: threading.Lock
@@ -56,6 +62,9 @@ class ThriftServer(socketserver.ThreadingTCPServer):
         for service, handler in handlers.items():
             self.processor.registerProcessor(service.name, Processor(service, handler, lock))
         self.at_end: Callable[[], None] = lambda: None
+        # The open connections, the one that was used last at the end.
+        self._connections: dict[socket.socket, None] = {}
+        self._counting = threading.Lock()
         super().__init__(address, _Connection)
         threading.Thread(target=self.serve_forever, name="thrift", daemon=True).start()
 
@@ -63,6 +72,30 @@ class ThriftServer(socketserver.ThreadingTCPServer):
     def port(self) -> int:
         """Return the port it listens on."""
         return int(self.server_address[1])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and close the one that was not used for longest if there are too many."""
+        with self._counting:
+            if len(self._connections) >= _MOST_CONNECTIONS:
+                spare = next(iter(self._connections))
+                del self._connections[spare]
+                with suppress(OSError):  # its client has closed it
+                    spare.shutdown(socket.SHUT_RDWR)
+            self._connections[request] = None
+        super().process_request(request, client_address)
+
+    def use(self, connection: socket.socket) -> None:
+        """Note that a connection has sent a request."""
+        with self._counting:
+            if connection in self._connections:
+                del self._connections[connection]
+                self._connections[connection] = None
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        with self._counting:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
 
     def stop(self) -> None:
         """Accept no more connections, and call `at_end`."""
@@ -88,6 +121,7 @@ class _Connection(socketserver.BaseRequestHandler):
         try:
             while True:
                 self.server.processor.process(protocol, protocol)
+                self.server.use(self.request)
         except (TException, OSError, EOFError) as error:
             _log.debug("a Thrift connection ended: %s", error)
 

@@ -203,6 +203,10 @@ class ChecksumWriter:
                 self._write_partial_update(out, checksum, call)
             else:
                 self._write_put(out, checksum, call)
+            if not verify:
+                number = self.layout.program.checksums.index(checksum)
+                writer = ExpressionWriter(self.layout, where)
+                out.trace(RecordKind.UPDATED, number, writer.value(checksum.target).cast("uint64_t"))
 
     def _write_verify(self, out: Writer, checksum: Checksum, call: str, total: TransportSum | None) -> None:
         """Write the verification. A checksum still partial here is right: reads_checksum would have completed it."""

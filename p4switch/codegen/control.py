@@ -8,7 +8,7 @@ from fanin.p4switch.codegen.expressions import ExpressionWriter, c_words
 from fanin.p4switch.codegen.layout import Layout
 from fanin.p4switch.codegen.names import Names
 from fanin.p4switch.codegen.tables import TableWriter
-from fanin.p4switch.codegen.tracing import RecordKind, condition_fields
+from fanin.p4switch.codegen.tracing import MOST_VALID, RecordKind, condition_fields
 from fanin.p4switch.codegen.writer import Writer
 
 # The deepest nesting of blocks: clang accepts 256 brackets, and Python 1,000 calls.
@@ -104,10 +104,13 @@ class ControlWriter:
         number = self.actions.numbers.of(branch)
         self.layout.trace_invalid(out, branch.condition)
         recorded: list[str] = []
-        for field in condition_fields(self.layout.program, branch.condition):
+        valid: list[str] = []
+        for place, field in enumerate(condition_fields(self.layout.program, branch.condition)):
+            if place < MOST_VALID:
+                valid.append(f"(uint64_t)({self.layout.is_valid(field.header)}) << {place}")
             recorded += c_words(expressions.value(field).code, self.layout.program.field_type(field).width)
         out.line(f"const bool holds_{number} = {condition};")
-        out.trace(RecordKind.BRANCH, number, f"holds_{number}", *recorded)
+        out.trace(RecordKind.BRANCH, number, f"holds_{number}", " | ".join(valid) or "0", *recorded)
         return f"holds_{number}"
 
     def table(self, out: Writer, table: Table, meeting: str | None) -> None:

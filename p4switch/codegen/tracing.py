@@ -28,7 +28,9 @@ class RecordKind(IntEnum):
     PARSED = auto()  # parser error
     CHECKSUM = auto()  # checksum to verify: whether one has been wrong
     INGRESS = auto()  # nothing: the instance type
-    BRANCH = auto()  # branch: the outcome, the condition's fields
+    BRANCH = (
+        auto()
+    )  # branch: the outcome, a bit for each of the condition's fields whose header is valid, the fields
     TABLE = auto()  # table: whether it hit, the entry's index, the key as packed by KeyLayout
     COLOUR = auto()  # table: that of the entry's direct meter
     ACTION = auto()  # action: its arguments
@@ -58,6 +60,10 @@ class RecordKind(IntEnum):
     NEXT = auto()  # nothing: the oldest copy that waits begins
     INVALID = auto()  # header that the next branch, table or statement uses although it is invalid
     NOT_EMITTED = auto()  # header that is valid, but that the deparser does not emit
+    UPDATED = auto()  # checksum that was computed: its value
+
+
+MOST_VALID = 64  # fields of a condition of which a record of a branch tells whether their headers are valid
 
 
 class Numbers:

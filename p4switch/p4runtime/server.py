@@ -135,8 +135,10 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         try:
             for request in requests:
                 self._on_stream_message(client, request)
+                # It may have 100 MB, and this frame outlives the stream: gRPC's last error, a cycle, holds it.
+                del request
         except P4RuntimeError as error:
-            client.put(error)
+            client.put(error.with_traceback(None))  # whose frames hold the request
         except grpc.RpcError:
             _log.debug("a stream broke")
         except Exception:
@@ -166,7 +168,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                             raise denied("Not primary: only the primary may send packets")
                         self._device.packet_out(request.packet)
                 except P4RuntimeError as error:
-                    _log.warning("packet-out refused: %s", error)
+                    _log.warning("packet-out refused: %s", error.message)
                     client.offer(stream_error(error, request))
             case "digest_ack":
                 try:

@@ -161,7 +161,7 @@ def _lines(event: Event) -> Iterator[tuple[str, str]]:
             yield "D", "Parser 'parser': end"
         case VerifyChecksum(name, correct):
             yield "D", f"Verified checksum '{name}': {str(correct).lower()}"
-        case Condition(text, outcome, _, source):
+        case Condition(text, outcome, _, _, source):
             yield "T", f'{_at(source)}Condition "{text}" is {str(outcome).lower()}'
         case Lookup(table, key, hit, entry, source):
             yield "T", f"{_at(source)}Applying table '{table}'"

@@ -25,7 +25,7 @@ from fanin.p4switch.bmv2json.program import (
 )
 from fanin.p4switch.codegen.keys import KeyLayout
 from fanin.p4switch.codegen.layout import packet_headers
-from fanin.p4switch.codegen.tracing import Numbers, RecordKind, condition_fields
+from fanin.p4switch.codegen.tracing import MOST_VALID, Numbers, RecordKind, condition_fields
 from fanin.p4switch.entries import ActionCall, Entry
 from fanin.p4switch.trace.constants import constant_names
 from fanin.p4switch.trace.events import (
@@ -60,6 +60,7 @@ from fanin.p4switch.trace.events import (
     Request,
     Select,
     State,
+    UpdateChecksum,
     VerifyChecksum,
 )
 from fanin.p4switch.trace.notation import entry_text, expression_text, number_text
@@ -261,6 +262,13 @@ class PacketDecoder:
     def _on_checksum(self, number: int, words: tuple[int, ...]) -> None:
         self.events.append(VerifyChecksum(self.program.checksums[number].name, not words[0]))
 
+    @_decodes(RecordKind.UPDATED)
+    def _on_updated(self, number: int, words: tuple[int, ...]) -> None:
+        target = self.program.checksums[number].target
+        name = expression_text(target)
+        value = self.of.value(name, self._kind(target), words[0], target)
+        self.events.append(UpdateChecksum(name, value))
+
     # The pipelines
 
     @_decodes(RecordKind.INGRESS)
@@ -277,8 +285,11 @@ class PacketDecoder:
         branch: Branch = self.of.numbers.branches[number]
         fields = condition_fields(self.program, branch.condition)
         text = branch.source.fragment if branch.source else expression_text(branch.condition)
-        values = self._values([(expression_text(f), self._kind(f), f) for f in fields], words[1:])
-        self.events.append(Condition(text, bool(words[0]), values, branch.source))
+        values = self._values([(expression_text(f), self._kind(f), f) for f in fields], words[2:])
+        there = [place >= MOST_VALID or bool(words[1] >> place & 1) for place in range(len(fields))]
+        invalid = dict.fromkeys(f.header for f, valid in zip(fields, there, strict=True) if not valid)
+        known = tuple(value for value, valid in zip(values, there, strict=True) if valid)
+        self.events.append(Condition(text, bool(words[0]), known, [*invalid], branch.source))
 
     @_decodes(RecordKind.TABLE)
     def _on_table(self, number: int, words: tuple[int, ...]) -> None:

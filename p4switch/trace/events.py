@@ -70,6 +70,14 @@ class VerifyChecksum:
 
 
 @dataclass(frozen=True, slots=True)
+class UpdateChecksum:
+    """Checksum that was computed before the packet leaves: the field and its new value."""
+
+    target: str
+    value: NamedValue
+
+
+@dataclass(frozen=True, slots=True)
 class Ingress:
     """Beginning of the ingress pipeline; `instance` is normal, resubmitted or recirculated."""
 
@@ -87,11 +95,12 @@ class Egress:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Condition of an if, with its outcome and the values that led to it."""
+    """Condition of an if, with its outcome, the values that led to it, and the headers in it that are not valid."""
 
     text: str
     outcome: bool
     values: NamedValues
+    invalid: list[str]
     source: Source | None
 
 
@@ -268,6 +277,7 @@ Event = (
     | Select
     | Parsed
     | VerifyChecksum
+    | UpdateChecksum
     | Ingress
     | Egress
     | Condition
@@ -345,7 +355,7 @@ def _plain(part: Any) -> Any:
         case NamedValue():
             return part.number
         case list():
-            return [_members(each) for each in part]
+            return [each if isinstance(each, str) else _members(each) for each in part]
         case tuple():
             return {value.name: value.number for value in part}
         case Source() | HitEntry():

@@ -19,6 +19,7 @@ _PLAIN: dict[Any, dict[str, Any]] = {
     NoneType: {"type": "null"},
     NamedValue: {"type": "integer"},
     NamedValues: {"type": "object", "additionalProperties": {"type": "integer"}},
+    list[str]: {"type": "array", "items": {"type": "string"}},
     dict[str, str]: {"type": "object", "additionalProperties": {"type": "string"}},
 }
 _COPY = {

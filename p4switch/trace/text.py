@@ -37,9 +37,11 @@ from fanin.p4switch.trace.events import (
     Request,
     Select,
     State,
+    UpdateChecksum,
     VerifyChecksum,
 )
 
+TEMPORARY = "tmp$"  # begins the names of the compiler's own variables
 _FEWEST = 4  # values shown as a series: v0..v63 = 1, 2, 3, … 64
 
 Series = list[Access] | list[Assign]
@@ -50,7 +52,7 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
     lines = [f"packet on port {trace.port}, {len(trace.packet)} bytes, at {trace.time / 1e6:.6f} s"]
     depth = 3  # of the statements of the current state or action
     previous: Event | None = None
-    for part in _in_series(e for e in trace.events if verbose or not isinstance(e, (Assign, Deparse))):
+    for part in _in_series(e for e in trace.events if _is_shown(e, verbose)):
         match part:
             case list():
                 lines.append(f"{'  ' * depth}{_series_text(part)}")
@@ -66,6 +68,12 @@ def as_text(trace: PacketTrace, *, verbose: bool = False) -> str:
         previous = part
     lines.append(f"  => {verdict(trace.events)}")
     return "\n".join(lines)
+
+
+def _is_shown(event: Event, verbose: bool) -> bool:
+    if isinstance(event, Assign) and event.target.startswith(TEMPORARY):
+        return False
+    return verbose or not isinstance(event, Assign | Deparse)
 
 
 def event_lines(event: Event) -> list[str]:
@@ -90,13 +98,17 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield step, "accept" if error == "NoError" else f"stops with error.{error}"
         case VerifyChecksum(name, correct):
             yield section, f"checksum {name}: {'correct' if correct else 'wrong'}"
+        case UpdateChecksum(target, value):
+            yield section, f"checksum computed: {target} = {value}"
         case Ingress(instance):
             yield section, "ingress" if instance == "normal" else f"ingress ({instance})"
         case Egress(port, replica, instance):
             said = f", replica {replica}" if replica else ""
             yield section, f"egress to port {port}{said}" + ("" if instance == "normal" else f" ({instance})")
-        case Condition(text, outcome, values, source):
-            said = f" ({_values_text(values)})" if values else ""
+        case Condition(text, outcome, values, invalid, source):
+            reasons = [_values_text(values)] if values else []
+            reasons += [f"{header} is not valid" for header in invalid]
+            said = f" ({', '.join(reasons)})" if reasons else ""
             yield step, f"if {text}: {_truth(outcome)}{said}{_at(source)}"
         case Lookup(table, key, hit, entry, source):
             yield step, f"table {table}: {'hit' if hit else 'miss'}{_at(source)}"

@@ -251,7 +251,7 @@ def _ranks(
         exposed = _cut(_union(_exposed(mine)), spans)
         estimated = not all(map(_is_known, _overlapping(mine)))
         yield RankTimes(
-            rank,
+            rank * job.per_host,
             worker.host,
             worker.process,
             max(0.0, 1 - busy / whole),
@@ -399,9 +399,10 @@ class _Causes:
             return None
         most = min(full, key=lambda link: (link.rate, -link.moving))
         rate, others = quantity_text(most.rate, RATES), len(full) - 1
+        also = f"; also full: {others} other {'direction' if others == 1 else 'directions'}" if others else ""
         evidence = (
             f"{most.name} carried {most.bits_per_second / 1e6:,.4g} of {rate} on average, {most.moving:.0%} of its "
-            "rate while data moved" + (f"; {others} other directions were full, too" if others else "")
+            f"rate while data moved{also}"
         )
         share = self.moving * most.moving
         ends = most.name.replace(" → ", " ")

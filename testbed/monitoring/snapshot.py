@@ -28,7 +28,8 @@ class JobView(_Frozen):
         aborted: Why its workers make no more calls. Empty while they do.
         since: When all its workers had joined, in seconds of the Unix epoch.
         hosts: Names of the hosts, by rank.
-        workers: State of the workers, by rank.
+        per_host: Number of workers on each host.
+        workers: State of the first worker of each host, by host.
         lease: Number of its lease, or None.
         slots: First and last slot, or None without a lease.
         tree: Switches of its aggregation tree, the root last.
@@ -41,6 +42,7 @@ class JobView(_Frozen):
     aborted: str
     since: float
     hosts: tuple[str, ...]
+    per_host: int = 1
     workers: tuple[WorkerState, ...]
     lease: int | None
     slots: tuple[int, int] | None

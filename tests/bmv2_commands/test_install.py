@@ -10,6 +10,7 @@ import pytest
 from fanin.bmv2_commands.install import COMMANDS, ForeignCommandError, install
 
 
+@pytest.mark.slow
 def test_every_command_runs_with_nothing_in_path(tmp_path):
     paths = list(install(tmp_path / "commands"))
     assert [path.name for path in paths] == list(COMMANDS)

@@ -43,6 +43,8 @@ def sections() -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True))
 
 
+@pytest.mark.few(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(("title", "session"), sections(), ids=[title for title, _ in sections()])
 def test_a_session(cli, title, session, capsys):
     """The file holds commands after the prompt, and below each what it prints."""
@@ -66,6 +68,7 @@ def test_the_session_has_every_command(cli):
     assert set(cli.completenames("")) == (used - {"#", "table_what"}) | others
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "found"),
     [

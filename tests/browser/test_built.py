@@ -46,6 +46,7 @@ def test_the_lock_file_names_no_registry() -> None:
     assert "://" not in re.sub(r'"(url|funding)": "[^"]+"', "", (WEB / "package-lock.json").read_text())
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_build_from_the_lock_file_gives_the_same_files(tmp_path: Path) -> None:
     npm = shutil.which("npm")

@@ -56,9 +56,10 @@ def test_a_failure_has_the_steps_the_packet_and_the_line_of_the_program(lab: Lab
         lab, tmp_path / "mine", "program.p4", "default_action = drop();", "default_action = forward(2);"
     )
     text = failure(lab, folder, "unknown")
-    assert text.splitlines()[:3] == [
-        "  1. the controller installs entries for three hosts",
-        "  2. host 1 sends a frame to a host that does not exist: "
+    assert text.splitlines()[:4] == [
+        "  1. entries() of your controller.py is called with three hosts",
+        "  2. the switch gets what controller.py: entries() returned: 3 entries",
+        "  3. host 1 sends a frame to a host that does not exist: "
         "02:00:00:00:00:01 > 02:00:00:00:00:77 (0x88b5) / Raw arrives at port 1",
         "     expected that the switch drops it; the switch sent 19 bytes to port 2",
     ]
@@ -78,9 +79,12 @@ def test_a_wrong_field_is_named_with_both_values(lab: Lab, tmp_path: Path) -> No
     )
     rows = outcome(lab, folder).problem.rows  # type: ignore[union-attr]
     assert [(row.name, row.expected, row.actual) for row in rows] == [
-        ("Ethernet.src", "02:00:00:00:00:01", "02:00:00:00:00:99"),
-        ("Ethernet.type", "0x88b5", "IPv4"),
+        ("ethernet.source", "02:00:00:00:00:01", "02:00:00:00:00:99"),
+        ("ethernet.type", "0x88b5", "0x0800"),
     ]
+    assert "  standard_metadata.egress_spec = 2  [program.p4:" in told(
+        outcome(lab, folder)
+    )  # assignments, too
 
 
 def test_errors_of_the_compiler_have_their_line(lab: Lab, tmp_path: Path) -> None:

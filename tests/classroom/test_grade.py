@@ -8,8 +8,9 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -17,6 +18,7 @@ import pytest
 
 from fanin.classroom.confine import require_sandboxes
 from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
+from fanin.classroom.judge import Judges, judges
 from fanin.classroom.manifest import Lab, LabError
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
@@ -183,19 +185,29 @@ def test_no_process_is_left(marks: dict[str, Marks]) -> None:
     assert not [each for each in found if os.getpid() in above(each) or os.getppid() not in above(each)]
 
 
-def test_a_name_cannot_look_like_the_line_of_another_submission(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def no_judges() -> Iterator[Judges]:
+    """For graders that need none."""
+    with socket.socket() as unconnected:
+        yield Judges(unconnected)
+
+
+def test_a_name_cannot_look_like_the_line_of_another_submission(
+    lab: Lab, tmp_path: Path, no_judges: Judges
+) -> None:
     (tmp_path / "mine\nyours: 10 of 10").mkdir()
-    [found] = Grader(lab, "", 0, tmp_path).marks(tmp_path, 1)
+    with judges([]) as found_judges:
+        [found] = Grader(lab, "", 0, tmp_path, found_judges).marks(tmp_path, 1)
     assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
     for name in (b"\xfe", b"\xff"):
         Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).mkdir()
     with pytest.raises(
         LabError, match="two submissions would be called \N{REPLACEMENT CHARACTER}; rename one"
     ):
-        list(Grader(lab, "", 0, tmp_path).marks(tmp_path, 1))
+        list(Grader(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 1))
 
 
-def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) -> None:
+def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no_judges: Judges) -> None:
     started: SimpleQueue[subprocess.Popen[str]] = SimpleQueue()
 
     class Interrupted(Grader):
@@ -211,8 +223,34 @@ def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path) ->
     for name in "ab":
         (tmp_path / name).mkdir()
     with pytest.raises(KeyboardInterrupt):
-        list(Interrupted(lab, "", 0, tmp_path).marks(tmp_path, 2))
+        list(Interrupted(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 2))
     assert started.get().returncode == -signal.SIGKILL
+
+
+def test_modules_in_the_folder_of_the_teacher_are_not_imported(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = Path(shutil.copytree(lab.solution, tmp_path / "submissions" / "ann"))
+    for name in ("json", "platform", "resource", "numpy"):
+        (submission / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    monkeypatch.chdir(submission)
+    with grader(lab, seed=3) as found:
+        [marks] = found.marks(submission.parent, 1)
+    assert marks.points == MOST
+    assert not (tmp_path / "imported").exists()
+
+
+def test_the_process_that_becomes_judges_has_nothing_of_the_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN_OF_THE_TEACHER", "secret")
+    with judges([]):
+        mine = [number for number, fields in process_stats() if int(fields[1]) == os.getpid()]
+        environments = [
+            Path(f"/proc/{number}/environ").read_bytes()
+            for number in mine
+            if b"fanin.classroom.judge" in Path(f"/proc/{number}/cmdline").read_bytes()
+        ]
+    assert environments
+    assert not any(b"secret" in each for each in environments)
 
 
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:

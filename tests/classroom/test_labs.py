@@ -28,6 +28,7 @@ def _scope(lab: Lab) -> dict[str, Any]:
     return scope
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", ALL, ids=lambda lab: lab.name)
 def test_a_lab_is_proved(lab: Lab) -> None:
@@ -61,6 +62,7 @@ def test_a_readme_has_what_a_student_needs(lab: Lab) -> None:
     assert "TODO" not in "".join((lab.solution / file).read_text() for file in lab.manifest.files)
 
 
+@pytest.mark.slow
 def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
     lab = find_lab("12-slow")
     scope = _scope(lab)
@@ -73,7 +75,7 @@ def test_the_recorded_runs_of_lab_12_are_what_its_tests_measure() -> None:
 def test_the_model_of_lab_10_sends_what_the_switch_of_lab_7_does() -> None:
     scope = _scope(find_lab("10-reordering"))
     draw = random.Random(7)
-    engine = load_program(find_lab("7").solution / "aggregate.p4")
+    engine = load_program(find_lab("7").solution / "aggregate.p4").engine
     late = 0
     for _ in range(30):
         switch, model = SwitchUnderTest(engine.new_instance(), Story()), scope["Untagged"]()
@@ -107,6 +109,8 @@ def test_labs_are_found_by_name_number_word_and_folder() -> None:
         assert find_lab(name).name == "01-forwarding"
     with pytest.raises(LabError, match="no-such: no such lab; there are 01-forwarding, "):
         find_lab("no-such")
+    with pytest.raises(LabError, match=r"forwardin: no such lab; did you mean 'forwarding'"):
+        find_lab("forwardin")
 
 
 @pytest.mark.parametrize(
@@ -133,6 +137,7 @@ def test_tests_that_are_no_python_are_refused_with_their_line(tmp_path: Path) ->
         load_lab(lab.folder)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "by", "what", "problem"),

@@ -287,6 +287,7 @@ def test_the_example_of_a_client_joins(tmp_path: Path) -> None:
         assert grants.granted == [("h1",)]
 
 
+@pytest.mark.slow
 def test_a_server_that_is_interrupted_while_it_starts_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,7 @@ async def gone_after(_switch: str, request: Any, make: Any) -> Any:
 MANY = 40  # more calls than there are
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mishap", [refused, half_done, done_and_refused])
 def test_a_grant_that_one_switch_refuses_leaves_nothing_on_any(within: Within, mishap: Any) -> None:
     async def check(scene: Scene) -> None:
@@ -153,6 +154,7 @@ def test_a_grant_that_one_switch_refuses_leaves_nothing_on_any(within: Within, m
     within(check)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mishap", [refused, half_done, done_and_refused])
 def test_a_withdrawal_that_one_switch_refuses_is_remembered_until_it_is_done(
     within: Within, mishap: Any
@@ -194,6 +196,7 @@ def test_slots_of_a_withdrawal_that_failed_are_free_again_for_the_next_grant(wit
     within(check)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("mishap", [gone_before, gone_after])
 def test_a_switch_that_does_not_answer_once_is_asked_again(within: Within, mishap: Any) -> None:
     async def check(scene: Scene) -> None:
@@ -216,6 +219,7 @@ def test_a_switch_that_does_not_answer_once_is_asked_again(within: Within, misha
     within(check)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("done", [False, True])
 def test_a_grant_that_is_cancelled_at_any_call_leaves_nothing(within: Within, done: bool) -> None:
     async def check(scene: Scene) -> None:
@@ -245,6 +249,7 @@ def test_a_grant_that_is_cancelled_at_any_call_leaves_nothing(within: Within, do
     within(check)
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.parametrize("when", range(0, 7, sized(3, 1)))
 def test_a_switch_that_is_killed_in_the_middle_and_started_again_holds_what_it_should(

@@ -72,6 +72,7 @@ async def join(on: grpc.aio.Channel) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_a_client_with_a_certificate_is_a_member_until_it_hangs_up(
     tmp_path: Path, certificates: Path
 ) -> None:
@@ -130,6 +131,7 @@ def test_the_end_of_the_connection_is_the_end_of_the_membership(
     served(tmp_path, certificates, check)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("which", ["none", "of another authority", "a server's"])
 def test_without_a_certificate_of_the_authority_nothing_is_answered(
     tmp_path: Path, certificates: Path, strange: Path, which: str

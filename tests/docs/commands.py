@@ -43,9 +43,7 @@ _CLASS = "writes to the machine outside of the clone, or needs an address to clo
 _TWO_MINUTES = (
     "two minutes; tests/assurance/validation/test_simulators.py has its cases, make test-long all of them"
 )
-_A_MINUTE = (
-    "a minute; tests/assurance/validation/papers/test_figures.py has its figures, make test-long all of them"
-)
+_A_MINUTE = "a minute; tests/assurance/validation/papers/test_figures.py has its figures, in make test-long"
 _BESIDE = "four minutes, and needs PyTorch; tests/assurance/bench/test_allreduce.py measures small networks"
 _DASK = "needs a Dask cluster; tests/experiments/test_dask_scheduler.py has one of two workers"
 
@@ -185,7 +183,6 @@ ELSEWHERE = {
             "fanin lab start forwarding",
             "cd 01-forwarding",
             "fanin lab check",
-            "fanin lab check my-router",
             "fanin lab hint",
             "fanin lab hint my-router",
             "fanin lab solution",
@@ -193,6 +190,16 @@ ELSEWHERE = {
             "fanin lab list --json",
         ],
         _LAB,
+    ),
+    **dict.fromkeys(
+        ["fanin lab check --live", "fanin lab check my-router --live"],
+        "tests/classroom/test_live.py::test_a_student_checks_live",
+    ),
+    "fanin lab check --switch bmv2": (
+        "tests/classroom/test_live.py::test_every_solution_passes_on_bmv2_as_far_as_the_page_says"
+    ),
+    "fanin lint program.p4 --stages 12": (
+        "tests/fanin/verbs/programs/test_lint.py::test_a_pipeline_with_fewer_stages_has_no_room"
     ),
     "fanin lab start 1 my-router": (
         "tests/fanin/verbs/test_lab.py::"
@@ -217,7 +224,12 @@ ELSEWHERE = {
         "tests/classroom/test_labs.py::test_a_lab_is_proved",
     ),
     **dict.fromkeys(
-        ["fanin lint program.p4", "fanin lint p4src/fanin.p4", "fanin lint p4src/fanin.p4 --json"],
+        [
+            "fanin lint program.p4",
+            "fanin lint program.p4 --stages 12",
+            "fanin lint p4src/fanin.p4",
+            "fanin lint p4src/fanin.p4 --json",
+        ],
         "tests/fanin/verbs/programs/test_lint.py::test_findings_end_with_status_1_and_lead_to_their_page",
     ),
     **dict.fromkeys(
@@ -390,6 +402,11 @@ ELSEWHERE = {
         ],
         _CNN,
     ),
+    "fanin launch -- sh -c 'torchrun --nproc_per_node 2 --nnodes $WORLD_SIZE --node_rank $RANK "
+    "--master_addr $MASTER_ADDR --master_port $MASTER_PORT train.py'": (
+        "tests/fanin/test_torch.py::"
+        "test_two_ranks_on_each_host_have_the_same_weights_whoever_starts_them_and_whatever_is_lost"
+    ),
     "fanin launch docs/how-to/torch/overlap.py": (
         "tests/fanin/test_torch.py::test_buckets_go_out_and_come_back_within_the_backward_pass"
     ),
@@ -413,6 +430,9 @@ SMALLER = {
     "--set loss=0,0.001,0.01 --set workers=2,4,8": "--set loss=0,0.001 --set workers=2,4",
     "fanin lesson run": "fanin lesson run --small",
     'size=16 MiB" --set workers=8,64': 'size=64 KiB" --set workers=2,4',
+    "results/small-live results/small-live --across algorithm,transport --where-a algorithm=in-network "
+    "--where-b algorithm=ring": "results/small-virtual results/small-virtual --across loss --where-a loss=0 "
+    "--where-b loss=0",
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "results/before results/after --fail-if-slower 10%": "results/small-virtual results/small-virtual",
     "results/before results/after": "results/small-virtual results/small-virtual",

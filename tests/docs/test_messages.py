@@ -33,6 +33,8 @@ def changed(diff: str) -> str:
     return text
 
 
+@pytest.mark.slow
+@pytest.mark.few(20)
 @pytest.mark.parametrize("title", EXAMPLES)
 def test_an_example_produces_its_message_and_no_other(
     title: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

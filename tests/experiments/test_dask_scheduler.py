@@ -89,6 +89,7 @@ def results(rows: Sequence[Row]) -> list[Row]:
     return [{name: value for name, value in row.items() if name != "run_seconds"} for row in rows]
 
 
+@pytest.mark.few(0)
 def test_rows_are_the_same_as_here_though_one_of_two_workers_is_killed_half_way(tmp_path: Path) -> None:
     wanted = points(tmp_path, "seed=1,2", "loss=0,0.05,1")
     here = run(tmp_path / "here", wanted, None)
@@ -100,6 +101,7 @@ def test_rows_are_the_same_as_here_though_one_of_two_workers_is_killed_half_way(
     assert sum(row["error"] is not None for row in there) == 2  # a loss of 1, wherever
 
 
+@pytest.mark.few(0)
 def test_ctrl_c_keeps_what_is_finished_and_a_worker_with_another_program_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def point(shape: dict[str, Any] = RACKS, **rest: Any) -> Settings:
     return Settings.model_validate({"topology": {"leaf_spine": shape}, "size": "400 kB"} | rest).settled
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "given",

@@ -81,6 +81,7 @@ def test_a_torn_line_of_the_journal_is_passed_over(tmp_path: Path) -> None:
     assert list(journal.rows()) == ["a", "c"]
 
 
+@pytest.mark.few(0)
 def test_results_are_the_same_in_both_files_and_hold_the_scenario(tmp_path: Path) -> None:
     rows = run(tmp_path, points(tmp_path, "loss=1,0"))
     write_results(rows, {"scenario": SCENARIO, "set": ["loss=1,0"]}, tmp_path)
@@ -93,6 +94,7 @@ def test_results_are_the_same_in_both_files_and_hold_the_scenario(tmp_path: Path
     assert table["median_seconds"].null_count == 2
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", ["", "results.json", "results.parquet", "points.jsonl"])
 def test_rows_are_read_from_a_folder_and_from_each_of_its_files(tmp_path: Path, name: str) -> None:
     rows = run(tmp_path, points(tmp_path))

@@ -93,6 +93,8 @@ def test_a_track_shows_one_thing_at_a_time(program: Engine, changes: tuple[str, 
         assert all(one["ts"] + one["dur"] <= one["args"].get("arrives", inf) for one in packets)
 
 
+@pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_links_are_busy_for_as_long_as_in_the_results(program: Engine, algorithm: str) -> None:
     settings = point(f"algorithm={algorithm}", "size=250 kB")

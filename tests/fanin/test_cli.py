@@ -28,6 +28,7 @@ from tests.docs.commands import examples, helps
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VERBS)
 def test_the_list_says_what_the_verb_says_of_itself(name: str) -> None:
     found = resolve_name(f"fanin.verbs.{VERBS[name].place}")
@@ -66,6 +67,7 @@ def test_without_a_verb_the_next_steps_are_printed() -> None:
     assert "fanin --help" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VERBS)
 def test_help_ends_with_two_examples_in_lines_of_their_own(name: str) -> None:
     for words, shown in helps(name):
@@ -76,9 +78,20 @@ def test_help_ends_with_two_examples_in_lines_of_their_own(name: str) -> None:
         assert "\n".join(f" {line:78} " for line in block) in help
 
 
+@pytest.mark.slow
 def test_a_default_is_shown_by_the_tool_or_in_the_phrase() -> None:
     for name in VERBS:
         assert "[default: (" not in CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).stdout
+
+
+@pytest.mark.slow
+def test_files_are_utf_8_in_any_locale() -> None:
+    environment = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    script = "from fanin.cli import main; main()"
+    listed = [sys.executable, "-c", script, "lab", "list"]
+    done = subprocess.run(listed, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "01-forwarding" in done.stdout
 
 
 def test_help_imports_no_verb() -> None:
@@ -123,6 +136,7 @@ COSTLY = {
 }
 
 
+@pytest.mark.slow
 def test_the_help_of_a_verb_imports_nothing_of_what_the_verb_does() -> None:
     script = (
         "import sys; from typer.testing import CliRunner; from fanin.cli import VERBS, app\n"
@@ -242,12 +256,15 @@ def test_the_command_that_is_installed_is_this_one() -> None:
     assert re.fullmatch(rf"fanin {version('fanin')}( \(commit [0-9a-f]{{12}}\+?\))?\n", done.stdout)
 
 
+@pytest.mark.slow
 def test_what_a_terminal_has_no_character_for_is_named(fanin) -> None:
     done = fanin("doctor", PYTHONIOENCODING="ascii")
     assert "Traceback" not in done.stderr
     assert r"\N{CHECK MARK} machine" in done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("words", [("lesson", "list"), ("cost", "--help"), ("--version",)])
 def test_where_there_is_no_room_for_what_is_printed_a_line_says_so(

@@ -15,6 +15,8 @@ from fanin.testbed.runs import command_line
 from tests.fanin import command
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("words", [["lesson", "list"], ["nothing"], ["new", "mine"], ["cost", "--help"]])
 def test_they_say_and_end_as_those_that_are_started_alone(words: list[str], tmp_path: Path) -> None:
     environment = {"COLUMNS": "60", "NO_COLOR": "1"}
@@ -46,6 +48,7 @@ def waiting(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "status"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -signal.SIGKILL)],
@@ -63,6 +66,7 @@ def test_they_are_in_our_group_with_their_own_command_line(waiting: subprocess.P
     waiting.kill()
 
 
+@pytest.mark.slow
 def test_whoever_kills_the_one_that_forks_is_not_noticed() -> None:
     for _ in range(2):
         assert command.run("--version").stdout.startswith("fanin ")

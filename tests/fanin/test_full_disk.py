@@ -35,12 +35,14 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.few(0)
 def test_results(folder: Path) -> None:
     status, said, _ = on_small_disk(folder, 4, "run", _SCENARIO, "--results", str(folder))
     assert status == 1
     assert said.endswith(f"fanin: cannot write {folder}/points.jsonl: No space left on device\n")
 
 
+@pytest.mark.few(0)
 def test_results_at_the_end(folder: Path) -> None:
     status, said, files = on_small_disk(folder, 96, "run", _SCENARIO, "--results", str(folder))
     assert status == 1

@@ -39,6 +39,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return parent / "mine"
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "command", [command for command in COMMANDS if command not in (*LIVE, *RUN_ELSEWHERE)]
 )
@@ -65,6 +66,7 @@ def test_what_the_guide_has_one_change_goes_as_it_says(mine: Path) -> None:
     )
 
 
+@pytest.mark.few(0)
 def test_the_worker_that_sends_twice_sends_more_and_waits_for_less(mine: Path) -> None:
     for command in COMPARED:
         done = fanin(f"{command} --set seed=1", mine)
@@ -104,6 +106,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> None:
     up, tables, _ = LIVE
@@ -131,6 +134,7 @@ def test_up_has_the_marks_and_another_client_takes_a_switch_over(mine: Path) -> 
         network.end()
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_the_live_scenario_runs(mine: Path) -> None:
     done = fanin(LIVE[-1], mine)

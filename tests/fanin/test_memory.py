@@ -17,6 +17,7 @@ COMPILE = ("compile", "p4src/fanin.p4", "-o")
 STF = ("stf", "tests/p4switch/stf/arithmetic.p4", "tests/p4switch/stf/arithmetic.stf")
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mebibytes", "words"),

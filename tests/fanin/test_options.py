@@ -60,6 +60,8 @@ def test_an_option_with_several_values_may_be_given_several_times() -> None:
     assert several == {(verb, option.name) for verb, option in options() if option.multiple} & several
 
 
+@pytest.mark.few(0)
+@pytest.mark.slow
 def test_a_benchmark_has_the_values_of_all_its_options(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

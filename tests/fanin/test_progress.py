@@ -7,8 +7,16 @@ import pty
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 SCRIPT = """
 import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
 from fanin.progress import Steps
 with Steps("scenarios", 4, shown="hidden" not in sys.argv) as bars:
     for _ in range(3):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ from fanin.verbs.running import top
 from tests.testbed.monitoring.snapshots import NOW, job, worker
 
 WIDTH = 80
+SMALL = "scenario:small-virtual --set loss=0 --set seed=1"
+ROOT = Path(__file__).parents[2]
+TRACES = ROOT / "tests" / "experiments" / "workloads" / "traces"
 HOSTS = tuple(f"h{number}" for number in range(1, 33))
 
 
@@ -101,6 +105,54 @@ def test_the_tables_of_top_fit() -> None:
         assert max(map(cell_len, lines(table))) <= WIDTH
 
 
+def table_lines(printed: str) -> list[str]:
+    """The lines of tables in what a command printed: from a heading, which has a line below it, to an empty line."""
+    found, block = [], list[str]()
+    for line in (*printed.splitlines(), ""):
+        block.append(line)
+        if not line.strip():
+            ruled = any(each and not each.strip("─ ") for each in block[:-1])
+            found += block[:-1] if ruled else []
+            block = []
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        f"run {SMALL}",
+        "run scenario:in-network-and-ring",
+        f"sweep {SMALL} --restart",
+        "rerun results/small-virtual",
+        "compare results/small-virtual results/small-virtual",
+        "cost --parameters 7G --compute 2s",
+        "cost --model gpt-3-175b --tensor 8 --pipeline 8 --global-batch 512",
+        "paths lesson:ecmp --set algorithm=ring --set seed=1 --set paths=ecmp --set flows_per_pair=1",
+        "lesson list",
+        "lab list",
+        "bench collectives --scenario scenario:small-virtual --sizes 64KiB --repetitions 1",
+        f"import {TRACES}/gloo-rank0.json.gz {TRACES}/gloo-rank1.json.gz",
+    ],
+)
+def test_the_tables_of_commands_fit(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(WIDTH))
+    if "results/" in command:
+        assert CliRunner().invoke(app, f"run {SMALL}".split()).exit_code == 0
+    done = CliRunner().invoke(app, command.split())
+    assert done.exit_code == 0, done.output
+    shown = table_lines(done.stdout)
+    assert shown
+    assert max(map(cell_len, shown)) <= WIDTH
+
+
+def test_commands_leave_the_width_of_columns_to_the_table() -> None:
+    """A format such as {:>11} makes rows that no terminal folds as a table."""
+    verbs = ROOT / "fanin" / "verbs"
+    assert [path.name for path in verbs.rglob("*.py") if re.search(r":[<>]\d", path.read_text())] == []
+
+
 # -- JSON --------------------------------------------------------------------------------------------------------------
 
 
@@ -140,9 +192,7 @@ def test_every_command_that_prints_a_table_has_json() -> None:
     assert without == []
 
 
-SMALL = "scenario:small-virtual --set loss=0 --set seed=1"
-
-
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "keys"),

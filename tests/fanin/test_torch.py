@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.fanin import command
 from tests.fanin.network import launch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make test-torch")
@@ -97,14 +98,86 @@ def test_the_hook_that_compresses_sends_one_of_eleven_values(up, script):
 
 
 @pytest.mark.live
-def test_whatever_is_done_with_gloo_can_be_done_with_fanin(up):
-    done = launch(up, OPERATIONS)
+@pytest.mark.parametrize("per_host", [1, 2])
+def test_whatever_is_done_with_gloo_can_be_done_with_fanin(up, per_host):
+    done = launch(up, "--per-host", per_host, OPERATIONS)
     assert done.returncode == 0, done.stderr
     uses = re.findall(r"^def (\w+)\(group: Group\)", OPERATIONS.read_text(), re.M)
     assert len(uses) == 19
     assert sorted(done.stdout.splitlines()) == sorted(
-        f"[{rank}] same {use}" for rank in (0, 1) for use in uses
+        f"[{rank}] same {use}" for rank in range(2 * per_host) for use in uses
     )
+
+
+TRAINS = """
+import hashlib, os, sys, torch, torch.distributed as dist
+from pathlib import Path
+from torch.nn.parallel import DistributedDataParallel
+torch.use_deterministic_algorithms(True)
+dist.init_process_group("fanin")
+first, last, checkpoint = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+torch.manual_seed(0)
+layers = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+optimizer = torch.optim.AdamW(layers.parameters())
+if first:
+    model_state, optimizer_state = torch.load(checkpoint)
+    layers.load_state_dict(model_state)
+    optimizer.load_state_dict(optimizer_state)
+model = DistributedDataParallel(layers)
+for step in range(first, last):
+    torch.manual_seed(100 * step + dist.get_rank())
+    optimizer.zero_grad()
+    model(torch.randn(8, 16)).square().mean().backward()
+    optimizer.step()
+if dist.get_rank() == 0 and not first:
+    torch.save((layers.state_dict(), optimizer.state_dict()), checkpoint)
+bits = b"".join(each.detach().numpy().tobytes() for each in layers.parameters())
+print("LOCAL", os.environ["LOCAL_RANK"], "weights", hashlib.sha256(bits).hexdigest())
+dist.barrier()
+del model
+dist.destroy_process_group()
+"""
+
+
+def weights(done):
+    """The weights that each of the ranks has in the end, as hashes; one, if all have the same."""
+    assert done.returncode == 0, done.stderr
+    return set(re.findall(r"weights (\w+)", done.stdout))
+
+
+def lose(up, share):
+    for host in ("h1", "h2"):
+        link = "link", "leaf1", host, "--set", f"loss={share}"
+        assert not command.run(*link, environment=up.environment).returncode
+
+
+@pytest.mark.live
+def test_a_deterministic_run_continues_from_its_checkpoint_with_the_same_bits(up, script, tmp_path):
+    train = script(TRAINS)
+    uninterrupted = weights(launch(up, train, 0, 8, tmp_path / "whole"))
+    weights(launch(up, train, 0, 4, tmp_path / "half"))
+    assert weights(launch(up, train, 4, 8, tmp_path / "half")) == uninterrupted
+    assert len(uninterrupted) == 1
+
+
+@pytest.mark.live
+def test_two_ranks_on_each_host_have_the_same_weights_whoever_starts_them_and_whatever_is_lost(
+    up, script, tmp_path
+):
+    train = script(TRAINS)
+    arguments = 0, 4, tmp_path / "checkpoint"
+    launched = launch(up, "--per-host", 2, train, *arguments)
+    assert sorted(re.findall(r"LOCAL (\d)", launched.stdout)) == ["0", "0", "1", "1"]
+    torchrun = Path(sys.executable).with_name("torchrun")
+    ranks = "--nproc_per_node 2 --nnodes $WORLD_SIZE --node_rank $RANK"
+    master = "--master_addr $MASTER_ADDR --master_port $MASTER_PORT"
+    start = f"{torchrun} {ranks} {master} {train} {' '.join(map(str, arguments))}"
+    by_torchrun = launch(up, "--", "sh", "-c", start)
+    lose(up, "2%")
+    lossy = launch(up, "--per-host", 2, train, *arguments)
+    lose(up, "0%")
+    assert len(weights(launched)) == 1
+    assert weights(launched) == weights(by_torchrun) == weights(lossy)
 
 
 @pytest.mark.parametrize(("rank", "size"), [(0, 1), (0, 2), (1, 3)])

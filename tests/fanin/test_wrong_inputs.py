@@ -114,6 +114,8 @@ def cases() -> Iterator[tuple[str, str, Callable[[Path], None]]]:
                 yield command, suffix, kind
 
 
+@pytest.mark.slow
+@pytest.mark.few(100)
 @pytest.mark.parametrize(("command", "suffix", "make"), list(cases()))
 def test_a_file_of_the_wrong_kind_is_named(
     command: str, suffix: str, make: Callable[[Path], None], tmp_path: Path
@@ -130,6 +132,18 @@ def refused(command: str, path: Path) -> None:
     assert "Traceback" not in done.stderr
     assert 0 < len(done.stderr.splitlines()) < MANY_LINES
     assert path.name in done.stderr or str(path.resolve()) in done.stderr
+
+
+def test_a_folder_is_no_page(tmp_path: Path) -> None:
+    folder(tmp_path / "given")
+    refused("report results -o given", tmp_path / "given")
+
+
+@pytest.mark.parametrize("change", ["=3", "loss=", "loss"])
+def test_a_change_has_a_key_and_a_value(change: str) -> None:
+    done = CliRunner().invoke(app, ["run", str(SCENARIO), "--set", change])
+    assert done.exit_code == 2
+    assert f"--set {change}: write KEY=VALUE" in done.stderr
 
 
 @pytest.mark.parametrize("make", [folder, missing])
@@ -192,6 +206,7 @@ def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
     refused(command.replace("FILE", "/proc/fanin-results"), Path("/proc/fanin-results"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -265,6 +280,8 @@ def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
         "launch --workers 0 true",
         'launch --up "\'" true',
         "launch",
+        "launch -n 3 --per-host 2 train.py",
+        "launch --min-workers 1 --per-host 2 train.py",
         "tables leaf1 --network x",
         "packet leaf1",
         "packet leaf1 --hex 00 --layers 'Ether()'",

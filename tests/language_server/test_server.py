@@ -113,6 +113,7 @@ def project(opened: Project) -> Project:
     return opened
 
 
+@pytest.mark.slow
 def test_errors_show_while_typing_and_go_away(project: Project) -> None:
     editor = project.editor
     project.type("meta.count = now", "        meta.conut = 1;")
@@ -219,6 +220,7 @@ def test_columns_are_in_units_of_utf_16(project: Project) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_columns_are_in_characters_if_the_editor_wants_them_so(tmp_path: Path) -> None:
     folder = tmp_path.resolve()
     (folder / "headers.p4").write_text(HEADERS)
@@ -391,5 +393,6 @@ def test_formatting_changes_only_lines_that_are_not_in_the_style(project: Projec
         editor.format(project.program)
 
 
+@pytest.mark.slow
 def test_nothing_was_a_fault_of_the_server(project: Project) -> None:
     assert project.editor.shown == []

@@ -41,6 +41,7 @@ def facts(analysis: Analysis) -> list[object]:
     return [names, index.paths, includes, problems, declarations, analysis.sound]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(sized(15, 1000)))
 def test_what_is_used_again_changes_nothing(tmp_path: Path, seed: int) -> None:
     r = random.Random(seed)

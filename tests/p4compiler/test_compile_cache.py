@@ -257,6 +257,7 @@ def test_they_are_bounded_with_the_libraries(folder: Path, program: Path) -> Non
     assert [path.name for path in folder.iterdir()] == [LOOKED]
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_read_without_the_compiler(tmp_path: Path) -> None:
     program = tmp_path / "program.p4"
     program.write_text(source(apply="hdr.h.setValid();"))
@@ -292,6 +293,7 @@ print(fanin.p4compiler.compile_once(sys.argv[1]).json_text())
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_wants_what_another_compiles_waits_for_it(program: Path) -> None:
     with ExitStack() as ended:
 

@@ -26,6 +26,7 @@ def test_it_compiles_without_a_warning(compiled: Compiled) -> None:
     assert compiled.warnings == ()
 
 
+@pytest.mark.slow
 def test_every_value_of_a_block_has_a_register_of_its_own(compiled: Compiled) -> None:
     registers = {r["name"]: r for r in compiled.json["register_arrays"]}
     for block in range(4):

@@ -62,6 +62,7 @@ def check_laws(text: str) -> str:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_keeps_its_tokens_and_comments(name: str) -> None:
     made = check_laws(PROGRAMS[name])

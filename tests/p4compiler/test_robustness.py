@@ -106,6 +106,7 @@ NESTED: dict[str, Callable[[int], dict[str, str]]] = {
 }
 
 
+@pytest.mark.few(16)
 @pytest.mark.parametrize("parts", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("depth", [50, 150, 240, 400, 5000])
 def test_what_is_nested_is_compiled_or_refused(
@@ -154,6 +155,7 @@ LONG = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("statement", "result"), LONG.values(), ids=LONG)
 def test_what_p4c_accepts_nested_compiles_and_runs(
     build: Callable[..., Compiled], statement: str, result: int

@@ -254,6 +254,7 @@ class TestReuse:
             switch.send(one, Message(block(1), chunk=chunk))
             assert len(switch.send(two, Message(block(1), chunk=chunk))) == 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("root", [True, False])
     def test_packets_of_a_revoked_lease_touch_nothing_of_the_job_that_has_its_slots(
         self, switch: SwitchUnderTest, root: bool

@@ -27,6 +27,7 @@ def receivers(switch: SwitchUnderTest, chunks: int) -> list[list[int]]:
     return got
 
 
+@pytest.mark.slow
 def test_without_an_entry_nothing_is_lost(switch: SwitchUnderTest) -> None:
     switch.join(2)
     assert receivers(switch, 100) == [[1, 2]] * 100

@@ -183,6 +183,7 @@ def failure(process):
     return err
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 @pytest.mark.parametrize("when", ["idle", "traffic", "push"])
 def test_a_switch_that_is_killed_leaves_nothing_behind(tmp_path, when):

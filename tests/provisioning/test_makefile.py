@@ -85,3 +85,22 @@ def test_the_tests_on_bmv2_begin_with_its_demo(environment: Path, status: int) -
         assert not tests
     else:
         assert "-m p4c or bmv2" in tests[0]
+
+
+@pytest.mark.parametrize("failing", ["", "pytest", "mypy"])
+def test_lint_runs_beside_the_tests_and_both_outcomes_are_reported(environment: Path, failing: str) -> None:
+    (environment / "installed").touch()
+    for program in ("pytest", "ruff", "mypy", "lint-imports", "python", "codespell"):
+        (environment / "bin" / program).write_text(
+            f'#!/bin/sh\necho "{program} $*"\nexit {int(program == failing)}\n'
+        )
+        (environment / "bin" / program).chmod(0o755)
+    done = setup(environment, subprocess.PIPE, "test-fast")
+    tests, *lint, summary = done.stdout.splitlines()
+    assert tests.endswith("-m not live and not slow")
+    assert any(line.startswith("mypy") for line in lint)
+    assert summary == (
+        f"lint: {'failed' if failing == 'mypy' else 'passed'}, "
+        f"tests: {'failed' if failing == 'pytest' else 'passed'}"
+    )
+    assert bool(done.returncode) == bool(failing)

@@ -138,6 +138,7 @@ def test_what_does_not_start_is_removed_and_the_next_is_taken(install: Install) 
     assert said[-2:] == [f"BMv2 and p4c are installed, from {STABLE}", "stand-in 1.0"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("repositories", "release"),
     [

@@ -22,6 +22,7 @@ def test_shellcheck_has_no_complaint(script: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("distribution", "kernel", "says"),

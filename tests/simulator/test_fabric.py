@@ -111,6 +111,7 @@ def test_host_based_algorithms_run_through_the_same_switches(
     assert not sum(cluster.drops().values())
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
 @pytest.mark.parametrize("algorithm", HOST_BASED)
 def test_host_based_sums_are_exact_under_loss(
@@ -146,6 +147,7 @@ def test_packets_between_hosts_bear_congestion_marks(switch: Engine) -> None:
     assert cluster.stations[0].outputs[0].tobytes() == expected_sum(spec, vectors).tobytes()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("algorithm", "tolerance"),
     [

@@ -50,6 +50,7 @@ def check_sums(cluster: Cluster, seed: int) -> None:
         assert not wrong(cluster.spec, inputs(seed, 20_000), station.outputs[0]).any()
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("values", [64, 256])
 def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
     dropped = 0
@@ -61,6 +62,7 @@ def test_sums_are_those_without_corruption(switch: Engine, values: int) -> None:
     assert dropped > 0
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["ring", "parameter-server"])
 def test_those_of_hosts_too(switch: Engine, algorithm: Algorithm) -> None:
     """A switch forwards what it does not look at; the host drops it."""
@@ -85,6 +87,7 @@ def test_two_bits_that_flip_on_the_way_between_hosts_may_not_be_seen(there: int,
     assert len(taken) == (not seen)
 
 
+@pytest.mark.few(0)
 def test_with_every_other_fault_besides(switch: Engine) -> None:
     faults = {
         "corruption": 0.05,
@@ -115,6 +118,7 @@ links = {corruption = [0, 0.005]}
 """
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_on_a_live_network(tmp_path: Path) -> None:
     """In-network the switches find what is corrupted; with the ring over TCP the hosts' kernels do."""

@@ -108,6 +108,7 @@ def wait_in_incast(switch: Engine, control: Control) -> int:
     return int(links.waited.max() / links.packets.max())
 
 
+@pytest.mark.few(0)
 def test_incast_under_congestion_control_has_a_shorter_queue_and_arrives(switch: Engine) -> None:
     longest = {control: wait_in_incast(switch, control) for control in get_args(Control)}
     uncontrolled = longest.pop("none")

@@ -212,6 +212,7 @@ def test_the_fate_of_a_frame_is_that_which_a_live_switch_draws() -> None:
     assert fate.corrupted == {int(n): int(bit) for n, bit in zip(*np.nonzero(flipped), strict=True)}
 
 
+@pytest.mark.few(0)
 def test_bursts_last_as_long_as_they_say() -> None:
     link = OneLink(LinkModel(burst=Burst(begin=0.01, end=0.2)), rate=None)
     count = 50_000

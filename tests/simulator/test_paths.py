@@ -23,6 +23,7 @@ TOPOLOGY = leaf_spine(2, 2, 2, rate=10**10)
 ACROSS = ("h1", "h3", "h2", "h4")  # each sends to the other rack
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("flows", [1, 3])
 @pytest.mark.parametrize("transport", get_args(Transport))
 @pytest.mark.parametrize("paths", get_args(PathChoice))

@@ -55,6 +55,7 @@ def first_share(on: Fabric, jobs: list[Job]) -> float:
     return counts[0] / sum(counts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("windows", [(64, 64), (256, 64), (500, 100)])
@@ -78,6 +79,7 @@ def test_where_nothing_marks_the_larger_window_has_the_larger_share(switch: Engi
     assert first_share(on, [start(on, 0, 500, 0.0), start(on, 1, 100, 0.0)]) > 0.7
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_ring_of_hosts_beside_a_job_in_the_network_is_not_starved(switch: Engine, seed: int) -> None:

@@ -37,6 +37,7 @@ def compute(seconds: float) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_thread_that_computes_all_the_time_is_seen_however_many_cores_are_idle() -> None:
     processors = Processors()
     assert not processors.begun
@@ -80,6 +81,7 @@ def test_the_busiest_link_counts_in_its_busier_direction() -> None:
     assert link_utilization(unlimited, counts, 0.1) is None
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_a_row_has_what_links_and_processors_were_used_and_what_follows(tmp_path: Path) -> None:
     found = []

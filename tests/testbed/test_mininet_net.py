@@ -30,6 +30,7 @@ def _succeeds(run: Run, script: str) -> str:
     return done.stdout
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_hosts_have_the_addresses_of_the_topology_and_nothing_is_sent_unasked(run: Run) -> None:
     seen = _succeeds(
@@ -57,6 +58,7 @@ with network:
     assert seen.splitlines()[-4:] == ["tx_packets 0"] * 2 + ["rx_packets 0"] * 2
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_what_a_host_sends_arrives_at_the_rate_of_its_link_at_most(run: Run) -> None:
     seen = _succeeds(
@@ -89,6 +91,7 @@ with network:
     assert "direct_packets_stat 0" in seen  # none went past the class
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_stop_leaves_nothing_and_the_same_network_can_be_built_again(run: Run) -> None:
     seen = _succeeds(
@@ -107,6 +110,7 @@ print(left())
     assert seen.splitlines() == ["{'interfaces': [], 'processes': []}"] * 3
 
 
+@pytest.mark.few(4)
 @pytest.mark.live
 @pytest.mark.parametrize(
     ("switch", "patience", "complaint", "last_words"),
@@ -170,6 +174,7 @@ os.environ["FANIN_PATIENCE"] = "0.1"
 """
 
 
+@pytest.mark.few(2)
 @pytest.mark.live
 @pytest.mark.parametrize("node", ["h1", "leaf1"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
@@ -185,6 +190,7 @@ print(left())
     assert seen == "{'interfaces': [], 'processes': []}\n"
 
 
+@pytest.mark.few(2)
 @pytest.mark.live
 @pytest.mark.parametrize("node", ["h1", "leaf1"])
 @pytest.mark.parametrize(
@@ -217,6 +223,7 @@ print(left())
     assert last == "{'interfaces': [], 'processes': []}"
 
 
+@pytest.mark.few(2)
 @pytest.mark.live
 @pytest.mark.parametrize("node", ["h1", "leaf1"])
 def test_a_link_to_a_node_whose_shell_was_lost_before_is_not_made(run: Run, node: str) -> None:
@@ -242,6 +249,7 @@ print(left())
     assert last == "{'interfaces': [], 'processes': []}"
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_the_death_of_a_host_s_shell_is_noticed(run: Run) -> None:
     seen = _succeeds(
@@ -261,6 +269,7 @@ with network:
     assert seen.splitlines()[1].startswith("h1: its shell (bash mininet:h1) has ended with signal SIGKILL; ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_the_death_of_a_running_switch_is_noticed(run: Run) -> None:
     seen = _succeeds(
@@ -310,6 +319,7 @@ print(mininet_api.version(), "distutils" in sys.modules)
     assert done.stdout.split()[1:] == ["False"]
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_a_network_with_emulated_links(run: Run) -> None:
     """The switch has the links; it keeps the rate of what it sends, the kernel that of what hosts send."""

@@ -34,6 +34,7 @@ def _succeeds(run: Run, script: str) -> str:
     return done.stdout
 
 
+@pytest.mark.few(1)
 def test_they_say_and_end_as_those_that_are_started_alone(run: Run) -> None:
     forked, alone = json.loads(
         _succeeds(
@@ -55,6 +56,7 @@ print(json.dumps((ends[:3], ends[3:])))
     assert [status for status, _, _ in forked] == [0, 1, 2]
 
 
+@pytest.mark.few(1)
 def test_they_are_children_in_sessions_of_their_own_with_their_own_command_line_and_environment(
     run: Run,
 ) -> None:
@@ -95,6 +97,7 @@ os.kill(pid, signal.SIGKILL)
     assert seen == "True\n"
 
 
+@pytest.mark.few(1)
 def test_one_that_is_killed_is_told_by_its_signal_and_waited_for_no_longer_than_asked(run: Run) -> None:
     seen = _succeeds(
         run,
@@ -113,6 +116,7 @@ process.kill()
     assert seen.splitlines() == ["0.01", "-9 -9"]
 
 
+@pytest.mark.few(1)
 def test_whoever_kills_the_one_that_forks_is_not_noticed(run: Run) -> None:
     seen = _succeeds(
         run,
@@ -128,6 +132,7 @@ for _ in range(2):
     assert seen.splitlines() == ["ready", "None"] * 2
 
 
+@pytest.mark.few(1)
 def test_they_live_where_a_host_does(run: Run) -> None:
     seen = _succeeds(
         run,

@@ -104,6 +104,7 @@ def test_a_port_that_is_taken_is_named(run: Run) -> None:
     assert done.stderr.endswith(f"cannot listen on 127.0.0.1:{port}: Address already in use\n")
 
 
+@pytest.mark.few(4)
 @pytest.mark.live
 @pytest.mark.parametrize("moment", ["building", "up"])
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
@@ -175,6 +176,7 @@ def moments() -> list[int]:
     return counts
 
 
+@pytest.mark.few(6)
 @pytest.mark.live
 @pytest.mark.parametrize("seed", range(sized(12, 400)))
 def test_a_signal_at_any_moment_of_the_way_in_ends_the_command_and_leaves_nothing(
@@ -192,6 +194,7 @@ def test_a_signal_at_any_moment_of_the_way_in_ends_the_command_and_leaves_nothin
     assert "ignored" not in report["output"]
 
 
+@pytest.mark.few(2)
 @pytest.mark.live
 @pytest.mark.parametrize("seed", range(sized(6, 100)))
 def test_a_signal_while_fanin_is_imported_ends_it_at_once_even_where_a_shell_has_it_ignored(

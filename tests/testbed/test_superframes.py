@@ -48,6 +48,7 @@ def lines(run: Run, script: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_what_takes_superframes_apart_or_loses_them_is_named(run: Run) -> None:
     expected = {
@@ -113,6 +114,7 @@ def built(run: Run, script: str) -> tuple[list[list[object]], str]:
     return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 @pytest.mark.usefixtures("on_old_kernel")
 def test_a_network_on_such_a_kernel_carries_plain_frames_and_says_what_that_costs_once(run: Run) -> None:
@@ -123,6 +125,7 @@ def test_a_network_on_such_a_kernel_carries_plain_frames_and_says_what_that_cost
     assert "datagrams cross the network one by one" in line
 
 
+@pytest.mark.few(1)
 @pytest.mark.live
 def test_a_network_that_is_to_do_without_superframes_does(run: Run) -> None:
     seen, said = built(run, "build(offload=False)")

@@ -11,6 +11,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ from fanin.workers.communicator import Communicator
 from fanin.workers.engines import native
 from fanin.workers.job import environment
 from fanin.workers.job.elastic import Elastic
-from fanin.workers.job.membership import Outsider, Service, _assignment, _member, addresses_of
+from fanin.workers.job.local_ranks import LocalMember, listen, local_address
+from fanin.workers.job.membership import Outsider, Service, _assignment, addresses_of, member_of
 from fanin.workers.reducer import Membership
 from tests.workers.loopback import HOST, WINDOW, everywhere, free_address, free_tcp_addresses
 from tests.workers.model_switch import ModelSwitch
@@ -179,9 +181,13 @@ class Process:
 
 @contextmanager
 def communicators(
-    path: Path, hosts: Sequence[str], least: int | None = None, timeout: float = PATIENCE
+    path: Path, hosts: Sequence[str], least: int | None = None, timeout: float = PATIENCE, per_host: int = 1
 ) -> Iterator[list[Communicator]]:
-    """A job of the service at `path` whose workers, one on each of `hosts`, are all in this process; by rank."""
+    """A job of the service at `path` whose workers, on each of `hosts`, are all in this process; by rank."""
+    if per_host > 1:
+        with _local_communicators(path, hosts, timeout, per_host) as comms:
+            yield comms
+        return
     request = {"hosts": len(hosts), "job": None, "slots": None, "ring": True, "min_workers": least}
     services = []
     for host in hosts:
@@ -197,9 +203,49 @@ def communicators(
             elif assignment["config"] is None:
                 place = Outsider(assignment["rank"], addresses_of(assignment), "no lease", service)
             else:
-                place = _member(service, assignment, timeout, {}, ring=True)
+                place = member_of(service, assignment, timeout, {}, ring=True)
             comms.append(Communicator(place, timeout))
         members.callback(lambda: everywhere(comms, Communicator.close))  # each may wait for the others
+        yield comms
+
+
+@contextmanager
+def _local_communicators(
+    path: Path, hosts: Sequence[str], timeout: float, per_host: int
+) -> Iterator[list[Communicator]]:
+    request = {"hosts": len(hosts), "job": None, "slots": None, "ring": True, "per_host": per_host}
+    places = [(host, local) for host in hosts for local in range(per_host)]
+    addresses, services = {}, []
+    with ExitStack() as open_ones:
+        listeners = {}
+        for host, local in places:
+            os.environ |= {environment.HOST: host, environment.SERVICE: str(path)}
+            if not local:
+                addresses[host] = local_address(os.getpid())
+                listeners[host] = open_ones.enter_context(listen(addresses[host]))
+            services.append(Service())
+            services[-1].send({**request, "host": host, "process": os.getpid(), "local": local})
+
+        def member(rank: int) -> Communicator:
+            (host, local), service = places[rank], services[rank]
+            assignment = _assignment(service, timeout)
+            place: Any
+            if assignment["config"] is None:
+                place = Outsider(rank // per_host, addresses_of(assignment), "no lease", service)
+            else:
+                place = member_of(service, assignment, timeout, {}, ring=True)
+            processes, listener = [os.getpid()] * per_host, None if local else listeners[host]
+            first = rank - local
+            return Communicator(
+                LocalMember(
+                    place, service, local, processes, addresses[host], first, len(places), listener, timeout
+                ),
+                timeout,
+            )
+
+        with ThreadPoolExecutor(len(places)) as pool:
+            comms = list(pool.map(member, range(len(places))))
+        open_ones.callback(lambda: everywhere(comms, Communicator.close))
         yield comms
 
 

@@ -98,6 +98,7 @@ def job(
     timeout: float = 20.0,
     at: tuple[str, int] = SWITCH,
     non_finite: NonFinite = "refuse",
+    deterministic: bool = False,
 ) -> Iterator[tuple[list[Communicator], list[str]]]:
     here = [free_address() for _ in range(count)]
     addresses = free_tcp_addresses(count)
@@ -113,6 +114,7 @@ def job(
                 at,
                 recovery=recovery,
                 non_finite="propagate" if non_finite == "propagate" else "raise",
+                deterministic=deterministic,
             )
             place = Place(config, addresses, gone)
             comms.append(members.enter_context(Communicator(place, timeout, non_finite=non_finite)))

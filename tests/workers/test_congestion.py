@@ -131,6 +131,8 @@ def test_whatever_arrives_nothing_is_sent_twice_or_left_and_something_is_always_
     assert sorted(sent) == [*range(chunks)]
 
 
+@pytest.mark.slow
+@pytest.mark.few(8)
 @pytest.mark.parametrize("racks", [[3], [2, 2]])
 @pytest.mark.parametrize("loss", [0.0, 0.2])
 @pytest.mark.parametrize("seed", range(5))

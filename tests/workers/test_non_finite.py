@@ -40,6 +40,8 @@ def check(results: list[Any], size: int) -> None:
         np.testing.assert_allclose(result, expected, atol=1e-5, rtol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.few(20)
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("how", ["new", "out", "in place", "list", "in the background"])

@@ -367,6 +367,7 @@ def test_the_first_vector_of_a_length_says_at_once_what_is_not_the_same_with_all
     assert not any(worker.finished for worker in network.workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", [NumpyEngine, fastest])
 @pytest.mark.parametrize("lengths", [(100, 64), (64, 100), (100, 70), (100, 101), (100, 300)])
 def test_vectors_of_lengths_seen_before_are_not_added_up_if_they_differ(

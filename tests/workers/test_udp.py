@@ -85,6 +85,7 @@ def test_without_checksums_each_datagram_goes_alone() -> None:
         np.testing.assert_array_equal(collective.all_reduce(array), exact_sum([array], values=256))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offload", [True, False])
 @pytest.mark.parametrize("drop_every", [0, 50])
 def test_sums_over_sockets_are_exact(passes: str, offload: bool, drop_every: int) -> None:

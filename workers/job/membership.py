@@ -109,12 +109,12 @@ class Service:
         self._socket.close()
 
 
-class _Membership:
+class JobMessages:
     """The messages that a worker receives from the job service once its job has begun."""
 
     def __init__(self, service: Service, rank: int) -> None:
         self._service = service
-        self.left: list[str] = []
+        self.left: dict[int, str] = {}  # by rank
         self.left_at = 0.0  # when the first of them was reported
         self.revoked: Callable[[str], None] = lambda _: None
         self.carry_on: Callable[[Any], None] = lambda _: None
@@ -131,7 +131,7 @@ class _Membership:
         while (message := self._service.receive(timeout)) is not None:
             match message:
                 case {"left": {"rank": rank, "host": host, "process": process}}:
-                    self.left.append(f"rank {rank} (process {process} on {host})")
+                    self.left[rank] = f"rank {rank} (process {process} on {host})"
                     self.left_at = self.left_at or time.monotonic()
                 case {"revoked": str(why)}:
                     self.revoked(why)
@@ -152,7 +152,7 @@ class _Membership:
         while not self.left and (remaining := deadline - time.monotonic()) > 0:
             self.listen(remaining)
         self.listen(0.0)
-        return self.left
+        return list(self.left.values())
 
     def send(self, message: Mapping[str, Any]) -> None:
         """Send a message to the service."""
@@ -190,16 +190,16 @@ class Member(InNetworkAllReduce):
         self._window = config.lease.window * config.lease.values  # elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.send_or_drop)
-        self._membership = _Membership(service, config.lease.rank)
-        self._membership.revoked = self._revoked
-        self.calls = self._membership.calls
+        self.messages = JobMessages(service, config.lease.rank)
+        self.messages.revoked = self._revoked
+        self.calls = self.messages.calls
         self.socket.notice(service.fileno())
         self._fallback: RingFallback | None = None
         if ring:
             patience = config.recovery.give_up
-            watch = partial(self._membership.listen, 0.0)
-            self._fallback = RingFallback(self.rank, self.addresses, self._membership.send, watch, patience)
-            self._membership.carry_on = self._fallback.agree
+            watch = partial(self.messages.listen, 0.0)
+            self._fallback = RingFallback(self.rank, self.addresses, self.messages.send, watch, patience)
+            self.messages.carry_on = self._fallback.agree
 
     @property
     def rank(self) -> int:
@@ -219,7 +219,7 @@ class Member(InNetworkAllReduce):
             AbortedError: If a call has failed.
             CollectiveError: If the lease is revoked.
         """
-        return self._membership.others_left(timeout)
+        return self.messages.others_left(timeout)
 
     @collective
     def all_reduce(
@@ -330,7 +330,7 @@ class Member(InNetworkAllReduce):
                     f"rank {self.rank} of {self.workers}: {fallback.why}, and others have not come to their next call "
                     f"for {self.config.recovery.give_up:g} s"
                 )
-            self._membership.listen(min(left, _LOOK))
+            self.messages.listen(min(left, _LOOK))
 
     def _revoked(self, why: str) -> None:
         if self._fallback is None:
@@ -351,7 +351,7 @@ class Member(InNetworkAllReduce):
             return
         now = time.monotonic()
         waiting = self.worker.outstanding(now)
-        if waiting and min(now - self._membership.left_at, waiting.silent) >= _LEFT_SECONDS:
+        if waiting and min(now - self.messages.left_at, waiting.silent) >= _LEFT_SECONDS:
             raise LeftError(f"{left[0]} ended while others wait: {waiting}")
 
     def close(self) -> None:
@@ -359,7 +359,7 @@ class Member(InNetworkAllReduce):
         super().close()
         if self._fallback is not None:
             self._fallback.close()
-        self._membership.close()
+        self.messages.close()
 
 
 class Outsider:
@@ -378,8 +378,8 @@ class Outsider:
         self.unsummed = np.zeros(0, np.int64)
         self.addresses = tuple(addresses)
         self._why = why
-        self._membership = _Membership(service, rank)
-        self.calls = self._membership.calls
+        self.messages = JobMessages(service, rank)
+        self.calls = self.messages.calls
 
     def sum_in_network(self, buffers: Buffers, call: str) -> None:  # noqa: ARG002
         """Raise LeaseLostError: the ring has to do the sum.
@@ -391,11 +391,11 @@ class Outsider:
 
     def left(self, timeout: float = 0.0) -> list[str]:
         """Return which other workers have ended; see Member.left()."""
-        return self._membership.others_left(timeout)
+        return self.messages.others_left(timeout)
 
     def close(self) -> None:
         """Leave the job."""
-        self._membership.close()
+        self.messages.close()
 
 
 def join(
@@ -428,7 +428,7 @@ def join(
         "slots": slots,
     }
     service, assignment = ask({**asked, "ring": False}, timeout)
-    return _member(service, assignment, give_up, settings, ring=False)
+    return member_of(service, assignment, give_up, settings, ring=False)
 
 
 def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member | Outsider:
@@ -437,10 +437,10 @@ def join_or_ring(workers: int | None, timeout: float, **settings: Any) -> Member
     if assignment["config"] is None:
         why = f"no lease: {assignment['refused']}"
         return Outsider(assignment["rank"], addresses_of(assignment), why, service)
-    return _member(service, assignment, timeout, settings, ring=True)
+    return member_of(service, assignment, timeout, settings, ring=True)
 
 
-def _member(
+def member_of(
     service: Service,
     assignment: Mapping[str, Any],
     give_up: float | None,
@@ -448,6 +448,7 @@ def _member(
     *,
     ring: bool,
 ) -> Member:
+    """Return the part of a worker that has been given a lease; see join() for `give_up` and `settings`."""
     try:
         config = config_of(assignment["config"], give_up, settings)
         return Member(config, addresses_of(assignment), service, ring=ring)

@@ -23,8 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers.collective import CollectiveError
-from fanin.workers.host_based.tcp import TcpRing
+from fanin.workers.collective import CollectiveError, HostRing
 from fanin.workers.job.retained_results import ProgressSnapshot, RetainedResult
 
 _LOOK = 0.25  # longest time in seconds between checks for messages of the job service
@@ -47,7 +46,7 @@ class UnderWay:
     summed: NDArray[np.bool_]
     values: int
 
-    def complete(self, ring: TcpRing, rank: int, workers: int, what: str) -> None:
+    def complete(self, ring: HostRing, rank: int, workers: int, what: str) -> None:
         """Complete the sum round the ring, together with all workers.
 
         A worker that has overwritten its values of a block has the block's sum. The first worker that

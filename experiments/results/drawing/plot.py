@@ -40,6 +40,7 @@ _FEW_DECADES = (
     1000.0  # ratio of highest to lowest value above which each decade has only one number on the axis
 )
 _MAX_INSIDE = 4  # entries of a legend inside the axes; longer legends are below the figure
+_MAX_BELOW = 3  # lines of a legend below the figure for which the figure has room; it grows for others
 _WIDEST_INSIDE = 0.65  # width of a legend inside the axes, as a share of the figure's
 _LETTER = 0.55  # mean width of a letter, as a share of the font's size
 _HANDLE = 5  # letters that fit into the line or the patch next to a name
@@ -167,9 +168,13 @@ def _draw_legend(figure: Figure, axes: Axes, plot: Plot, notes: Sequence[str]) -
         axes.legend(**looks, title="\n".join(notes))
         return
     widest = max((len(str(handle.get_label())) for handle in handles), default=0)
-    columns = max(1, letters // (widest + _HANDLE))
+    columns = max(1, min(letters // (widest + _HANDLE), len(handles)))
     title = textwrap.fill("; ".join(notes), letters)
-    figure.legend(**looks, title=title, loc="outside lower center", ncols=max(1, min(columns, len(handles))))
+    figure.legend(**looks, title=title, loc="outside lower center", ncols=columns)
+    lines = -(-len(handles) // columns) + len(title.splitlines())
+    if plot.size is None and lines > _MAX_BELOW:
+        more = (lines - _MAX_BELOW) * size * (1 + plt.rcParams["legend.labelspacing"]) / 72
+        figure.set_figheight(figure.get_figheight() + more)
 
 
 def _fold_texts(figure: Figure, axes: Axes, title: Text) -> None:

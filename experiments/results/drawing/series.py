@@ -21,7 +21,7 @@ from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
-_PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
+PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 
 
 class PlotError(ValueError):
@@ -271,7 +271,7 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
             groups[tuple(row.get(name) for name in places)].append(row)
     return [
         name
-        for name in (*_PLACES, "topology")
+        for name in (*PLACES, "topology")
         if name not in (*places, plot.measured, "seed")
         and any(
             len({row.get(name) for row in group}) > 1 and len({given(row, name) for row in group}) > 1
@@ -283,17 +283,17 @@ def mixed(rows: Sequence[Row], plot: Plot) -> list[str]:
 def varied(rows: Sequence[Row]) -> list[str]:
     """Return the settings in which rows differ, as far as their scenarios set them."""
     # The name of a leaf_spine network repeats its keys.
-    names = _PLACES if all(row.get("leaves") is not None for row in rows) else (*_PLACES, "topology")
+    names = PLACES if all(row.get("leaves") is not None for row in rows) else (*PLACES, "topology")
     return [name for name in names if len({given(row, name) for row in rows}) > 1]
 
 
 def given(row: Row, name: str) -> Hashable:
     """Return the scenario's value of a setting, or the column's value if the row lacks its settings; None if unset."""
-    if name not in _PLACES:
+    if name not in PLACES:
         return row.get(name)
     try:
         table: Any = json.loads(row["settings"])
-        for part in _PLACES[name]:
+        for part in PLACES[name]:
             table = table and table.get(part)
     except (KeyError, TypeError, ValueError, AttributeError):  # rows of other programs, or edited by hand
         return row.get(name)

@@ -13,7 +13,7 @@ HOSTS: list[dict[str, Any]] = [{"mac": f"02:00:00:00:00:{port:02x}", "port": por
 
 def _switch(bench: Bench) -> SwitchUnderTest:
     switch = bench.switch("program.p4")
-    bench.step("the controller installs entries for three hosts")
+    bench.step("entries() of your controller.py is called with three hosts")
     switch.install(bench.python("controller.py").call("entries", HOSTS), "controller.py: entries()")
     return switch
 

@@ -39,6 +39,7 @@ def calls(
     from fanin.assurance.bench.allreduce_worker import Order
     from fanin.assurance.bench.host import host, in_words
     from fanin.assurance.bench.pythons import TORCH, PythonError, find_python
+    from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
     from fanin.temporary_network import own_network
     from fanin.testbed.interrupt import run_until_interrupted
@@ -53,6 +54,7 @@ def calls(
     with (
         failing("bench calls", NetworkError, OSError, KeyboardInterrupt),
         tempfile.TemporaryDirectory() as name,
+        Steps("calls", None, shown=not as_json),
     ):
         file = Path(name) / "network.toml"
         file.write_text(of.topology(workers))

@@ -48,6 +48,7 @@ def collectives(
 
     from fanin.assurance.bench import collectives as of
     from fanin.assurance.bench.collectives_worker import CollectiveOrder
+    from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
     from fanin.testbed.running import find_network
     from fanin.topologies.errors import NetworkError
@@ -61,9 +62,12 @@ def collectives(
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="--operations")
         wanted.append(operation)
     found: list[of.CollectiveTime] = []
+    table = new_table(["operation", "algorithm"], *of.HEADINGS)
 
     def show(time: of.CollectiveTime) -> None:
+        progress.advance(note=f"{time.operation}, {time.algorithm}")
         found.append(time)
+        table.add_row(time.operation, time.algorithm, *time.cells)
         if as_json:
             bandwidths = {
                 "algorithm_bytes_per_second": time.algorithm_bandwidth,
@@ -72,22 +76,20 @@ def collectives(
             print_records([asdict(time) | bandwidths])
 
     lengths = sizes_in_bytes(sizes)
-    if scenario is None:
-        with failing("bench collectives", NetworkError):
-            network = find_network(supervisor=supervisor)
-            whole = 4 * len(network.hosts)  # each rank has a part of the same size
-            orders = [
-                CollectiveOrder(name, max(whole, size // whole * whole) // 4, repetitions)
-                for name in wanted
-                for size in lengths
-            ]
-            of.measure_live(network, orders, show)
-    else:
-        _virtual_collectives(scenario, wanted, lengths, repetitions, show)
+    with Steps("cases", None, shown=not as_json) as progress:
+        if scenario is None:
+            with failing("bench collectives", NetworkError):
+                network = find_network(supervisor=supervisor)
+                whole = 4 * len(network.hosts)  # each rank has a part of the same size
+                orders = [
+                    CollectiveOrder(name, max(whole, size // whole * whole) // 4, repetitions)
+                    for name in wanted
+                    for size in lengths
+                ]
+                of.measure_live(network, orders, show)
+        else:
+            _virtual_collectives(scenario, wanted, lengths, repetitions, show)
     if not as_json:
-        table = new_table(["operation", "algorithm"], *of.HEADINGS)
-        for time in found:
-            table.add_row(time.operation, time.algorithm, *time.cells)
         print_table(table, 2)
     if wrong := sum(time.wrong for time in found):
         raise failure("bench collectives", f"{wrong} elements lie outside their bound")

@@ -71,9 +71,15 @@ def inserts(
     """
     from fanin.assurance.bench.switch.inserts import insert_outcome
     from fanin.assurance.bench.switch.tables import Routes
+    from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
 
-    found = {kind: insert_outcome(Routes(kind, count)) for kind in ("lpm", "exact")}
+    found = {}
+    with Steps("tables", 2, shown=not as_json) as progress:
+        for kind in ("lpm", "exact"):
+            progress.begin(kind)
+            found[kind] = insert_outcome(Routes(kind, count))
+            progress.advance()
     if as_json:
         print_records(
             {"table": kind, "entries": count, "seconds": one.seconds, "ratio": one.ratio}
@@ -103,11 +109,19 @@ def start(
     from fanin.assurance.bench.switch.tables import Routes
     from fanin.controller.requirements import PROGRAM
     from fanin.p4compiler import compile_once
+    from fanin.progress import Steps
     from fanin.table import new_table, print_records, print_table
 
     programs = {"lpm": Routes("lpm", 1).program, "fanin": compile_once(PROGRAM)}
-    with failing("bench start", SwitchBenchError, KeyboardInterrupt):
-        found = {name: start_outcome(each.device_config(), repeats) for name, each in programs.items()}
+    found = {}
+    with (
+        failing("bench start", SwitchBenchError, KeyboardInterrupt),
+        Steps("programs", len(programs), shown=not as_json) as progress,
+    ):
+        for name, each in programs.items():
+            progress.begin(name)
+            found[name] = start_outcome(each.device_config(), repeats)
+            progress.advance()
     if as_json:
         print_records(
             {

@@ -19,12 +19,16 @@ def lint(
     ],
     include: Include = None,
     define: Define = None,
+    stages: Annotated[
+        int | None, typer.Option(min=1, help="Stages of ingress, and of egress (default: 20)")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each finding")] = False,
 ) -> None:
     """Find what a hardware pipeline cannot run, and mistakes.
 
-    A switch chip passes each packet through its stages once. It has no multiplication, no division and no loops, and
-    gives a packet one access to each register. BMv2 and fanin run such programs, so nothing else reports this.
+    A switch chip passes each packet through its stages once. It has no multiplication, no division and no loops, gives
+    a packet one access to each register, and needs a stage for each step that depends on another. BMv2 and fanin run
+    such programs, so nothing else reports this.
 
     The exit status is 0 if there is nothing to report, 1 if there is, and 2 if a program cannot be read.
 
@@ -38,7 +42,9 @@ def lint(
     count = 0
     for program in programs:
         try:
-            misfits, warnings = lint_file(program, include_dirs=include or (), defines=macros(define))
+            misfits, warnings = lint_file(
+                program, include_dirs=include or (), defines=macros(define), stages=stages
+            )
         except CompileError as error:
             say(error, err=True)
             raise typer.Exit(1) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
-from fanin.options import probability
+from fanin.options import pairs, probability, several
 from fanin.output import say
 from fanin.topologies.units import percent_text
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fanin.experiments.results.comparison import Comparison, Difference
+    from fanin.experiments.results.measured import Row
 
 _MEASURES = {
     "median_seconds": ("ms", 1e-3),
@@ -29,9 +31,17 @@ def compare(
     before: Annotated[Path, typer.Argument(metavar="A", help="Folder of results, or a file in it")],
     after: Annotated[Path, typer.Argument(metavar="B", help="Results to compare with A")],
     across: Annotated[
-        str | None,
-        typer.Option(metavar="KEY", help="Setting in which A and B may differ, such as protocol"),
-    ] = None,
+        list[str],
+        typer.Option(
+            metavar="KEY,…", help="Settings that may differ between A and B; topology is the whole network"
+        ),
+    ] = [],  # noqa: B006 - typer's way
+    where_a: Annotated[
+        list[str], typer.Option(metavar="COLUMN=VALUE,…", help="Only rows of A with these values")
+    ] = [],  # noqa: B006
+    where_b: Annotated[
+        list[str], typer.Option(metavar="COLUMN=VALUE,…", help="Only rows of B with these values")
+    ] = [],  # noqa: B006
     fail_if_slower: Annotated[
         float | None,
         typer.Option(
@@ -47,22 +57,24 @@ def compare(
     """Compare two sets of results point by point.
 
     The table has the ratios of medians and whether they are beyond noise. Points with the same settings are compared;
-    their seeds count as repetitions.
+    their seeds count as repetitions. With --across, the two sides may be two transports or two networks; A and B can
+    be the same results.
 
     Examples:
-        fanin compare results/before results/after
-        fanin compare results/fanin results/majority --across protocol
         fanin compare results/before results/after --fail-if-slower 10%
+        fanin compare results/before results/after --across topology
     """
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.results.comparison import compare
     from fanin.experiments.results.drawing.series import PlotError
-    from fanin.experiments.results.files import ResultsError, read_rows
+    from fanin.experiments.results.files import ResultsError
     from fanin.run_points import point_name
     from fanin.table import print_records
 
     with failing("compare", ResultsError, PlotError, status=2):
-        found = compare(read_rows(before), read_rows(after), across)
+        old = _selected(before, pairs("compare", "--where-a", where_a, "COLUMN=VALUE"))
+        new = _selected(after, pairs("compare", "--where-b", where_b, "COLUMN=VALUE"))
+        found = compare(old, new, several(across))
     if as_json:
         for point in found.points:
             name = point_name(found.varied, point.row)
@@ -70,7 +82,9 @@ def compare(
                 {"point": name, **asdict(one), "beyond_noise": one.beyond_noise} for one in point.differences
             )
     else:
-        _show(found, before, after)
+        _show(
+            found, *(", ".join([str(side), *where]) for side, where in ((before, where_a), (after, where_b)))
+        )
     if fail_if_slower is None:
         return
     if unknown := [one for one in found.points if one.time.beyond_noise is None]:
@@ -90,7 +104,19 @@ def compare(
         raise failure("compare", "\n".join([count, *complaints]))
 
 
-def _show(found: Comparison, before: Path, after: Path) -> None:
+def _selected(results: Path, where: Mapping[str, Sequence[str]]) -> list[Row]:
+    """Return the rows of results that have these values."""
+    from fanin.experiments.results.drawing.series import PlotError, select
+    from fanin.experiments.results.files import read_rows
+
+    rows = read_rows(results)
+    try:
+        return select(rows, where)
+    except PlotError as error:
+        raise failure("compare", f"{results}: {error}", 2) from None
+
+
+def _show(found: Comparison, before: str, after: str) -> None:
     from fanin.run_points import point_name
     from fanin.table import print_table
 

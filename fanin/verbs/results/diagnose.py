@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +16,7 @@ from fanin.output import say
 if TYPE_CHECKING:
     from fanin.experiments.diagnosis.diagnose import Diagnosis
     from fanin.experiments.diagnosis.finding import Finding
+    from fanin.experiments.results.measured import Row
 
 
 def diagnose(
@@ -41,53 +42,63 @@ def diagnose(
     with failing("diagnose", ResultsError, status=2):
         runs = read_runs(results)
     settings = varied([row for row, _ in runs])
-    found = {}
+    found = []
     for row, usage in runs:
         name = point_name(settings, row)
         try:
-            found[name] = find_causes(row, usage)
+            diagnosis = find_causes(row, usage)
         except DiagnosisError as error:
             complain("diagnose", f"{name}: {error}")
             continue
+        found.append((row, diagnosis))
         if as_json:
-            causes = [asdict(finding) for finding in found[name].findings]
-            told = {"cause": found[name].cause, "findings": causes, "limit": found[name].limit}
-            told["minor"] = [asdict(finding) for finding in found[name].minor]
-            told["unseen"] = found[name].unseen
+            causes = [asdict(finding) for finding in diagnosis.findings]
+            told = {"cause": diagnosis.cause, "findings": causes, "limit": diagnosis.limit}
+            told["minor"] = [asdict(finding) for finding in diagnosis.minor]
+            told["unseen"] = diagnosis.unseen
             say(json.dumps({"point": row.get("key"), "name": name, **told}))
     if not found:
         raise failure("diagnose", f"{results}: no point can be diagnosed")
-    if not as_json:
-        _show(found, alone=len(runs) == 1)
+    if as_json:
+        return
+    if len(runs) == 1:
+        _show(found[0][1])
+    else:
+        _show_all(settings, found)
 
 
-def _show(found: Mapping[str, Diagnosis], *, alone: bool) -> None:
-    """Print all findings of one point, or a line for each of several points."""
-    for name, diagnosis in found.items():
-        if not alone:
-            first = (
-                _render(diagnosis.findings[0]) if diagnosis.findings else f"nothing wrong: {diagnosis.limit}"
-            )
-            say(f"{name}: {first}")
-        else:
-            _show_all(diagnosis.findings)
-            if not diagnosis.findings:
-                say(f"Nothing wrong: {diagnosis.limit}.")
-            for finding in diagnosis.minor:
-                say(
-                    f"Too little to change anything: {finding.cause}, at most {_cost(finding)}: {finding.evidence}."
-                )
-            if diagnosis.unseen:
-                say(f"Cannot tell live, which virtual time can: {', '.join(diagnosis.unseen)}.")
+def _show(diagnosis: Diagnosis) -> None:
+    """Print everything about one point."""
+    for number, finding in enumerate(diagnosis.findings, start=1):
+        say(f"{number}. {finding.cause}, about {_explained(finding)}")
+    if not diagnosis.findings:
+        say(f"Nothing wrong: {diagnosis.limit}.")
+    for finding in diagnosis.minor:
+        say(f"Too little to change anything: {finding.cause}, at most {_cost(finding)}: {finding.evidence}.")
+    if diagnosis.unseen:
+        say(f"Cannot tell live, which virtual time can: {', '.join(diagnosis.unseen)}.")
 
 
-def _show_all(findings: Sequence[Finding]) -> None:
-    for number, finding in enumerate(findings, start=1):
-        say(f"{number}. {_render(finding)}.\n   What to change: {finding.change}.")
+def _show_all(settings: Sequence[str], found: Sequence[tuple[Row, Diagnosis]]) -> None:
+    """Print the causes of several points, and each cause once where it costs most."""
+    from fanin.run_points import point_name, setting_texts
+    from fanin.table import new_table, print_table
+
+    table = new_table([*settings, "causes"])
+    worst: dict[str, tuple[Finding, Row]] = {}
+    for row, diagnosis in found:
+        causes = [f"{finding.cause} {finding.share:.0%}" for finding in diagnosis.findings]
+        table.add_row(*setting_texts(settings, row), ", ".join(causes) or "nothing wrong")
+        for finding in diagnosis.findings:
+            if finding.cause not in worst or finding.share > worst[finding.cause][0].share:
+                worst[finding.cause] = finding, row
+    print_table(table, max(1, len(settings)))
+    for finding, row in worst.values():
+        say(f"\n{finding.cause}, most with {point_name(settings, row)}: about {_explained(finding)}")
 
 
-def _render(finding: Finding) -> str:
-    return f"{finding.cause}, about {_cost(finding)}: {finding.evidence}"
+def _explained(finding: Finding) -> str:
+    return f"{_cost(finding)}: {finding.evidence}.\n   What to change: {finding.change}."
 
 
 def _cost(finding: Finding) -> str:

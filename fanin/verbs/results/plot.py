@@ -10,7 +10,7 @@ import typer
 
 from fanin.cli_errors import complain, failure
 from fanin.experiments.scenario.styles import Kind, Spread, Style
-from fanin.options import several
+from fanin.options import pairs, several
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -105,11 +105,11 @@ def plot(
         "x": x,
         "y": y or (None if kind == "cdf" else "median_seconds"),
         "by": several(by),
-        "where": {name: several([values]) for name, values in _pairs("where", where).items()},
+        "where": pairs("plot", "--where", where, "COLUMN=VALUE"),
         "log": several(log),
         "closed_form": closed_form,
         "order": order,
-        "labels": _pairs("labels", labels),
+        "labels": _labels(labels),
         "title": title,
         "style": style,
         "size": size,
@@ -156,15 +156,14 @@ def _queue_lines(results: Path, wanted: Plot) -> tuple[list[Series], Plot]:
     return lines[:_MOST_QUEUES], wanted
 
 
-def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
+def _labels(texts: Sequence[str]) -> dict[str, str]:
+    """Return the new names of lines; names may have commas."""
     found: dict[str, str] = {}
     for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise failure(
-                "plot", f"--{option} {text}: write {'LINE=NAME' if option == 'labels' else 'COLUMN=VALUE'}", 2
-            )
-        found[name] = f"{found[name]},{value}" if option == "where" and name in found else value
+        name, _, value = text.partition("=")
+        if not (name and value):
+            raise failure("plot", f"--labels {text}: write LINE=NAME", 2)
+        found[name] = value
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fanin.cli_errors import failing
+from fanin.cli_errors import failing, failure
 from fanin.native.files import naming
 from fanin.output import say
 
@@ -31,6 +31,10 @@ def report(
     from fanin.experiments.results.files import ResultsError, read_results
     from fanin.experiments.results.html_report import page
 
+    if output is not None and output.is_dir():
+        raise failure(
+            "report", f"-o {output}: is a folder; name a file in it, such as {output / 'report.html'}", 2
+        )
     with failing("report", ResultsError, OSError, status=2):
         about, rows = read_results(results)
         path = output or (results if results.is_dir() else results.parent) / "report.html"

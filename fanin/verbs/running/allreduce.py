@@ -9,7 +9,6 @@ import typer
 
 from fanin.cli_errors import failing, failure
 from fanin.options import Network, vector_sizes
-from fanin.output import say
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
 
@@ -39,36 +38,37 @@ def allreduce(
         fanin allreduce --sizes "64 kB,1 MB" --repetitions 3
     """
     from fanin.assurance.bench.allreduce_worker import Order
+    from fanin.assurance.bench.collectives import HEADINGS
     from fanin.assurance.bench.joined import all_reduce
-    from fanin.table import print_records
+    from fanin.progress import Steps
+    from fanin.table import new_table, print_records, print_table
 
     orders = [Order(size // 4, repetitions) for size in vector_sizes(sizes)]
+    table = new_table([], *HEADINGS, "least us", "most us", "resent")
 
     def show(outcome: JoinedOutcome) -> None:
+        progress.advance()
+        table.add_row(*_cells(outcome))
         if as_json:
             print_records([asdict(outcome)])
-        else:
-            say(_row(outcome))
 
     with failing("allreduce", NetworkError):
         network = find_network(supervisor=supervisor)
-        if not as_json:
-            from fanin.assurance.bench.collectives import HEADINGS
-
-            say(_ROW.format(*HEADINGS, "least us", "most us", "resent"))
-        outcomes = all_reduce(network, orders, show)
+        try:
+            with Steps("sizes", len(orders), shown=not as_json) as progress:
+                outcomes = all_reduce(network, orders, show)
+        finally:  # what was measured before a worker failed, or before Ctrl-C
+            if table.rows and not as_json:
+                print_table(table)
     if wrong := sum(outcome.wrong for outcome in outcomes):
         raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
 
 
-_ROW = "{:>11} {:>11} {:>5} {:>5} {:>12} {:>10} {:>10} {:>6} {:>12} {:>12} {:>8}"
-
-
-def _row(outcome: JoinedOutcome) -> str:
+def _cells(outcome: JoinedOutcome) -> list[str]:
     from fanin.assurance.bench.collectives import CollectiveTime
 
     time = CollectiveTime(
         "all-reduce", "in-network", outcome.workers, outcome.bytes, outcome.seconds, outcome.wrong
     )
     extremes = (f"{1e6 * each(outcome.seconds):,.2f}" for each in (min, max))
-    return _ROW.format(*time.cells, *extremes, f"{outcome.retransmissions:,}")
+    return [*time.cells, *extremes, f"{outcome.retransmissions:,}"]

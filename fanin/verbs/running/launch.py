@@ -34,6 +34,12 @@ def launch(
             "--workers", "-n", min=1, help="Number of processes, on the first hosts; all hosts by default"
         ),
     ] = None,
+    per_host: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Processes on each host, whose arrays are summed there before they go to the network"
+        ),
+    ] = 1,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -102,21 +108,29 @@ def launch(
             "only a job that continues without failed processes can restart them: give --min-workers as well",
             param_hint="--restarts",
         )
+    if ranks is not None and ranks % per_host:
+        raise typer.BadParameter(f"{ranks} is no multiple of --per-host {per_host}", param_hint="--workers")
+    if min_workers is not None and per_host > 1:
+        raise typer.BadParameter(
+            "a job that continues without failed processes has one on each host: leave --per-host out",
+            param_hint="--min-workers",
+        )
+    wanted = None if ranks is None else ranks // per_host
     argv = _command(program)
     name = job or _name_after(program[0], os.getpid())
     if not is_name(name):
         raise typer.BadParameter(
             f"the name of a job has at most {MAX_NAME} characters, all of them printable", param_hint="--job"
         )
-    shape = _usual_network(ranks) if options is None else _up_options(options)
+    shape = _usual_network(wanted) if options is None else _up_options(options)
     signal.signal(signal.SIGTERM, _exit_on_signal)
     with failing("launch", NetworkError, OSError, KeyboardInterrupt):
         if options is None and (supervisor is not None or running_networks()):
             network = find_network(supervisor=supervisor)
-            status = _run(network, ranks, argv, name, slots, output, min_workers, restarts)
+            status = _run(network, wanted, per_host, argv, name, slots, output, min_workers, restarts)
         else:
             with own_network(shape) as network:
-                status = _run(network, ranks, argv, name, slots, output, min_workers, restarts)
+                status = _run(network, wanted, per_host, argv, name, slots, output, min_workers, restarts)
     raise typer.Exit(status)
 
 
@@ -136,7 +150,8 @@ def _command(program: list[str]) -> list[str]:
 
 def _run(
     network: RunningNetwork,
-    ranks: int | None,
+    wanted: int | None,
+    per_host: int,
     argv: list[str],
     job: str,
     slots: int | None,
@@ -150,10 +165,10 @@ def _run(
     from fanin.testbed.launch import Launch, run
 
     hosts = list(network.hosts)
-    if ranks is not None and ranks > len(hosts):
+    if wanted is not None and wanted > len(hosts):
         raise NetworkError(
-            f"the network has {len(hosts)} hosts, too few for {ranks} processes; "
-            f"--up '{shlex.join(_usual_network(ranks))}' starts a larger one"
+            f"the network has {len(hosts)} hosts, too few for {wanted * per_host} processes; "
+            f"--up '{shlex.join(_usual_network(wanted))}' starts a larger one"
         )
 
     def check() -> None:
@@ -163,7 +178,7 @@ def _run(
     try:
         return run_until_interrupted(
             run(
-                Launch(network, hosts[:ranks], argv, job, slots, output, min_workers, restarts),
+                Launch(network, hosts[:wanted], argv, job, slots, output, min_workers, restarts, per_host),
                 check,
                 lambda what: complain("launch", what),
                 lambda host: JobServiceClient(network.run).absent(job, host),
@@ -173,9 +188,9 @@ def _run(
         return 128 + signal.SIGPIPE
 
 
-def _usual_network(ranks: int | None) -> list[str]:
-    """Return options of fanin up for this many processes: its two leaves need an even number of hosts."""
-    return [] if ranks is None else ["--workers", str(ranks + ranks % 2)]
+def _usual_network(hosts: int | None) -> list[str]:
+    """Return options of fanin up for this many hosts: its two leaves need an even number of them."""
+    return [] if hosts is None else ["--workers", str(hosts + hosts % 2)]
 
 
 def _up_options(text: str) -> list[str]:

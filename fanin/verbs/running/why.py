@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.text import nearest
 from fanin.options import Network
 from fanin.output import say
 from fanin.testbed.running import RunningNetwork, find_network
@@ -98,8 +99,9 @@ def _named(look: Snapshot, name: str | None) -> set[str | None]:
     if name is None:
         return there
     if name not in there:
-        names = ", ".join(sorted(filter(None, there))) or "none"
-        raise NetworkError(f"{name}: no such job; the jobs are: {names}")
+        names = sorted(filter(None, there))
+        near = nearest(name, names)
+        raise NetworkError(f"{name}: no such job{near}; the jobs are: {', '.join(names) or 'none'}")
     return {name}
 
 

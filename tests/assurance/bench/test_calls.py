@@ -67,6 +67,7 @@ def test_no_size_takes_much_longer_than_another() -> None:
     assert [repetitions(size) for size in (1 << 10, 10**6, 10**7, 10**9)] == [500, 500, 100, 20]
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_every_sum_of_every_way_is_checked() -> None:
     done = subprocess.run(

@@ -20,6 +20,7 @@ def processor_ticks(process: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORKING)
 def test_it_works_while_it_is_entered_and_rests_else(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(neighbour, "caches", lambda: {"L1d": 1 << 15, "L2": 1 << 20})

@@ -56,6 +56,7 @@ def test_a_case_is_written_and_read(tmp_path: Path) -> None:
     assert FuzzCase.read(tmp_path / "case.json") == case
 
 
+@pytest.mark.few(0)
 def test_most_programs_are_taken_and_they_use_everything() -> None:
     taken = 0
     used: Counter[str] = Counter()

@@ -22,6 +22,7 @@ WITHIN = 200  # seeds, in which a mutant must be caught
 COMPRESSORS = (TopK(0.1), TopK(1.0), Rounded(8), Rounded(4))
 
 
+@pytest.mark.slow
 @given(st.sampled_from(COMPRESSORS), st.integers(1, 4), st.integers(1, 700), st.integers(0, 2**32 - 1))
 def test_the_oracle_has_the_sum_of_what_each_compression_leaves(
     compressor: Compressor, workers: int, elements: int, seed: int

@@ -105,6 +105,7 @@ SECONDS = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("second", SECONDS)
 @pytest.mark.parametrize("racks", [(2,), (1, 1)])
 def test_a_second_grant_gets_its_own_sums_and_can_always_finish(

@@ -487,6 +487,7 @@ def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
     assert outcome.violations[1].startswith("job 0, rank 0 has not finished by ")
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.parametrize("marked_from", [0, None])
 def test_go_back_n_with_large_windows_ends_where_most_packets_are_overtaken(

@@ -32,6 +32,7 @@ RAILS = Scenario(
 )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("paths", ["ecmp", "spray", "adaptive"])
 @pytest.mark.parametrize("planes", [1, 2])
 def test_sums_are_right_on_rails_and_planes_by_any_paths(switch: Engine, paths: Any, planes: int) -> None:

@@ -36,6 +36,7 @@ def test_a_full_window_costs_a_parameter_server_no_time(switch: Engine) -> None:
     assert measured.median == pytest.approx(measured.closed_form_seconds, rel=0.05)
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 @pytest.mark.slow
 def test_algorithms_predict_sizes_held_out_and_the_document_shows_each_error(switch: Engine) -> None:

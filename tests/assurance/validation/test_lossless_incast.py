@@ -39,6 +39,7 @@ SMALL = replace(
 )
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine) -> None:
     with_pauses, without = (run(replace(SMALL, pauses=pauses), switch).seen for pauses in (True, False))
@@ -51,6 +52,7 @@ def test_pauses_starve_the_neighbours_link_for_most_of_an_incast(switch: Engine)
         assert paused.under_used >= paused.below_half > 2 / 3 * paused.lasted
 
 
+@pytest.mark.few(0)
 def test_they_do_so_for_longer_where_congestion_is_estimated_from_none_and_each_round_adds_a_packet(
     switch: Engine,
 ) -> None:

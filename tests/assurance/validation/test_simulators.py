@@ -22,6 +22,7 @@ from tests.sizes import sized
 DOCUMENT = Path(__file__).parents[3] / "docs" / "explanation" / "validation.md"
 
 
+@pytest.mark.few(1)
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[: sized(2, len(CASES))], ids=lambda case: case.name)

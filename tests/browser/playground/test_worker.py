@@ -51,6 +51,7 @@ def test_errors_are_those_of_the_command_line(ask: Ask) -> None:
     assert found["message"] == "there is no name 'OUTER'\nhint: did you mean 'OUTSIDE'?"
 
 
+@pytest.mark.slow
 def test_a_packet_is_followed_through_lines_nodes_and_values(ask: Ask) -> None:
     firewall = FIREWALL / "firewall.p4"
     scenario = ask(firewall, do="load", stf=(FIREWALL / "firewall.stf").read_text())["scenario"]
@@ -87,6 +88,7 @@ def test_a_packet_is_followed_through_lines_nodes_and_values(ask: Ask) -> None:
     assert _step(second, "action ingress.block()")["node"] == "ingress.allowed"
 
 
+@pytest.mark.slow
 def test_every_step_is_at_a_node_of_its_graph(ask: Ask) -> None:
     program = ask(COPIES, do="check")["program"]
     nodes = {graph["name"]: {node["id"] for node in graph["nodes"]} for graph in program["graphs"]}
@@ -127,6 +129,7 @@ def _step(packet: Json, text: str) -> Json:
     return next(step for step in packet["steps"] if step["text"][0] == text)
 
 
+@pytest.mark.slow
 def test_an_exported_test_passes_and_notices_a_change(ask: Ask, tmp_path: Path) -> None:
     made = ask(COPIES, do="export", scenario=_copies(["0102", "0202", "0302"]))
     assert made["differences"] == []
@@ -244,6 +247,7 @@ def test_a_name_of_a_packet_adds_no_line_to_the_test(ask: Ask) -> None:
     assert "\nregister_write" not in made
 
 
+@pytest.mark.slow
 def test_programs_that_come_with_fanin_compile_and_their_packets_fit(ask: Ask) -> None:
     for preset in presets():
         files = {"files": preset.files(), "main": preset.main.name}

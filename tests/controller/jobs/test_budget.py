@@ -84,6 +84,7 @@ def test_what_can_never_be_granted_does_not_wait(hosts: tuple[str, ...], slots: 
     assert not isinstance(refused.value, NoRoomError)
 
 
+@pytest.mark.slow
 def test_whatever_comes_and_goes_nothing_is_shared_and_nothing_is_left() -> None:
     draw = random.Random(1)
     hosts = [host.name for host in NETWORK.hosts]

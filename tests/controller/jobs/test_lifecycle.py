@@ -119,13 +119,14 @@ def test_jobs_are_listed(either: With) -> None:
             ("h1", 1, False),
             ("h2", 1, False),
         ]
-        running = {"state": "in network", "place": 0, "why": "", "aborted": "", "ring": False}
+        running = {"per_host": 1, "state": "in network", "place": 0, "why": "", "aborted": "", "ring": False}
         assert jobs == {
             "job-1": {"hosts": ["h1"], "processes": [11], **running, "lease": 1},
             "a": {"hosts": ["h1", "h2"], "processes": [1, 1], **running, "lease": 2},
             "b": {
                 "hosts": ["h3"],
                 "processes": [1],
+                "per_host": 1,
                 "state": "queued",
                 "place": 1,
                 "why": "leaf1 has 24 slots free; the job needs 25",

@@ -88,6 +88,71 @@ def test_a_second_worker_on_a_host_is_refused_with_the_first_one_s_process(
     either(check)
 
 
+def test_ranks_of_a_host_follow_each_other_and_its_first_one_has_the_lease(either: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        places = [("h2", 1), ("h1", 0), ("h2", 0), ("h1", 1)]
+        workers = {}
+        for number, (host, local) in enumerate(places):
+            worker = await Worker.connect(path, host, 2, process=number, local=local, per_host=2)
+            workers[host, local] = worker
+        told = {}
+        for place, worker in workers.items():
+            while "rank" not in (assigned := await worker.hear()):
+                assert set(assigned["waiting_for"]) <= {"h1", "h2"}
+            told[place] = assigned["rank"], assigned["processes"], bool(assigned["config"])
+        assert told == {
+            ("h1", 0): (0, [1, 3], True),
+            ("h1", 1): (1, [1, 3], False),
+            ("h2", 0): (2, [2, 0], True),
+            ("h2", 1): (3, [2, 0], False),
+        }
+        assert grants.granted == [("h1", "h2")]
+        [job] = grants.jobs.documents()
+        assert (job["hosts"], job["per_host"], job["processes"]) == (("h1", "h2"), 2, [1, 3, 2, 0])
+        assert [(each["host"], each["process"]) for each in job["workers"]] == [("h1", 1), ("h2", 2)]
+        await workers["h2", 1].end()
+        for place in (("h1", 0), ("h1", 1), ("h2", 0)):
+            assert await workers[place].hear() == {"left": {"host": "h2", "rank": 3, "process": 0}}
+        again = await Worker.connect(path, "h2", 2, process=9, local=0, per_host=2)
+        assert "h2 has a worker already, process 2, in a job of h1, h2" in await again.error()
+
+    either(check)
+
+
+def test_only_first_workers_of_hosts_are_asked_what_they_have_finished(service: With) -> None:
+    async def check(path: Path, grants: FakeGrants) -> None:
+        first, second = [
+            await Worker.connect(path, "h1", 1, local=local, per_host=2, ring=True, job="a")
+            for local in (0, 1)
+        ]
+        for worker in (first, second):
+            while "rank" not in await worker.hear():
+                pass
+        await grants.jobs.revoke("a")
+        assert await first.hear() == {"revoked": "its lease was revoked"}
+        first.say(b'{"finished": [3, 7]}')
+        assert await first.hear() == {"carry_on": [[3, 7]]}
+        first.say(b'{"failed": {"call": 4, "what": "a sum", "error": "too late"}}')
+        assert await second.hear() == {
+            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late"
+        }
+
+    service(check)
+
+
+def test_workers_of_a_job_agree_on_their_number_on_a_host(either: With) -> None:
+    async def check(path: Path, _grants: FakeGrants) -> None:
+        first = await Worker.connect(path, "h1", 2, process=5, per_host=2)
+        await first.hear()
+        other = await Worker.connect(path, "h2", 2, per_host=3)
+        assert await other.error() == (
+            "h1's worker 0, process 5, waits for a job of h1, h2, 2 workers on each, and the one on h2 asks for h1, "
+            "h2, 3 workers on each: all must ask for the same"
+        )
+
+    either(check)
+
+
 def test_who_comes_just_before_the_last_one_has_gone_takes_its_place(either: With) -> None:
     async def check(path: Path, _grants: FakeGrants) -> None:
         first = await Worker.connect(path, "h1", ["h1"])
@@ -220,6 +285,17 @@ def test_a_worker_that_talks_nonsense_has_ended(service: With, line: bytes) -> N
         (b'{"host": "h1", "process": 1, "hosts": ["h2"]}', "a job of h2, which h1 is not in"),
         (b'{"host": "h3", "process": 1, "hosts": 2}', "a job of h1, h2, which h3 is not in"),
         (b'{"host": "h1", "process": 1, "hosts": []}', "which h1 is not in"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "per_host": 0}', "per_host: is 0, must be from 1 to 64"),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "per_host": "2"}', 'per_host: is "2", must be'),
+        (
+            b'{"host": "h1", "process": 1, "hosts": 1, "per_host": 2, "local": 2}',
+            "local: is 2, must be from 0 to 1",
+        ),
+        (b'{"host": "h1", "process": 1, "hosts": 1, "local": 1}', "local: is 1, must be from 0 to 0"),
+        (
+            b'{"host": "h1", "process": 1, "hosts": 2, "per_host": 2, "ring": true, "min_workers": 1}',
+            "min_workers: a job that continues without workers has one on each host",
+        ),
         (b'{"host": "h1", "process": 1, "hosts": 1, "job": 7}', "job is a name, and slots a number"),
         (b'{"host": "h1", "process": 1, "hosts": 1, "slots": "all"}', "job is a name, and slots a number"),
         (b'{"host": "h1", "process": 1, "hosts": 1, "slots": true}', "job is a name, and slots a number"),
@@ -326,6 +402,7 @@ def test_a_member_has_all_that_it_was_assigned_and_what_it_asked_for(
         join(1).close()
 
 
+@pytest.mark.slow
 def test_who_does_not_come_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with served(tmp_path / "run" / "jobs.sock") as environment:
         monkeypatch.setenv(HOST, "h1")
@@ -384,6 +461,7 @@ def test_what_workers_report_is_told_with_their_jobs(either: With, waiting: bool
 TIME = {"number": 3, "what": "barrier", "submitted": 5.0, "waited": None, "began": 5.5, "ended": 6.0}
 
 
+@pytest.mark.slow
 def test_the_times_of_calls_are_kept_with_their_job(either: With) -> None:
     async def check(path: Path, grants: FakeGrants) -> None:
         h1, h2 = [await Worker.connect(path, host, 2, job="a") for host in ("h1", "h2")]

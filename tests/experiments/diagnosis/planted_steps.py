@@ -234,10 +234,8 @@ _PLANTERS: tuple[tuple[tuple[str, ...], Callable[[_Draw], Settings]], ...] = (
     (("straggler", "slow link"), _straggler_and_slow_link),
 )
 
-KINDS = len(_PLANTERS)
-
 
 def plant_step(seed: int) -> PlantedStep:
     """The kinds take turns, so that any run of seeds has all of them alike."""
-    causes, planter = _PLANTERS[seed % KINDS]
+    causes, planter = _PLANTERS[seed % len(_PLANTERS)]
     return PlantedStep(causes, planter(_draw(random.Random(seed))))

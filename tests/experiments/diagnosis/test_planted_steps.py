@@ -10,14 +10,13 @@ from fanin.experiments.diagnosis.diagnose import diagnose
 from fanin.experiments.results.measured import row
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from tests.experiments.diagnosis.planted_steps import KINDS, plant_step
-from tests.sizes import sized
+from tests.experiments.diagnosis.planted_steps import plant_step
 
 # Thresholds and tests were made with others, below 2000.
-FIRST, COUNT = 5000, sized(KINDS, 400)
+FIRST, COUNT = 5000, 400
 
 
-@pytest.mark.long
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_the_planted_causes_are_named(switch: Engine) -> None:
     found: Counter[tuple[str, str]] = Counter()

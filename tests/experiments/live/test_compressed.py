@@ -10,15 +10,14 @@ import pytest
 
 from tests.fanin.command import run
 from tests.fanin.network import TIMEOUT
-from tests.sizes import sized
 
 pytestmark = pytest.mark.live
 
 SMALL = ("hosts_per_leaf=1", "spines=1", "epochs=6", "hidden=64")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("transport", sized(["tcp"], ["tcp", "selective-repeat"]))
+@pytest.mark.few(0)
+@pytest.mark.parametrize("transport", ["tcp", "selective-repeat"])
 def test_whatever_is_sent_of_gradients_it_learns(transport: str, tmp_path: Path) -> None:
     settings = (*SMALL, f"transport={transport}")
     changes = [word for change in settings for word in ("--set", change)]

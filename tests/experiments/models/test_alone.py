@@ -27,6 +27,7 @@ def point(size: int, coalescing: float, uplink_rate: str = "400 Gb/s") -> Settin
     return Settings.model_validate(document).settled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coalescing", [0.0, 2e-6])
 @pytest.mark.parametrize("uplink_rate", ["400 Gb/s", "10 Gb/s"])
 @pytest.mark.parametrize("size", [1, 1000, 1024, 1025, 10_000, 1_000_000])

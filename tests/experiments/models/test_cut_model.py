@@ -21,6 +21,7 @@ def point(cut: dict[str, Any], **rest: Any) -> Settings:
     return Settings.model_validate(said | rest).settled
 
 
+@pytest.mark.few(5)
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["ring", "in-network"][: sized(1, 2)])
@@ -45,6 +46,7 @@ def test_a_step_takes_about_as_long(switch: Engine, algorithm: str, cut: dict[st
     assert measured.closed_form_seconds == pytest.approx(measured.seconds[0], rel=off)
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "cut", "off"),

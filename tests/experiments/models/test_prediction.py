@@ -47,6 +47,7 @@ def test_more_tiers_take_longer_ways_at_the_rate_of_the_slowest(
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.06)
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("placement", ["packed", "spread"])
 @pytest.mark.parametrize("size", ["40 kB", "400 kB"])
 @pytest.mark.parametrize(
@@ -67,6 +68,7 @@ def test_each_hop_has_its_own_latency(
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=tolerance)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("window", [32, 64, 512])
 @pytest.mark.parametrize(
     ("algorithm", "shards", "tolerance"),

@@ -34,12 +34,15 @@ def settings(algorithm: str, **changes: Any) -> Settings:
     ).settled
 
 
+@pytest.mark.slow
 def test_virtual_time_gives_its_sums_and_takes_the_time_of_its_model(switch: Engine, chain: str) -> None:
     measured = run_virtual(settings(chain), switch)
     assert measured.violations == 0
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.1)
 
 
+@pytest.mark.few(0)
+@pytest.mark.slow
 def test_loss_delays_its_sums_but_does_not_change_them(switch: Engine, chain: str) -> None:
     lossless = run_virtual(settings(chain), switch)
     lossy = run_virtual(settings(chain, links={"loss": 0.01}, transport="go-back-n"), switch)
@@ -47,6 +50,7 @@ def test_loss_delays_its_sums_but_does_not_change_them(switch: Engine, chain: st
     assert lossy.median > lossless.median
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("window", "cause"), [(4, "window"), (256, "nothing wrong")])
 def test_its_window_is_diagnosed(switch: Engine, chain: str, window: int, cause: str) -> None:
     point = settings(chain, window=window)

@@ -53,6 +53,8 @@ def test_a_row_says_so_with_both_shares() -> None:
     )
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", ["lines", "box", "cdf"])
 @pytest.mark.parametrize("x", ["algorithm", "workers"])
 def test_its_figure_says_so_and_that_of_others_does_not(tmp_path: Path, kind: Kind, x: str) -> None:
@@ -69,6 +71,7 @@ def test_its_figure_says_so_and_that_of_others_does_not(tmp_path: Path, kind: Ki
     assert "processors" in texts[1]
 
 
+@pytest.mark.slow
 def test_its_page_says_so() -> None:
     assert "<td>processors</td>" in page({}, [measured(0.3, 1.0)], "results")
     assert "<td>links</td>" in page({}, [measured(0.9, 1.0)], "results")

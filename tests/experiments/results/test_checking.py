@@ -92,6 +92,12 @@ def test_the_bound_of_later_calls_includes_scaling_after_earlier_ones() -> None:
     assert beyond
 
 
+def test_quantized_sums_keep_their_bound_up_to_the_largest_float32() -> None:
+    inputs = [np.full(64, 1.5 * 2.0**126, np.float32)] * 2
+    total = Network([2], window=4).all_reduce(inputs)[0]
+    assert np.abs(total - 1.5 * 2.0**127).max() <= quantized_sum_bound(inputs, values=64, window=4).min()
+
+
 def test_an_all_reduce_lasts_from_the_last_call_to_the_last_result(tmp_path: Path) -> None:
     made = [Recording.create(tmp_path, rank, 1, 1) for rank in range(2)]
     for recording, start, end in zip(made, (10.0, 12.0), (15.0, 14.0), strict=True):

@@ -70,6 +70,12 @@ def test_in_virtual_time_the_same_seeds_leave_nothing_to_chance() -> None:
     assert time_of(compare([made([1.0])], [made([1.01], seed=2)])).beyond_noise is None
 
 
+def test_equal_values_of_the_same_seeds_are_the_same_and_need_no_interval() -> None:
+    rows = [made([1.0 + seed / 100], seed=seed) for seed in range(6)]
+    (point,) = compare(rows, rows).points
+    assert {(one.interval, one.beyond_noise) for one in point.differences} == {(None, False)}
+
+
 def test_seeds_are_repetitions() -> None:
     before = [made([1.0 + seed / 100], seed=seed) for seed in range(6)]
     after = [made([2.0 + seed / 100], wire=2e6, seed=seed) for seed in range(6)]
@@ -92,8 +98,37 @@ def test_what_is_in_one_alone_is_listed_and_so_is_what_failed_in_one() -> None:
 
 
 def test_points_without_a_partner_say_in_what_they_differ() -> None:
-    with pytest.raises(ResultsError, match=r"no point has a result in both sets: they differ in window$"):
+    with pytest.raises(ResultsError, match=r"sets: they differ in window; .*, add --across window$"):
         compare([made([1.0], window=64)], [made([1.0], window=128)])
+
+
+def test_what_may_differ_between_the_sets_does_not_keep_points_apart() -> None:
+    before = [made([1.0], links={"loss": 0.0}), made([2.0], links={"loss": 0.0}, algorithm="ring")]
+    after = [made([3.0], links={"loss": 0.1}), made([4.0], links={"loss": 0.1}, algorithm="ring")]
+    found = compare(before, after, ["loss"])
+    assert [one.time.ratio for one in found.points] == [3.0, 2.0]
+    assert (found.only_before, found.only_after) == ((), ())
+    assert "loss" not in found.varied
+
+
+def test_the_topology_stands_for_the_whole_network() -> None:
+    wide = {"topology": {"leaf_spine": {"spines": 4, "leaves": 4, "hosts_per_leaf": 4, "rate": "100 Gb/s"}}}
+    found = compare([made([1.0])], [made([2.0], **wide)], ["topology"])
+    assert found.varied == ()
+    assert time_of(found).ratio == 2
+
+
+def test_a_set_has_one_value_of_what_may_differ() -> None:
+    both = [made([1.0], links={"loss": 0.0}), made([1.0], links={"loss": 0.1})]
+    with pytest.raises(ResultsError, match=r"^A has points with loss=0% and 10%.*such as --where-a loss=0%$"):
+        compare(both, both[:1], ["loss"])
+    with pytest.raises(ResultsError, match=r"^B has points with loss=0% and 10%.*such as --where-b loss=0%$"):
+        compare(both[:1], both, ["loss"])
+
+
+def test_a_setting_that_there_is_not_cannot_differ() -> None:
+    with pytest.raises(ResultsError, match="--across windows: no such setting; did you mean 'window'"):
+        compare([made([1.0])], [made([1.0])], ["windows"])
 
 
 def test_what_an_older_fanin_did_not_know_is_taken_as_left_out() -> None:

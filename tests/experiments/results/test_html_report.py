@@ -180,6 +180,7 @@ def test_failures_are_told_first() -> None:
     assert "all 1 rows failed" in "".join(all_failed.texts)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("kind", ["results.json", "results.parquet"])
 def test_files_give_what_was_written_and_the_same_page_each_time(tmp_path: Path, kind: str) -> None:
     write_results(ROWS, ABOUT, tmp_path)

@@ -20,6 +20,7 @@ from fanin.experiments.results.files import QUEUE_COLUMNS
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.styles import Style
 from fanin.experiments.scenario.tables.figure import Plot
+from tests.experiments.results.runs import made
 
 pytestmark = pytest.mark.slow
 
@@ -269,6 +270,7 @@ def test_a_distribution_has_every_repetition() -> None:
     assert sorted(line.samples[0]) == sorted(2 * REPEATED[0]["seconds"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", ["png", "pdf", "svg"])
 def test_the_same_results_give_the_same_bytes(tmp_path: Path, ending: str) -> None:
@@ -308,6 +310,27 @@ def test_a_figure_is_as_large_as_its_style_or_its_size(
     assert [float(points) / 72 for points in found.groups()] == pytest.approx(inches, abs=0.3)
 
 
+def test_a_figure_of_a_style_grows_with_a_long_legend_and_one_of_a_size_does_not(tmp_path: Path) -> None:
+    rows = [
+        made(
+            [1.0 + number / 100], algorithm="ring", transport="selective-repeat", links={"loss": number / 100}
+        )
+        for number in range(8)
+    ]
+
+    def height(**given: Any) -> float:
+        plot = Plot.model_validate(
+            {"x": "workers", "y": "median_seconds", "by": ["transport", "loss"], **given}
+        )
+        draw(series(rows, plot), plot, tmp_path / "figure.svg")
+        found = re.search(r'height="([\d.]+)pt"', (tmp_path / "figure.svg").read_text()[:2000])
+        assert found is not None
+        return float(found[1]) / 72
+
+    assert 3.2 < height(style="column") < 4
+    assert height(style="column", size="3.4x2.5") == pytest.approx(2.5, abs=0.3)
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -324,6 +347,7 @@ def test_a_figure_that_cannot_be_is_refused(given: dict[str, Any], words: str) -
     assert words in str(error.value)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("style", "inches"), [("page", (6.4, 4.0)), ("column", (3.4, 2.5)), ("slide", (10.0, 5.6))]
 )
@@ -337,6 +361,7 @@ def test_a_figure_has_the_size_of_its_style(
     assert tuple(float(side) / 72 for side in box.groups()) == pytest.approx(inches)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("style", ["page", "column", "slide"])
 @pytest.mark.parametrize(
     ("x", "y"),

@@ -81,6 +81,7 @@ def test_the_table_has_a_row_for_each_run_and_marks_what_is_out_of_bounds() -> N
     assert "3 outside" in text
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("rate", [100_000_000, None])
 def test_figures_are_pictures_of_some_size(tmp_path: Path, rate: int | None) -> None:

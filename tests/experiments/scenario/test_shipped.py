@@ -25,6 +25,7 @@ def test_there_are_some() -> None:
     }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_each_is_valid_and_draws_settings_that_it_varies(path: Path) -> None:
     scenario = load_scenario(path)

@@ -49,12 +49,14 @@ def lacks(point: Settings) -> list[str]:
     return [line.strip() for line in lines]
 
 
+@pytest.mark.slow
 def test_ours_lacks_nothing_in_either_world_with_and_without_leases(tmp_path: Path) -> None:
     copy_of_p4src(tmp_path / "mine")
     for change in (["world=live", "loss=0.1"], ["algorithm=ring"], ["spines=2", "leaves=2"]):
         assert program_of(scenario(tmp_path, *change))
 
 
+@pytest.mark.slow
 def test_all_that_two_tables_lack_is_told_at_once(tmp_path: Path) -> None:
     copy_of_p4src(
         tmp_path / "mine",
@@ -77,6 +79,7 @@ def test_all_that_two_tables_lack_is_told_at_once(tmp_path: Path) -> None:
         program_of_network(point.program, "embedded", leaf_spine(0, 1, 2))
 
 
+@pytest.mark.slow
 def test_a_parameter_a_key_and_a_counter_of_another_size_are_told(tmp_path: Path) -> None:
     copy_of_p4src(
         tmp_path / "mine",
@@ -112,6 +115,7 @@ def test_a_program_that_is_not_there_is_told_with_its_place(tmp_path: Path) -> N
         program_of(point)
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_rows_tell_the_program_and_a_change_of_it_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

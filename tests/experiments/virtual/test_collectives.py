@@ -31,6 +31,7 @@ def run(switch: Engine, **changes: Any) -> Row:
     return row(settings, run_virtual(settings, switch))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("collective", OTHERS)
 def test_every_worker_gets_its_part_in_the_time_of_the_closed_form(switch: Engine, collective: str) -> None:
     found = run(switch, collective=collective, size="2 MB", repetitions=2)

@@ -30,6 +30,7 @@ def run(switch: Engine, kind: str, **changes: Any) -> Row:
     return row(settings, run_virtual(settings, switch))
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("kind", "size"), [("top-k", "4 MB"), *((kind, "2 MB") for kind in BITS)])
 def test_sums_are_within_what_compression_changes_in_the_time_of_the_closed_form(
     switch: Engine, kind: str, size: str

@@ -172,6 +172,7 @@ def test_a_link_that_goes_down_while_a_switch_is_empty(switch: Engine) -> None:
 # -- all have the same sums
 
 
+@pytest.mark.few(0)
 def test_those_behind_are_sent_what_others_have(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     def outcomes() -> set[str]:
         found = set()
@@ -341,6 +342,7 @@ def test_all_reduces_do_not_notice_that_there_is_no_controller(switch: Engine) -
     assert (only(for_good).found, for_good.seconds) == (None, alone.seconds)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
@@ -407,6 +409,7 @@ def test_a_stopped_worker_is_named_without_it(switch: Engine) -> None:
 times, lengths = st.floats(0, 1e-3), st.floats(1e-6, 1e-3)
 
 
+@pytest.mark.few(0)
 @given(
     gone=st.lists(st.tuples(times, lengths), min_size=1, max_size=3),
     others=st.lists(

@@ -40,6 +40,7 @@ def test_it_has_the_hosts_that_the_first_one_leaves() -> None:
     assert {*settings.members, *settings.bystanders} == {host.name for host in settings.network.hosts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.parametrize("other", ["in-network", "ring"])
 def test_both_are_right_and_wait_for_one_another(switch: Engine, algorithm: str, other: str) -> None:
@@ -51,6 +52,7 @@ def test_both_are_right_and_wait_for_one_another(switch: Engine, algorithm: str,
     assert alone["other_job_seconds"] is None
 
 
+@pytest.mark.slow
 def test_two_alike_take_twice_the_time_of_one(switch: Engine) -> None:
     long = {"size": "800 kB", "repetitions": 3}
     alone, both = run(switch, **long), run(switch, **long, other_job=long)

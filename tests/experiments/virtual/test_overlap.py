@@ -27,6 +27,7 @@ def small(switch: Engine, cut: dict[str, Any], **rest: Any) -> Measured:
     return run(switch, CUT | cut, **{"topology": SHAPE, "size": "640 kB", "window": 128} | rest)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 def test_one_stage_with_one_micro_batch_is_a_step_with_buckets(switch: Engine, algorithm: str) -> None:
     """But that a step there begins with a barrier, and its vector with what it lets expect."""
@@ -55,6 +56,8 @@ def test_the_times_of_workers_are_those_of_whole_steps(switch: Engine, bucket: s
     assert measured.exposed_seconds == pytest.approx(measured.step_seconds - 350e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("cut", [{}, {"tensor": 2}, {"pipeline": 2}, {"pipeline": 2, "chunks": 2}])
 def test_less_of_a_step_is_exposed(switch: Engine, cut: dict[str, Any]) -> None:
     after, during = (
@@ -65,6 +68,7 @@ def test_less_of_a_step_is_exposed(switch: Engine, cut: dict[str, Any]) -> None:
     assert during.exposed_seconds < after.exposed_seconds - 20e-6
 
 
+@pytest.mark.slow
 def test_no_bucket_is_summed_before_the_last_layer_that_it_is_of(switch: Engine) -> None:
     """One bucket of half a layer more than a half has to wait for that layer."""
     half, more = (small(switch, {"bucket": bucket, "layers": 2}) for bucket in ("320 kB", "324 kB"))
@@ -77,6 +81,7 @@ def after_the_last_layer(elements: int, bucket: int | None, layers: int) -> list
     return [0] * (layers - 1) + [len(bucket_slices(elements, bucket))]
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 @settings(max_examples=sized(4, 12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=cuts(fewest_copies=2))

@@ -32,6 +32,7 @@ def test_a_pipeline_idles_for_the_share_of_the_closed_form(
     assert measured.step_seconds == pytest.approx((each + stages - 1) * 12e-3 / stages, rel=0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("stages", "chunks"), [(2, 4), (4, 2), (4, 4)])
 def test_interleaved_stages_idle_for_less(switch: Engine, stages: int, chunks: int) -> None:
     cut = {"pipeline": stages, "chunks": chunks, "layers": 16, "micro_batches": 16}
@@ -41,6 +42,7 @@ def test_interleaved_stages_idle_for_less(switch: Engine, stages: int, chunks: i
     assert measured.step_seconds == pytest.approx((each + (stages - 1) / chunks) * 12e-3 / stages, rel=0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["in-network", "ring", "halving-doubling"])
 def test_all_cuts_compute_as_much_and_sum_what_they_must(switch: Engine, algorithm: str) -> None:
     for tensor, stages in ((1, 1), (2, 1), (2, 2), (4, 2), (1, 8)):
@@ -68,6 +70,7 @@ def test_all_wait_for_a_slow_stage(switch: Engine) -> None:
     assert run(switch, cut).step_seconds == pytest.approx(8 * 6e-3 + 3e-3, rel=0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
 def test_what_is_lost_is_sent_again(switch: Engine, transport: str) -> None:
     links = {"loss": "1%", "reordering": "5%", "displacement": "20 us"}
@@ -95,6 +98,7 @@ LINKS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.few(0)
 @settings(max_examples=sized(4, 40))
 @given(drawn=cuts(), links=LINKS)
 def test_every_cut_sums_and_sends_what_it_must_whatever_links_do(

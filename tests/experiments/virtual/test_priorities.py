@@ -31,6 +31,7 @@ def times(switch: Engine, **changes: Any) -> tuple[float, float]:
     return measured.seconds[0], measured.traffic.p999
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.slow
 def test_who_has_the_higher_priority_is_faster(switch: Engine, algorithm: str) -> None:
@@ -42,6 +43,7 @@ def test_who_has_the_higher_priority_is_faster(switch: Engine, algorithm: str) -
     assert first[1] > last[1]
 
 
+@pytest.mark.slow
 def test_all_of_one_priority_are_as_without(switch: Engine) -> None:
     assert times(switch, traffic=TRAFFIC) == times(switch, priority=3, traffic=TRAFFIC | {"priority": 3})
 

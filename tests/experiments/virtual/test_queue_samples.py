@@ -64,6 +64,7 @@ POINTS = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", POINTS)
 def test_samples_keep_what_links_count(run: Callable[..., Measured], name: str) -> None:
     found = _usage(run(name))
@@ -96,6 +97,7 @@ def test_a_queue_has_a_sample_of_0_once_it_is_found_empty(run: Callable[..., Mea
         assert (0, 0) not in pairwise(link)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("name", POINTS)
 def test_sampling_changes_nothing_else(run: Callable[..., Measured], name: str) -> None:
     without, sampled = run(name, None), run(name)

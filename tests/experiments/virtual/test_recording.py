@@ -69,6 +69,7 @@ FAULTS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", FAULTS)
 def test_packets_are_sent_lost_and_dropped_as_links_count_them(
     program: Engine, changes: tuple[str, ...]

@@ -57,6 +57,7 @@ def test_computing_alone_takes_its_time(run: Run) -> None:
     assert measured.exposed_seconds == pytest.approx(0)
 
 
+@pytest.mark.slow
 def test_a_call_next_to_computing_is_hidden_and_one_behind_it_is_not(run: Run) -> None:
     alone = run([call("all-reduce", 100_000)]).step_seconds
     assert alone == pytest.approx(1.5 * 100_000 * 8 / 1e9, rel=0.25)
@@ -104,6 +105,7 @@ def test_steps_end_one_after_another(run: Run) -> None:
     assert second == pytest.approx(3e-3)
 
 
+@pytest.mark.slow
 def test_a_scale_shortens_bytes_and_computing(run: Run) -> None:
     nodes = [computing(0.01), call("all-reduce", 1_000_000, 0)]
     full, tenth = run(nodes).step_seconds, run(nodes, scale=0.1).step_seconds
@@ -127,6 +129,7 @@ def settings(
     return point
 
 
+@pytest.mark.few(0)
 def test_a_recorded_training_has_the_predicted_time_next_to_the_measured_one(
     tmp_path: Path, switch: Engine
 ) -> None:
@@ -142,6 +145,8 @@ def test_a_recorded_training_has_the_predicted_time_next_to_the_measured_one(
     assert len(fast.seconds) == 3
 
 
+@pytest.mark.few(0)
+@pytest.mark.slow
 def test_a_trace_of_chakra_runs_on_as_many_hosts_as_it_has_ranks(tmp_path: Path, switch: Engine) -> None:
     point = settings(tmp_path, DP, hosts=4)
     assert len(point.members) == 4

@@ -64,6 +64,7 @@ def test_over_one_network_card_nothing_is_gained(switch: Engine) -> None:
     assert four == pytest.approx(one, rel=0.1)
 
 
+@pytest.mark.few(4)
 @pytest.mark.long
 @pytest.mark.parametrize("cards", EIGHT)
 @pytest.mark.parametrize("trees", [1, 2, 4])
@@ -104,6 +105,7 @@ BESIDE = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("what", BESIDE)
 def test_other_tables_go_with_several(switch: Engine, what: str) -> None:
     """Half of the hosts work, and sum along two trees."""
@@ -122,6 +124,7 @@ def test_a_step_gains_by_several_what_an_all_reduce_gains(switch: Engine, alone:
     assert whole[1] - whole[4] == pytest.approx(alone[1].median - alone[4].median, rel=0.05)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "fault",
     [

@@ -96,6 +96,7 @@ def test_a_permutation_sends_one_flow_from_each_host_and_one_to_each(seed: int) 
     assert set(Counter(flow.destination for flow in flows).values()) == {1}
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     "traffic",
     [
@@ -159,6 +160,7 @@ def test_percentiles_are_times_that_occurred() -> None:
     assert FlowTimes.of([], [], []) == FlowTimes()
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.parametrize("traffic", PATTERNS[1:])
 def test_a_job_beside_traffic_is_right_and_slower(

@@ -82,6 +82,7 @@ class _Endless(TextIOBase):
         return next(self._parts, "")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file() -> None:
     """15 MB of text in less than 3 MB."""
     tracemalloc.start()

@@ -44,6 +44,7 @@ def test_only_drawings_have_a_duration(tmp_path: Path, name: str) -> None:
     assert not path.exists()
 
 
+@pytest.mark.slow
 def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     status, said = animate("scenario:in-network-and-ring", "--set", "size=100 kB", "-o", str(path))
@@ -65,7 +66,8 @@ def test_an_output_in_html_plays_both_points(tmp_path: Path) -> None:
     assert (status, said) == (0, f"wrote {path}; open it in a browser\n")
     (found,) = re.findall(r'id="recording">(.*?)</script>', path.read_text())
     document = json.loads(found)
-    assert document["name"] == "in-network-and-ring"
+    assert document["name"] == "in-network-and-ring, size=4 kB"
+    assert "<title>in-network-and-ring, size=4 kB: packets of a run</title>" in path.read_text()
     assert [point["title"] for point in document["points"]] == ["in-network", "ring, selective-repeat"]
 
 

@@ -39,6 +39,7 @@ def test_the_list_has_every_lab() -> None:
     assert "Forwarding and ARP" in lab("list").stdout
 
 
+@pytest.mark.slow
 def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -> None:
     said = lab("start", "quantization").stdout
     assert "cd 09-quantization && fanin lab check" in said
@@ -70,7 +71,9 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     lab("solution")
     assert Path("quantization.py").read_text() == before
     shutil.copyfile("solution/quantization.py", "quantization.py")
-    assert "6 of 6 tests pass" in lab("check").stdout
+    said = lab("check").stdout
+    assert "6 of 6 tests pass" in said
+    assert "next: 10-reordering" in said
     records = [json.loads(line) for line in lab("check", "--json").stdout.splitlines()]
     assert {record["problem"] for record in records} == {None}
 
@@ -81,6 +84,15 @@ def test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_tw
     assert "my-router exists already" in lab("start", "1", "my-router", status=2).output
     assert "no such lab" in lab("start", "unheard-of", status=2).output
     assert "no lab was started here" in lab("check", status=2).output
+
+
+def test_a_lab_is_not_started_inside_of_fanin_itself_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(LABS)
+    assert "fanin lab start 1 ~/01-forwarding" in lab("start", "1", status=2).output
+    assert not Path("01-forwarding", ".fanin-lab.json").exists()
+    lab("start", "1", tmp_path / "mine")
 
 
 @pytest.mark.parametrize("what", ["start", "new", "solution"])
@@ -102,6 +114,7 @@ def test_a_damaged_state_is_reported() -> None:
     assert "start the lab again" in lab("check", "mine", status=2).output
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_new_lab_is_proved_started_and_marked() -> None:
     lab("new", "my-lab")

@@ -360,6 +360,7 @@ def in_this_process(_jobs: int) -> Iterator[Callable[[Settings, bytes], Future[R
     yield submit
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]

@@ -36,6 +36,7 @@ def commands(folder: Path) -> list[str]:
     return [line.split("#")[0].strip() for line in block.splitlines()]
 
 
+@pytest.mark.few(0)
 def test_the_commands_of_its_readme_run(made: Path) -> None:
     stf, scenario, live, compile_program = commands(made)
     assert (scenario, live) == ("fanin run scenario.toml", "fanin run scenario.toml --set world=live")

@@ -52,6 +52,7 @@ def test_a_program_runs_from_whatever_folder(tmp_path: Path, monkeypatch: pytest
     assert (status, "same" in said) == (0, True), said
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("verb", ["run", "sweep", "soak"])
 def test_a_program_that_lacks_something_ends_the_command_before_it_begins(tmp_path: Path, verb: str) -> None:
     program = copy_of_p4src(
@@ -126,6 +127,7 @@ def test_what_is_wrong_with_a_topology_file_is_told(tmp_path: Path, text: str, w
     assert str(path) in str(error.value)
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_the_topology_of_the_docs_is_up_with_its_delays(tmp_path: Path, fanin: Fanin) -> None:
     path = topology_of_the_docs(tmp_path)

@@ -125,6 +125,7 @@ def test_a_cluster_that_does_not_answer_is_a_failure_that_names_it(scenario: str
     assert "fanin sweep: no Dask scheduler answers at nowhere" in output
 
 
+@pytest.mark.few(0)
 def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"
     assert invoke("sweep", scenario, "--set", "seed=1,2", "--results", folder)[0] == 0
@@ -136,14 +137,25 @@ def test_a_sweep_runs_only_what_is_missing(scenario: str, tmp_path: Path) -> Non
     assert (status, "already" in output) == (0, False)
 
 
+@pytest.mark.parametrize("name", ["rank0.json", "rank0.json.gz", "chakra.0.et", "nccl.log"])
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_a_trace_is_to_be_imported(verb: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"\x1f\x8b{")
+    status, output = invoke(verb, tmp_path / name)
+    assert status == 2
+    assert f"fanin import {tmp_path / name} -o scenario.toml" in output
+
+
 def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path: Path) -> None:
     status, output = invoke("sweep", scenario, "--set", "loss=0,1", "--results", tmp_path)
     assert status == 1
     assert "2 of 4 points failed" in output
     assert "loss=100%, algorithm=in-network: StallError" in output
+    assert "links lose 100% of the packets; for 1 percent write 1% or 0.01" in output
     assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
 
 
+@pytest.mark.few(0)
 def test_what_is_wrong_with_several_points_is_told_once(
     fanin: Fanin, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +245,7 @@ def test_a_switch_is_chosen_on_the_command_line(scenario: str) -> None:
     assert "switch: 'bmv2' cannot run in virtual time; set world = 'live'" in output
 
 
+@pytest.mark.few(0)
 def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_path: Path) -> None:
     folder, figure = tmp_path / "results", tmp_path / "figure.svg"
     assert (
@@ -254,6 +267,7 @@ def test_columns_of_results_are_drawn_against_one_another(scenario: str, tmp_pat
     assert invoke("plot", folder, "--x", "size", "--log", "z")[1] == "fanin plot: --log z: write x, y or x,y"
 
 
+@pytest.mark.few(0)
 def test_queues_are_drawn_over_time(scenario: str, tmp_path: Path) -> None:
     folder, figure = tmp_path / "results", tmp_path / "figure.svg"
     changes = ("--set", "seed=1,2", "--set", "queue_samples=1 us", "--results", folder)
@@ -350,6 +364,7 @@ def test_a_live_scenario_runs_as_the_virtual_one_does(fanin: Fanin, tmp_path: Pa
     assert in_network["link_duplicated"] > 0
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_packets_of_live_hosts_take_the_paths_that_are_said(fanin: Fanin, tmp_path: Path) -> None:
     """With spray each path has about half of the packets; with a single path the other one is idle."""
@@ -392,6 +407,7 @@ def test_smaller_packets_are_more_packets(fanin: Fanin, tmp_path: Path) -> None:
     assert (small["violations"], large["violations"]) == (0, 0)
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 def test_placed_workers_are_the_only_ones_that_send(fanin: Fanin, tmp_path: Path) -> None:
     path, folder = tmp_path / "live.toml", tmp_path / "results"

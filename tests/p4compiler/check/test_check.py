@@ -93,6 +93,7 @@ def test_statements_that_are_p4(build: Build, statement: str) -> None:
     build(apply=statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

@@ -17,6 +17,7 @@ DECLARED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "value"),
     [

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fanin.experiments.scenario.compilers import compile_program
+from fanin.experiments.scenario.tools import ToolError
 from fanin.p4compiler import Compiled, compile_file, nodes
 from fanin.p4compiler.emit.p4info_ids import Symbols, field_ids, one_at_a_time
 from fanin.p4compiler.source import SourceFile, Span
@@ -22,6 +23,7 @@ Complain = Callable[..., str]
 
 ROOT = Path(__file__).parents[3]
 PROGRAMS = [ROOT / "p4src/fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
+ZERO_PRIORITY = ROOT / "tests/p4switch/p4runtime/entities/declared.p4"
 TABLE, ACTION = p4i.P4Ids.TABLE, p4i.P4Ids.ACTION
 
 
@@ -266,9 +268,26 @@ def test_a_digest_of_an_unnamed_type_has_a_number(build: Build) -> None:
 
 
 @pytest.mark.p4c
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "program", [path for path in PROGRAMS if path != ZERO_PRIORITY], ids=lambda path: path.stem
+)
 def test_it_is_p4cs(program: Path) -> None:
     assert compile_file(program).p4info == compile_program(program, "p4c").p4info
+
+
+@pytest.mark.p4c
+def test_p4c_has_no_entry_of_priority_0() -> None:
+    with pytest.raises(ToolError, match="zero Overflow in priority computation"):
+        compile_program(ZERO_PRIORITY, "p4c")
+
+
+def test_the_tokens_of_annotations_are_p4cs(build: Build) -> None:
+    compiled = build(
+        locals="@refers_to(builtin::multicast_group_table, id) table t { actions = { NoAction; } }",
+        apply="t.apply();",
+    )
+    [table] = compiled.p4info.tables
+    assert table.preamble.annotations == ["@refers_to(builtin : : multicast_group_table , id)"]
 
 
 def test_the_text_reads_back(build: Build) -> None:

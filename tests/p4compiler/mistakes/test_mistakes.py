@@ -65,6 +65,7 @@ def test_the_table_has_sixty_mistakes_and_more() -> None:
     assert len(MISTAKES) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES.values(), ids=MISTAKES)
 def test_a_mistake_gets_one_error_with_its_place_cause_and_fix(mistake: Mistake, tmp_path: Path) -> None:
     [found] = errors(mistake.program, tmp_path)

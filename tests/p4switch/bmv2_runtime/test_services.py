@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -411,3 +413,17 @@ def test_digests_are_sent_once_until_they_are_acknowledged(bmv2, device):
         assert subscriber.recv()[32:] == b"\7\0\0\0\x08"
     unknown = lambda: bmv2.standard.bm_learning_ack_buffer(0, 99, 0)  # noqa: E731
     refused(bm.LearnOperationErrorCode.INVALID_LIST_ID, bm.InvalidLearnOperation, unknown)
+
+
+def test_the_client_that_was_silent_for_longest_makes_room_for_another(
+    server: ThriftServer, bmv2: Any
+) -> None:
+    """A client that asks for something now and then keeps its connection."""
+    with ExitStack() as stack:
+        silent = []
+        for _ in range(64):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=30)
+            silent.append(stack.enter_context(client))
+            bmv2.standard.bm_mt_get_entries(0, "I.ex")
+        assert silent[0].recv(1) == b""
+        assert bmv2.standard.bm_mt_get_entries(0, "I.ex") == []

@@ -114,12 +114,14 @@ def check(maker: Expressions, inputs: list[list[Any]], kinds: list[tuple[int, bo
     law()
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_any_expression(seed: int) -> None:
     """Random trees of every operator, on random and on extreme operands."""
     check(Expressions(seed, [("in", name) for name, _, _ in INPUTS], WIDTHS), INPUTS, OUTPUTS, 80)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_expression_of_numbers_wider_than_c_has(seed: int) -> None:
     names = [("in", name) for name, _, _ in WIDE_INPUTS]

@@ -214,6 +214,7 @@ def test_a_line_that_is_more_than_code_is_not_written(line: str) -> None:
         check(line)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("number", range(len(PROGRAMS)), ids=[path.stem for path in PROGRAMS])
 def test_the_translation_does_not_rely_on_the_reader(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Names that the reader would refuse become identifiers and comments, too: all of them at once."""

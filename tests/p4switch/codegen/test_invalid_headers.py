@@ -95,6 +95,7 @@ def expected(sent: Sent) -> tuple[list[int], int]:
     return sent.fields, (after_ingress(sent) + sent.value) % 2**32
 
 
+@pytest.mark.slow
 @settings(max_examples=sized(50, 150))
 @given(st.lists(PACKETS, min_size=2, max_size=8))
 def test_no_packet_shows_in_a_later_one(switch: Engine, packets: list[Sent]) -> None:

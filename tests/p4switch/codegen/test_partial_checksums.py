@@ -65,6 +65,7 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., None]:
     return ctypes.CDLL(str(library)).process_partial  # type: ignore[no-any-return]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(
     ("statement", "reads"),
     [
@@ -204,6 +205,7 @@ def completed(left: Left) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("statements", STATEMENTS)
 @pytest.mark.parametrize(
     ("verify", "update"),
@@ -232,6 +234,8 @@ def test_partial_or_complete_makes_no_difference(
             assert completed(left) == expected, name
 
 
+@pytest.mark.few(0)
+@pytest.mark.slow
 def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(
     process: Callable[..., None], switches: Callable[..., Engine]
 ) -> None:

@@ -193,6 +193,7 @@ def assert_as_if_alone(process: Process, switch: Engine, actions: Sequence[str],
             assert together.table("E.receivers").counter(entry.key) == wanted
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("egress", EGRESS.values(), ids=EGRESS)
 def test_as_if_alone(process: Process, tmp_path: Path, egress: str) -> None:
     switch = program(tmp_path, egress)
@@ -207,6 +208,7 @@ def test_as_if_alone(process: Process, tmp_path: Path, egress: str) -> None:
     law()
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "parts",
     [
@@ -254,6 +256,7 @@ def test_conditions_of_updates_are_replayed(process: Process, tmp_path: Path, co
     assert process(switch, 1, [packet()]) == before
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("egress", "action", "replayed"),
     [

@@ -77,6 +77,8 @@ def loops(source: str) -> int:
     return source.count("for (int i = 0;")
 
 
+@pytest.mark.slow
+@pytest.mark.few(3)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_loops_change_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory

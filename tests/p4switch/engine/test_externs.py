@@ -134,6 +134,8 @@ def fnv_mixed(data: bytes) -> int:
     return value
 
 
+@pytest.mark.slow
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("algorithm", "result"),
     [  # of the digits 1 to 9: published check values, where there are some
@@ -162,6 +164,7 @@ def test_round_robin_that_is_consistent_counts_what_it_sees() -> None:
     assert [hashed(switch, text) for text in many + many] == 2 * [*range(3, 1003)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "result"),
     [  # Microsoft's "Verifying the RSS Hash Calculation": IPv4 addresses, and with TCP's ports

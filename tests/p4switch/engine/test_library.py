@@ -71,6 +71,7 @@ def test_an_entry_of_a_program_that_does_not_fit_its_table_is_refused_with_the_p
         Engine.load(json.dumps(document).encode())
 
 
+@pytest.mark.slow
 def test_a_switch_that_processes_packet_after_packet_does_without_numpy(tmp_path: Path) -> None:
     """It would take as long to load as all of the switch's own modules, in each process of a network."""
     config = tmp_path / "config"

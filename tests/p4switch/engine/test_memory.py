@@ -38,6 +38,7 @@ def allocated() -> int:
     return int(info.uordblks + info.hblkhd)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "packets"),
     [

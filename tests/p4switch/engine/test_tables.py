@@ -130,6 +130,7 @@ def steps(draw: st.DrawFn, kind: str) -> list[tuple[str, EntryKey]]:
     return done
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("kind", TABLES)
 def test_look_up_equals_search(kind: str, engine: Callable[[str], Engine]) -> None:
     switch = engine("tables")

@@ -1,6 +1,9 @@
 """Of several controllers one is the primary (specification, "Client Arbitration and Controller Replication")."""
 
+import gc
 import threading
+from contextlib import suppress
+from itertools import chain
 from unittest.mock import Mock
 
 import grpc
@@ -10,7 +13,7 @@ from finsy.proto import p4r
 from fanin.p4switch.p4runtime.arbitration import Arbitration, Client
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
 from fanin.p4switch.p4runtime.server import P4RuntimeService
-from tests.p4switch.p4runtime.conftest import DEVICE_ID
+from tests.p4switch.p4runtime.conftest import DEVICE_ID, TIMEOUT
 
 OK, NOT_FOUND, ALREADY_EXISTS = 0, 5, 6
 DEVICE = 7
@@ -201,6 +204,31 @@ def test_a_connection_that_breaks_makes_place_for_another(connect):
     assert second.receive().arbitration.status.code == NOT_FOUND
 
 
+@pytest.mark.parametrize(
+    "message", [{"packet": {"payload": bytes(1 << 20)}}, {"arbitration": {"role": {"name": "x" * (1 << 20)}}}]
+)
+def test_the_messages_of_a_stream_that_broke_are_not_kept_until_garbage_is_collected(address, message):
+    """A switch collects garbage rarely, and a message may be long."""
+    sent = p4r.StreamMessageRequest(**message).SerializeToString()
+    gc.disable()
+    try:
+        with grpc.insecure_channel(address) as channel:
+            never_ends = threading.Event()
+            stream = channel.stream_stream("/p4.v1.P4Runtime/StreamChannel")(
+                chain([sent], iter(never_ends.wait, True)), timeout=TIMEOUT
+            )
+            with suppress(grpc.RpcError):
+                next(stream)
+        never_ends.set()
+        for thread in threading.enumerate():
+            if thread.name.endswith("(_receive)"):
+                thread.join()
+        kept = [each for each in gc.get_objects() if isinstance(each, p4r.StreamMessageRequest)]
+        assert not [each for each in kept if each.ByteSize() >= len(sent)]
+    finally:
+        gc.enable()
+
+
 @pytest.mark.parametrize("role", ["", "special"])
 def test_an_election_id_is_free_again_as_soon_as_its_stream_is_closed(connect, role):
     controller = connect().become_primary(1, role)
@@ -326,6 +354,7 @@ def test_the_address_with_the_most_streams_makes_room(device):
     assert [client.has_left for client in (one, *many)] == [False] + [True] * 3 + [False] * 63
 
 
+@pytest.mark.few(0)
 @pytest.mark.slow
 def test_streams_that_are_never_read_keep_no_thread(connect):
     for _ in range(64 + 140):  # more than the server has threads

@@ -179,6 +179,7 @@ def test_the_queue_of_a_controller_is_bounded_in_bytes(caplog):
     assert "being lost" in caplog.text
 
 
+@pytest.mark.slow
 def test_every_packet_of_a_burst_arrives_or_is_counted(controller, device):
     packet = device.pipeline.packet_out.pack(packet_out(255, b"\x01\x02" + FRAME))
     [client] = device.controllers.primaries

@@ -194,6 +194,7 @@ def resized(program, kind):
     return config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["register_arrays", "counter_arrays"])
 def test_cells_of_another_register_or_counter_start_at_zero(controller, program, kind):
     cells = {
@@ -375,6 +376,7 @@ def test_a_name_cannot_bring_code_along(primary, program, tmp_path):
     assert not canary.exists()
 
 
+@pytest.mark.few(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("device_config", "why"),

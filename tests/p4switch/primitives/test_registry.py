@@ -36,6 +36,7 @@ def rotating() -> Iterator[None]:
     primitives.OUTSIDE.clear()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("rotating")
 def test_an_extern_is_added_from_outside() -> None:
     """One file adds it to the compiler, the translation to C, the switch and the trace."""

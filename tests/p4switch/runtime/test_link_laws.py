@@ -50,6 +50,7 @@ def uniform(values: Any, high: float) -> bool:
     return bool(np.abs(np.sort(values) / high - steps).max() < 2.23 / sqrt(len(values)))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.99])
 def test_loss_is_independent(links: Any, probability: float) -> None:
     link = links(LinkProperties(loss=probability, seed=1))
@@ -87,6 +88,7 @@ def test_both_kinds_of_loss_are_told_apart(links: Any) -> None:
     assert arrived + seen.lost + seen.burst_lost == COUNT
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("probability", [0.001, 0.1, 0.5, 0.99])
 def test_corruption_is_independent_and_flips_any_bit(links: Any, probability: float) -> None:
     """One bit of a packet, each as likely: of the 480 of these packets and of their 60 bytes' eight."""

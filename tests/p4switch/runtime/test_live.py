@@ -189,6 +189,7 @@ def test_a_link_serves_the_higher_priority_first(files: Callable[[str], Path]) -
     assert session("priorities", files("priorities")) == expected
 
 
+@pytest.mark.slow
 def test_a_trace_of_packets_that_wait(files: Callable[[str], Path]) -> None:
     """What happens before the queue and what after it are two traces: the first of 40 packets need not wait."""
     assert session("traced", files("queueing")) == {

@@ -21,6 +21,7 @@ def forwarder() -> bytes:
     return compile_once(HERE.parent / "programs/tables.p4").device_config()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("test", TESTS, ids=lambda path: path.stem)
 def test_programs(test: Path) -> None:
     config = compile_once(test.with_suffix(".p4")).device_config()

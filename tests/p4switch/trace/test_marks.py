@@ -17,6 +17,7 @@ from fanin.p4switch.trace.events import (
     PacketTrace,
     PortNotSet,
     Select,
+    UpdateChecksum,
 )
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
@@ -59,11 +60,13 @@ FORWARDED = (
 OTHER = bytes(20)
 
 
+@pytest.mark.slow
 def test_a_sound_program_has_no_marks(trace: Trace) -> None:
     assert marks(trace(OTHER, FORWARDED)) == []
     assert marks(trace(TUNNEL)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement", ["meta.flow = hdr.ipv4.dstAddr;", "hdr.ipv4.ttl = 3;", "hdr.ipv4.ttl = hdr.ipv4.ttl - 1;"]
 )
@@ -76,6 +79,7 @@ def test_a_statement_with_a_field_of_an_invalid_header(trace: Trace, statement: 
     assert marks(trace(IPV4, change)) == []
 
 
+@pytest.mark.slow
 def test_a_condition_and_a_key_with_a_field_of_an_invalid_header(trace: Trace) -> None:
     condition = ("if (hdr.tunnel.isValid())", "if (hdr.tunnel.dst_id == 5)")
     found = trace(OTHER, condition, FORWARDED)
@@ -87,11 +91,29 @@ def test_a_condition_and_a_key_with_a_field_of_an_invalid_header(trace: Trace) -
     ]
 
 
+@pytest.mark.slow
 def test_a_condition_that_tests_the_header_first(trace: Trace) -> None:
     guarded = ("if (hdr.tunnel.isValid())", "if (hdr.tunnel.isValid() && hdr.tunnel.dst_id == 5)")
-    assert marks(trace(OTHER, guarded, FORWARDED)) == []
+    found = trace(OTHER, guarded, FORWARDED)
+    assert marks(found) == []
+    [condition] = [each for each in found.events if isinstance(each, Condition) and "dst_id" in each.text]
+    assert (condition.values, condition.invalid) == ((), ["tunnel"])
+    assert "dst_id == 5: false (tunnel is not valid)" in as_text(found)
+    valid = trace(TUNNEL, guarded)
+    [condition] = [each for each in valid.events if isinstance(each, Condition) and "dst_id" in each.text]
+    assert ([each.name for each in condition.values], condition.invalid) == (["tunnel.dst_id"], [])
 
 
+def test_a_checksum_that_is_computed(trace: Trace) -> None:
+    found = trace(IPV4, ("            ipv4_lpm.apply();", "            ipv4_forward(9, 2);"))
+    [computed] = [each for each in found.events if isinstance(each, UpdateChecksum)]
+    [output] = [event for event in found.events if isinstance(event, Output)]
+    assert computed.target == "ipv4.hdrChecksum"
+    assert computed.value.number == int.from_bytes(output.packet[24:26])
+    assert f"checksum computed: ipv4.hdrChecksum = {computed.value.number}" in as_text(found)
+
+
+@pytest.mark.slow
 def test_a_valid_header_that_is_not_emitted(trace: Trace) -> None:
     lost = ("        packet.emit(hdr.tunnel);\n", "")
     forwarded = ("            tunnel_exact.apply();", "            tunnel_forward(4);")
@@ -103,6 +125,7 @@ def test_a_valid_header_that_is_not_emitted(trace: Trace) -> None:
     assert marks(trace(TUNNEL, forwarded)) == []
 
 
+@pytest.mark.slow
 def test_a_select_that_no_case_matches(trace: Trace) -> None:
     without = (
         "            TYPE_IPV4: parse_ipv4;\n            default: accept;\n",
@@ -116,6 +139,7 @@ def test_a_select_that_no_case_matches(trace: Trace) -> None:
     assert select.case == "default"
 
 
+@pytest.mark.slow
 def test_a_packet_for_which_no_statement_sets_a_port(trace: Trace) -> None:
     nothing = ("            drop();\n        }\n        flows", "        }\n        flows")
     found = trace(OTHER, nothing)

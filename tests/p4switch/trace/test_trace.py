@@ -87,6 +87,7 @@ def state_of(switch: Engine) -> list[Any]:
 # Nothing changes
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 @pytest.mark.slow
 def test_packets_and_state_are_the_same_with_and_without(config: Callable[[str], bytes], name: str) -> None:
@@ -270,6 +271,8 @@ def test_a_loop_over_registers_out_of_range() -> None:
     assert f"write r0..r{COUNT - 1}[1000]: out of range, nothing happens" in as_text(trace)
 
 
+@pytest.mark.slow
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("width", "signed"), [(7, False), (12, True), (64, False), (100, False), (128, True)]
 )

@@ -171,6 +171,7 @@ def test_the_published_schema_is_that_of_the_events() -> None:
     assert json.loads(SCHEMA.read_text()) == trace_schema()
 
 
+@pytest.mark.slow
 def test_traces_follow_the_schema(passes: Engine, entities: Engine) -> None:
     entities.table(PATHS).insert(Entry(EntryKey((Exact(9),)), GroupReference(1)))
     found = [trace(passes, bytes([what, 0, 0])) for what in range(9)]

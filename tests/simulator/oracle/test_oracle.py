@@ -116,6 +116,7 @@ def cases(draw: st.DrawFn, algorithm: str) -> Case:
     )
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("algorithm", algorithm_names())
 @settings(max_examples=20)
 @given(data=st.data())
@@ -144,6 +145,7 @@ def assert_alike(here: Sequence[float], there: Sequence[float]) -> None:
     assert fmean(here) == pytest.approx(fmean(there), abs=4 * error)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("window_per", ["connection", "host"])
 @pytest.mark.parametrize("transport", ["selective-repeat", "go-back-n"])
 @pytest.mark.parametrize("algorithm", ["ring", "halving-doubling", "double-binary-tree", "parameter-server"])
@@ -159,6 +161,7 @@ def test_between_hosts_losses_cost_as_much(
     assert_alike([min(one.median, 8e-3) for one in here], [min(one.seconds[1], 8e-3) for one in there])
 
 
+@pytest.mark.few(0)
 def test_a_timeout_stays_doubled_until_a_packet_sent_once_is_answered(switch: Engine) -> None:
     """Two workers, 5 % loss, timeouts of 1 ms: runs of six and more timeouts are three times as frequent as if each
     answer ended the back-off (RFC 6298, section 5.7, after Karn).

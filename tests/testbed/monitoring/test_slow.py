@@ -105,7 +105,7 @@ def test_a_rank_that_gets_its_results_late_is_no_straggler() -> None:
 def test_links_that_are_all_full_are_a_limit_of_the_network() -> None:
     [cause] = explained(times(dict.fromkeys(HOSTS, 0.01), 0.1), used=0.88).causes
     assert cause.cause == "full link"
-    assert "7 other directions were full, too" in cause.evidence
+    assert "also full: 7 other directions" in cause.evidence
 
 
 @pytest.mark.parametrize(

@@ -315,6 +315,8 @@ print(hashlib.sha256(repr((network.sent, [[x.tobytes() for x in each] for each i
 """
 
 
+@pytest.mark.slow
+@pytest.mark.few(1)
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the vectors of x86-64")
 @pytest.mark.parametrize(
     ("target", "flag"), [("arch=x86-64", "sse2"), ("avx2", "avx2"), ("avx512f", "avx512f")]
@@ -332,6 +334,8 @@ def test_whatever_vectors_the_processor_has_packets_and_sums_are_the_same(target
     assert said("C") == said("numpy")
 
 
+@pytest.mark.few(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_a_cache_that_others_may_write_to_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int

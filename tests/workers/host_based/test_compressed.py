@@ -62,6 +62,7 @@ def sums_of(
         return list(pool.map(work, range(WORKERS)))
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize("compressor", [TopK(0.1), Rounded(8), Rounded(4)], ids=str)
 @pytest.mark.parametrize("shape", [(1,), (20, 30), (100_000,)])

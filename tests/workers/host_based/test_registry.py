@@ -107,6 +107,7 @@ def _names(node: ast.AST) -> Iterator[str]:
                     yield from _texts(side)
 
 
+@pytest.mark.slow
 def test_every_name_in_the_code_is_that_of_an_algorithm() -> None:
     """Names are texts, since algorithms register themselves: mypy does not find one that is misspelt."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]

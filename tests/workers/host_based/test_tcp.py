@@ -69,6 +69,8 @@ def test_every_rank_gets_the_same_sum_in_the_order_of_the_algorithm(
         assert all(result[size_index].tobytes() == expected for result in results)
 
 
+@pytest.mark.slow
+@pytest.mark.few(2)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_arrays_larger_than_all_socket_buffers(algorithm: HostBasedAlgorithm) -> None:
     arrays = inputs(3, 3_000_001)

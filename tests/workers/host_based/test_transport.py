@@ -447,6 +447,7 @@ def groups(
     ]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=12)
@@ -624,6 +625,7 @@ def summand(rank: int, call: int) -> float:
     return float(10**call * (rank + 1))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @settings(max_examples=sized(25, 500))

@@ -117,6 +117,7 @@ def end(comm: Communicator, wait: Callable[[Communicator], object]) -> list[str]
     return told
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("failure", ERRORS)
 @pytest.mark.parametrize("wait", WAITS)
 def test_an_error_at_one_worker_ends_the_calls_of_all(
@@ -327,6 +328,7 @@ DIFFERENT: dict[str, tuple[Callable[[Communicator], object], Callable[[Communica
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("before", [0, 2])
 @pytest.mark.parametrize("what", DIFFERENT)
 @pytest.mark.parametrize("least", [None, 2])

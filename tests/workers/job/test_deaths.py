@@ -37,6 +37,7 @@ def required() -> Communicator:
     return Communicator(join(timeout=PATIENCE, give_up=PATIENCE), PATIENCE)
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("dies_at", [1, 4], ids=["between two", "in the middle"])
 @pytest.mark.parametrize(("what", "how"), [*((what, init) for what in OPERATIONS), ("allreduce", required)])
 def test_all_others_are_told_who_died(what: str, dies_at: int, how: Callable[[], Communicator]) -> None:

@@ -87,6 +87,7 @@ def check(told: dict[str, list[Any]], killed: list[str], calls: int) -> None:
             assert told[host][-1][2:] == (place, len(left))
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize("dies_at", [*range(3, 60, 3), 71, 89])
 def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
     """Of in-network sums, of rings that connect or are connected, and between them."""
@@ -97,6 +98,7 @@ def test_a_worker_that_dies_at_any_message(dies_at: int) -> None:
         assert grants.granted[:2] == [tuple(HOSTS), tuple(host for host in HOSTS if host != dying)]
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_two_that_die_one_after_the_other_or_both_at_once(seed: int) -> None:
     draw = random.Random(seed)

@@ -86,6 +86,7 @@ def check(stayed: list[list[Any]], new: list[Any]) -> None:
     assert steps[2] == following[: len(steps[2])]
 
 
+@pytest.mark.few(6)
 @pytest.mark.parametrize("dies_at", [*range(4, 50, 3), 1000])
 def test_in_the_place_of_one_that_died_at_any_message(dies_at: int) -> None:
     host = HOSTS[dies_at % 3] if dies_at > 20 else HOSTS[1 + dies_at % 2]  # without a root nobody can begin
@@ -95,6 +96,7 @@ def test_in_the_place_of_one_that_died_at_any_message(dies_at: int) -> None:
     assert tuple(grants.granted[2]) == (*(each for each in HOSTS if each != host), host)
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("again_at", range(3, 40, 3))
 def test_one_that_dies_again_at_any_message(again_at: int) -> None:
     stayed, new, killed, _ = run("h2", 12, again_at)

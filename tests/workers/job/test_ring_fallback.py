@@ -216,6 +216,7 @@ class Lossy:
         return self._draw.random() < 1 / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_whenever_each_hears_of_it(seed: int) -> None:
     """With losses of results, which have workers look, and be behind; some of the sums are longer than the window."""
@@ -287,6 +288,7 @@ MOMENTS = [
 ]
 
 
+@pytest.mark.few(14)
 @pytest.mark.usefixtures("passes")
 @pytest.mark.parametrize(("ports", "after"), MOMENTS)
 def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(ports: Container[int], after: int) -> None:

@@ -16,6 +16,7 @@ from fanin.controller.jobs import lifecycle
 from fanin.controller.jobs.lifecycle import Jobs, Member, _Job
 from fanin.workers.communicator import Communicator
 from fanin.workers.job.calls import Calls
+from fanin.workers.job.local_ranks import LocalMember
 from fanin.workers.protocol import Worker
 from tests.sizes import sized
 from tests.workers.live_job import PATIENCE, communicators, network
@@ -134,11 +135,19 @@ def run(comm: Communicator, script: list[Call], make: Callable[[Communicator, in
     return found
 
 
-def check(programs: list[list[Call]], by: str = "numpy", patience: float = PATIENCE) -> None:
+def check(
+    programs: list[list[Call]], by: str = "numpy", patience: float = PATIENCE, per_host: int = 1
+) -> None:
     """At each rank results come first, all of them right, and then errors only, each of which names whom it may."""
-    with network(HOSTS, lambda _: []) as (_, _, path), communicators(path, HOSTS, timeout=patience) as comms:
+    hosts = HOSTS[: len(HOSTS) // per_host]
+    with (
+        network(hosts, lambda _: []) as (_, _, path),
+        communicators(path, hosts, timeout=patience, per_host=per_host) as comms,
+    ):
         outcomes = everywhere(comms, lambda comm: run(comm, programs[comm.rank], MAKERS[by]))
     alike, culprits = blamed(programs)
+    if per_host > 1 and culprits:  # the calls of a host are compared before their values are looked at
+        culprits[DIFFERS] |= culprits[FAILED]
     for script, outcome in zip(programs, outcomes, strict=True):
         failed = [isinstance(each, Exception) for each in outcome]
         assert failed == sorted(failed), "a call after an error"
@@ -190,6 +199,7 @@ def _same(one: Call, other: Call) -> bool:
     return _plain(one) == _plain(other)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=sized(25, 1000),
     deadline=None,
@@ -199,6 +209,18 @@ def _same(one: Call, other: Call) -> bool:
 @given(programs=scripts())
 def test_a_result_is_right_or_an_error_names_the_rank(by: str, programs: list[list[Call]]) -> None:
     check(programs, by)
+
+
+@settings(
+    max_examples=sized(15, 500),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+@given(programs=scripts())
+def test_ranks_of_one_host_get_right_results_or_an_error_that_names_the_rank(
+    programs: list[list[Call]],
+) -> None:
+    check(programs, per_host=len(HOSTS))
 
 
 SHIFTED = {
@@ -265,3 +287,12 @@ def test_without_the_rule_the_scripts_find_a_wrong_sum(monkeypatch: pytest.Monke
     monkeypatch.setattr(Calls, "abort", forget)
     with pytest.raises(AssertionError):
         check(SHIFTED["NaN"])
+
+
+def test_without_the_comparison_of_a_host_s_calls_the_scripts_find_a_wrong_sum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What one rank gives for a maximum is then added to what the others give for a sum."""
+    monkeypatch.setattr(LocalMember, "_compare", compare_nothing)
+    with pytest.raises(AssertionError):
+        check([[("sum", 2)] * 2, [("sum", 2), ("max", 2)], [("sum", 2)] * 2], per_host=len(HOSTS))

@@ -30,6 +30,8 @@ VALUES = st.floats(width=32, allow_nan=False, allow_infinity=False)
 VECTORS = arrays(np.float32, st.integers(0, 3 * BLOCK + 5), elements=VALUES, fill=VALUES)
 
 
+@pytest.mark.few(3)
+@pytest.mark.slow
 @ALL
 @given(x=VECTORS)
 def test_what_is_sent_has_the_size_that_was_said(compressor: Compressor, x: Vector) -> None:

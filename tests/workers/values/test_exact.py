@@ -29,6 +29,7 @@ def drawn(
     return list(np.where(random.random((workers, size)) < (bits >= 32) / 2, extremes, small))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=sized(13, 40))
 @given(

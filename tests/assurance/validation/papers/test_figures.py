@@ -32,6 +32,7 @@ def test_go_back_n_is_the_slower_the_more_is_lost_and_the_more_is_outstanding(sw
     assert seconds("selective-repeat", 0.05, switch, size=size) < times[2]
 
 
+@pytest.mark.few(0)
 @pytest.mark.long
 @pytest.mark.parametrize("paper", PAPERS[: sized(1, 3)], ids=lambda paper: paper.__name__)
 def test_figures_agree_with_a_paper_and_the_document_shows_them(

@@ -26,6 +26,7 @@ def point(**changes: Any) -> Settings:
     return Settings.model_validate(document | changes).settled
 
 
+@pytest.mark.slow
 def test_a_ring_over_a_narrow_uplink_is_marked_and_slows_down_as_its_control_says(switch: Engine) -> None:
     seconds = {}
     for control in ("none", "dctcp", "dcqcn", "dcqcn-paper", "dcqcn-ns3"):

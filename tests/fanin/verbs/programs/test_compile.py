@@ -131,6 +131,7 @@ def test_a_program_without_warnings_passes_werror(program: Path) -> None:
     assert (done.exit_code, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_other_verbs_that_compile_show_warnings(overflowing: Path) -> None:
     test = overflowing.with_suffix(".stf")
     test.write_text("packet 1 07\nexpect 3 33\n")

@@ -22,6 +22,7 @@ def lint(*words: str | Path, status: int) -> Result:
     return done
 
 
+@pytest.mark.slow
 def test_findings_end_with_status_1_and_lead_to_their_page() -> None:
     said = lint(ROOT / "p4src" / "fanin.p4", status=1).stdout
     assert re.search(r"loss\.p4:\d+:\d+: warning: .* multiplies", said)
@@ -57,7 +58,7 @@ def test_a_mistake_leads_to_the_section_about_it(tmp_path: Path, code: str) -> N
 
 
 def test_every_code_has_a_section() -> None:
-    for code in (*WARNINGS, "P101", "P102", "P103", "P104"):
+    for code in (*WARNINGS, "P101", "P102", "P103", "P104", "P105"):
         page, _, heading = page_of(code).partition("#")
         assert re.search(rf"^#+ `?{heading}`?$", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
 
@@ -74,3 +75,11 @@ def test_a_program_that_does_not_compile_is_no_traceback(tmp_path: Path) -> None
     assert "bad.p4:1:" in lint(file, status=1).output
     file.write_bytes(b"\xff\x00\xfe")
     lint(file, status=1)
+
+
+def test_a_pipeline_with_fewer_stages_has_no_room() -> None:
+    [window] = LABS.glob("07*/solution/*.p4")
+    lint(window, "--stages", 5, status=0)
+    said = lint(window, "--stages", 4, status=1).stdout
+    assert "needs stage 5, since so many steps depend on each other, and a pipeline has 4 stages" in said
+    assert "P105: see docs/reference/lint.md#p105" in said

@@ -90,6 +90,7 @@ def test_the_users_program_comes_first_and_nothing_is_left_after_ctrl_c(
             os.close(each)
 
 
+@pytest.mark.few(0)
 @pytest.mark.parametrize("played", [["--address", "0.0.0.0"]], indirect=True)
 def test_from_other_machines_a_token_is_needed(played: tuple[subprocess.Popen[str], str]) -> None:
     _, url = played

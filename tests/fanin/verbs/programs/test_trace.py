@@ -117,6 +117,7 @@ def test_a_number_with_two_names_in_a_place_is_told_without(tmp_path):
     assert constant_names(program) == {Field("ethernet", "type"): {2: "TWO"}}
 
 
+@pytest.mark.slow
 def test_macros_of_the_command_line(tmp_path):
     source = tmp_path / "hub.p4"
     source.write_text(HUB.replace("EXTRA", ""))
@@ -335,6 +336,7 @@ def test_packets_of_a_running_switch(up, fanin):
     assert "nothing is left behind" in up.end()
 
 
+@pytest.mark.slow
 def test_an_entry_file_has_groups_and_clone_sessions(tmp_path: Path) -> None:
     """What = 6 of passes.p4: a clone to session 6 and the packet to group 7; the copies form a tree."""
     entries = tmp_path / "entries.json"

@@ -60,6 +60,23 @@ def test_slower_points_make_the_status_1_where_that_is_asked(before: Path, after
     assert invoke(after, before, "--fail-if-slower", "10%")[0] == 0
 
 
+def test_two_algorithms_of_the_same_results_are_compared(before: Path) -> None:
+    sides = ("--where-a", "algorithm=in-network", "--where-b", "algorithm=ring")
+    refused, output = invoke(before, before, *sides)
+    assert refused == 2
+    assert "add --across algorithm,transport" in output
+    status, output = invoke(before, before, *sides, "--across", "algorithm,transport")
+    assert status == 0
+    assert "ms 1,015 1,000 0.985" in output
+    assert f"A: {before}, algorithm=in-network B: {before}, algorithm=ring" in output
+
+
+def test_rows_that_there_are_not_are_refused_with_those_that_there_are(before: Path) -> None:
+    status, output = invoke(before, before, "--where-b", "algorithm=rings")
+    assert status == 2
+    assert f"fanin compare: {before}: algorithm=rings: no row has it; there are in-network, ring" in output
+
+
 def test_points_that_are_gone_are_listed_and_fail(before: Path, tmp_path: Path) -> None:
     write_results([made([1.0] * 4, algorithm="ring", **LIVE)], {}, tmp_path / "less")
     status, output = invoke(before, tmp_path / "less")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,18 +58,37 @@ def test_nothing_wrong_has_what_set_the_time(clean: Row, tmp_path: Path) -> None
     assert output.startswith("Nothing wrong: the busiest link, h")
 
 
-def test_several_points_have_a_line_each_and_json_all_of_it(
+def test_several_points_have_a_table_of_causes_and_the_evidence_of_each_cause_once(
     clean: Row, small_window: Row, tmp_path: Path
 ) -> None:
     write_results([clean, small_window], {}, tmp_path)
-    first, second = invoke(tmp_path)[1].splitlines()
-    assert ": nothing wrong: the busiest link" in first
-    assert "window=4" in second
-    assert ": window, about " in second
+    heading, _, first, second, empty, evidence, change = invoke(tmp_path)[1].splitlines()
+    assert heading.split()[-1] == "causes"
+    assert first.endswith("nothing wrong")
+    assert re.search(r"4 .* window \d\d%$", second.rstrip())
+    assert not empty
+    assert re.match(
+        r"window, most with .*window=4.*: about \d\d% of the time: a window of 4 packets", evidence
+    )
+    assert change.startswith("   What to change: use a window of ")
     told = [json.loads(line) for line in invoke(tmp_path, "--json")[1].splitlines()]
     assert [one["cause"] for one in told] == ["nothing wrong", "window"]
     assert [one["point"] for one in told] == [clean["key"], small_window["key"]]
     assert told[1]["findings"][0]["share"] > 0.5
+
+
+def test_causes_of_the_same_cost_are_both_in_the_table(clean: Row, tmp_path: Path) -> None:
+    shape = {"spines": 2, "leaves": 4, "hosts_per_leaf": 4, "rate": "100 Gb/s", "oversubscription": 2}
+    settings = {
+        "topology": {"leaf_spine": shape},
+        "workers": 8,
+        "placement": "spread",
+        "algorithm": "ring",
+        "size": "1 MB",
+    }
+    write_results([clean, ran(**settings)], {}, tmp_path)
+    table = invoke(tmp_path)[1].partition("\n\n")[0]
+    assert re.findall(r"oversubscription (\d+%), collision \1", table)
 
 
 def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
@@ -85,6 +105,7 @@ def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
 STEP = {"forward": "100 us", "backward": "200 us"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cause", "change", "settings"),
     [

@@ -213,6 +213,7 @@ def test_the_standby_takes_over_while_jobs_run_and_in_the_middle_of_a_grant(tmp_
         said_by(network, until="the standby takes over")
 
 
+@pytest.mark.few(0)
 def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_path):
     with Up(tmp_path, *SMALL) as network:
         for _ in range(3):
@@ -226,6 +227,7 @@ def test_a_switch_that_ends_again_and_again_ends_the_network_and_is_named(tmp_pa
         assert not list(tmp_path.glob("fanin-run-*"))
 
 
+@pytest.mark.few(0)
 def test_a_link_that_fails_hands_its_job_to_the_ring_and_the_next_one_gets_another_tree(tmp_path):
     with Up(tmp_path, "--workers", "2", "--leaves", "2", "--spines", "2") as network:
         job = Job(network, tmp_path, "preferred")

@@ -148,6 +148,7 @@ def test_the_dashboard_shows_a_job_and_the_load_of_its_links(up: Up) -> None:
         assert state["switches"]["leaf1"]["slots"] == 128
 
 
+@pytest.mark.few(0)
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_connections_that_say_nothing_take_no_link_down(up: Up, fanin: Any) -> None:
     """More than the network's process may have files open, at both ports."""

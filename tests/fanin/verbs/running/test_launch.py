@@ -110,6 +110,23 @@ def test_each_process_knows_its_place_and_its_lines_begin_with_its_rank(up, scri
 
 
 @live
+def test_two_processes_on_each_host_know_their_places_and_sum(up, script):
+    text = SAYS + "\nimport fanin, numpy as np"
+    text += "\nprint(fanin.init().allreduce(np.full(3, int(os.environ['RANK']), np.float32)))"
+    done = launch(up, "--per-host", 2, "-n", 4, script(text))
+    assert done.returncode == 0, done.stderr
+    places = [(0, 0, "h1"), (1, 1, "h1"), (2, 0, "h2"), (3, 1, "h2")]
+    assert sorted(done.stdout.splitlines()) == sorted(
+        line
+        for rank, local, host in places
+        for line in (
+            f"[{rank}] {rank} 4 {local} 2 10.1.0.1 29500 {host} 1 {host}-eth0",
+            f"[{rank}] [6. 6. 6.]",
+        )
+    )
+
+
+@live
 def test_processes_have_the_time_slices_of_the_network(up, script):
     done = launch(up, script("from fanin.testbed.time_slices import current; print(current())"))
     slices = {line.partition("] ")[2] for line in done.stdout.splitlines()}
@@ -394,11 +411,12 @@ def test_an_ordinary_user_launches_as_well():
         text = "import fanin, numpy; print(fanin.init().allreduce(numpy.ones(2, numpy.float32)))"
         (folder / "script.py").write_text(text)
         paths = os.pathsep.join([str(ROOT), sysconfig.get_path("purelib")])
+        own = dict.fromkeys(("HOME", "TMPDIR", "XDG_CACHE_HOME"), name)
         shape = "--workers 2 --leaves 1 --spines 0"
         done = subprocess.run(
             [*as_nobody(RUN), "launch", "--up", shape, "script.py"],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "HOME": name, "TMPDIR": name, "XDG_CACHE_HOME": name},
+            env={**os.environ, **own, "PYTHONPATH": paths, "P4SWITCH_CFLAGS": "-Og"},
             capture_output=True,
             text=True,
             timeout=TIMEOUT,
@@ -468,6 +486,7 @@ def test_a_process_is_in_one_job_of_as_many_as_were_launched(monkeypatch, how, f
     assert joined == [given]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "heavy"),
     [

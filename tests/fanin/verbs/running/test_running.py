@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -119,7 +120,7 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
         assert (outcome["workers"], outcome["wrong"], len(outcome["seconds"])) == (2, 0, 3)
         assert all(seconds > 0 for seconds in outcome["seconds"])
     shown = fanin("allreduce", "--sizes", "64 kB", "--repetitions", "1", **up.environment)
-    heading, row = shown.stdout.splitlines()
+    heading, _, row = shown.stdout.splitlines()  # each on one line, for scripts that read nccl-tests' columns
     titles = "size B count type redop time us algbw GB/s busbw GB/s #wrong least us most us resent"
     assert " ".join(heading.split()) == titles
     size, count, kind, redop, time, algbw, busbw, wrong, least, most, _ = row.split()
@@ -127,6 +128,26 @@ def test_all_reduces_are_timed_and_checked(up: Up, fanin: Any, lines: Any) -> No
     assert time == least == most  # of one repetition
     assert float(algbw) == float(busbw)  # with two ranks: 2 (n - 1) / n is 1
     assert float(algbw) == pytest.approx(64 / float(time.replace(",", "")), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "allreduce --sizes '4 kB,1 MB' --repetitions 1",
+        "bench collectives --sizes '64 KiB' --repetitions 1",
+        "counters leaf1",
+        "jobs",
+        "link leaf1 h1",
+        "ps",
+        "tables leaf1",
+        "top --once",
+    ],
+)
+def test_the_tables_of_a_network_fit(up: Up, fanin: Any, command: str) -> None:
+    done = fanin(*shlex.split(command), **(up.environment | {"COLUMNS": "80"}))
+    assert done.returncode == 0, done.stderr
+    # The line that names the process of a network is no row of a table.
+    assert max(len(line) for line in done.stdout.splitlines() if not line.startswith("process ")) <= 80
 
 
 def test_collectives_have_the_columns_of_nccl_tests(up: Up, fanin: Any) -> None:

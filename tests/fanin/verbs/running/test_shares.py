@@ -58,6 +58,7 @@ while True:
 """
 
 
+@pytest.mark.few(0)
 @pytest.mark.live
 @pytest.mark.slow
 def test_tcp_is_not_starved_where_uplinks_are_shared(tmp_path: Path) -> None:

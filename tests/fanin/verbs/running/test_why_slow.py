@@ -58,6 +58,7 @@ def slowness(up: Up, fanin: Any) -> Any:
     return told
 
 
+@pytest.mark.few(0)
 def test_a_link_that_was_cut_to_a_fifth_is_full(up: Up, fanin: Any, tmp_path: Path) -> None:
     def rates() -> dict[tuple[str, str], Any]:
         look = json.loads(fanin("top", "--once", "--json", **up.environment).stdout)

@@ -182,6 +182,7 @@ def test_registers_digests_and_value_sets(connect, strings, sent, device):
     assert device.pipeline.engine.register("Receive.last").read(0, 1) == [0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["TERNARY", "LPM", "RANGE"])
 def test_strings_have_no_masks_prefixes_and_ranges(connect, strings, kind):
     config = strings.config
