@@ -436,7 +436,6 @@ SMALLER = {
     "results/before results/small-live": "results/small-virtual results/small-virtual",
     "results/before results/after --fail-if-slower 10%": "results/small-virtual results/small-virtual",
     "results/before results/after": "results/small-virtual results/small-virtual",
-    "results/fanin results/majority": "results/small-virtual results/small-virtual",
     "--seeds 1000": "--seeds 1",
     "--leases 2000": "--leases 300",
     "--racks 2,1 --chunks 3": "--racks 2 --chunks 1",
