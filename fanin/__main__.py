@@ -1,5 +1,6 @@
 """The start of the command line: of `fanin`, and of `python -m fanin`."""
 
+import os
 import signal
 
 
@@ -11,6 +12,8 @@ def main() -> None:
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a script's shell has it ignored by what it runs with &
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # gRPC's C core would print between our messages. It reads this when it is loaded.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from fanin.cli import main as run
 
     run()

@@ -46,7 +46,6 @@ def soak(
 
     Examples:
         fanin soak --seeds 1000
-        fanin soak --protocol majority --seeds 20
         fanin soak --live --seeds 200
     """
     if live:

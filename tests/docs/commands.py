@@ -161,7 +161,21 @@ _LAB_MARKED = "tests/fanin/verbs/test_lab.py::test_a_new_lab_is_proved_started_a
 
 # The test that runs a command as well, or the same with other files.
 _COLLECTIVES = "tests/assurance/bench/test_collectives.py::test_virtual_collectives_are_printed_and_checked"
+_PROTOCOL = "tests/fanin/verbs/test_new.py::test_a_protocol_runs_as_its_readme_says"
+_NO_PROTOCOL = "tests/experiments/test_protocol.py::test_all_missing_parts_are_named_at_once"
 ELSEWHERE = {
+    **dict.fromkeys(
+        [
+            "fanin new --protocol vote",
+            "cd vote",
+            "fanin soak --protocol . --seeds 4",
+            "fanin run scenario.toml --results results/mine",
+            "fanin run scenario.toml --results results/fanin --set protocol=fanin",
+            "fanin compare results/fanin results/mine --across protocol",
+        ],
+        _PROTOCOL,
+    ),
+    "fanin run scenario.toml --set protocol=mine": _NO_PROTOCOL,
     "fanin bench collectives --scenario scenario:small-virtual": _COLLECTIVES,
     'fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"': _COLLECTIVES,
     **dict.fromkeys(

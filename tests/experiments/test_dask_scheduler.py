@@ -130,7 +130,12 @@ def test_a_file_that_a_worker_has_not_or_has_otherwise_is_refused(tmp_path: Path
             point,
             b"",
             own,
-            {"worker_sha256": "0", "controller_sha256": None, "program_sha256": None},
+            {
+                "worker_sha256": "0",
+                "controller_sha256": None,
+                "program_sha256": None,
+                "protocol_sha256": None,
+            },
         )
     files = dask_scheduler._files(point)
     worker.unlink()

@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parents[3] / "scenarios"
 def test_each_file_has_a_name() -> None:
     files = {scenario_file(f"lesson:{path.stem}").resolve() for path in FOLDER.glob("lessons/*.toml")}
     files |= {scenario_file(f"scenario:{path.stem}").resolve() for path in FOLDER.glob("*.toml")}
-    assert files == {path for path in FOLDER.rglob("*.toml") if path.parent.name != "networks"}
+    assert files == {
+        path for path in FOLDER.rglob("*.toml") if path.parent.name not in ("networks", "protocols")
+    }
 
 
 @pytest.mark.parametrize("given", ["try.toml", "lessons/loss.toml", "./lesson:loss", "other:loss"])
