@@ -1,4 +1,4 @@
-// SwitchML's aggregation as published (Sapio et al., NSDI 2021, algorithm 3), in the packets and beside the routing of
+// SwitchML's aggregation as published (Sapio et al., NSDI 2021), in the packets and beside the routing of
 // fanin.p4. Differences from aggregation.p4: a cell has no chunk number. A worker's contribution to one version of a
 // slot clears its bit in the other version, which is then free for its next chunk, whichever chunk a packet was sent for.
 
@@ -10,7 +10,7 @@
 #include "../../p4src/values.p4"
 
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    // The paper's controller clears the pool before a job. A change of the lease does so here.
+    // The pool must be clear before a job: a cell of another lease is empty.
     @name("lease") register<bit<8>>(CELLS) lease_register;
     @name("seen") register<bit<32>>(CELLS) seen_register;
     @name("count") register<bit<16>>(CELLS) count_register; // contributions so far, modulo the children

@@ -17,7 +17,7 @@ from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
 
-LARGEST = 16.0  # |x| that can be sent: the paper profiles a training to choose the factor (section 3.7)
+LARGEST = 16.0  # |x| that can be sent
 
 
 def scale(workers: int) -> float:
@@ -29,7 +29,7 @@ def scale(workers: int) -> float:
 
 
 class SwitchMLWorker(SlottedWorker):
-    """A worker of algorithm 4: fixed-point numbers, one packet in flight in each slot, a fixed timeout."""
+    """A worker with fixed-point numbers, one packet in flight in each slot, a fixed timeout."""
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
         super().__init__(lease, recovery, lease.values)
