@@ -106,7 +106,7 @@ def test_rows_are_read_from_a_folder_and_from_each_of_its_files(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("results.json", "{}", "cannot be read as results"),
+        ("results.json", "{}", "has no rows of results; fanin run and fanin sweep write them"),
         ("results.parquet", "no", "cannot be read as results"),
         ("results.json", '{"rows": []}', "has no rows"),
         ("results.txt", "", "is neither a folder of results"),

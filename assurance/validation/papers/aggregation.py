@@ -83,7 +83,7 @@ SMALL_RATIO = Published(
     least=12.0,
     most=24.0,
     form=".1f",
-    why="A step takes 6 us here; there it is one between GPUs that share memory.",
+    why="Here, a step takes 6 µs. In the paper, a step is one between GPUs that share memory.",
 )
 
 _ATP = (

@@ -141,7 +141,9 @@ def test_whose_call_differs_is_told(
 def test_a_job_that_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(typer.Exit):
         why.why("tarin")
-    assert capsys.readouterr().err == "fanin why: tarin: no such job; the jobs are: late, ring, train\n"
+    assert capsys.readouterr().err == (
+        "fanin why: tarin: no such job; did you mean 'train'? or 'ring'?; the jobs are: late, ring, train\n"
+    )
 
 
 @pytest.mark.parametrize(
