@@ -13,7 +13,6 @@ from fanin.p4compiler import compile_once
 from fanin.p4switch.codegen.names import RUNTIME
 from fanin.p4switch.codegen.translate import translate
 from fanin.p4switch.reader import read_program
-from tests.sizes import sized
 
 # In one process of pytest-xdist: what they compile takes as long to make as one compiler takes for it.
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compilers")]
@@ -21,7 +20,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("compilers")]
 ROOT = Path(__file__).parents[2]
 OURS = {"runtime": RUNTIME, "workers": ROOT / "workers/engines", "virtual": ROOT / "simulator/loop"}
 PROGRAMS = [ROOT / "p4src" / "fanin.p4", *sorted((ROOT / "tests/p4switch").rglob("*.p4"))]
-EACH_TRACED = sized(3, 1)  # of so many programs one is traced, too
 WARNINGS = ("-std=gnu11", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
 COMPILERS = [
     *(f"gcc-{version}" for version in range(11, 16)),
@@ -57,11 +55,11 @@ def warnings(command: list[str], *arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The C of every program, and traced of every one or some."""
+    """The C of every program, with and without traces."""
     folder, files = tmp_path_factory.mktemp("generated"), []
     for number, path in enumerate(PROGRAMS):
         program = read_program(compile_once(path).device_config())
-        for traced in (False, True) if number % EACH_TRACED == 0 else (False,):
+        for traced in (False, True):
             files.append(folder / f"{number}-{path.stem}{'-traced' if traced else ''}.c")
             files[-1].write_text(translate(program, traced=traced), encoding="utf-8")
     return files
@@ -74,6 +72,6 @@ def test_ours(compiler: list[str], folder: Path, tmp_path: Path) -> None:
         assert not warnings(compiler, "-O2", "-S", "-I", INCLUDE, "-o", tmp_path / "x.s", source)
 
 
-@pytest.mark.long
+@pytest.mark.few(0)
 def test_generated(compiler: list[str], generated: list[Path]) -> None:
     assert not warnings(compiler, "-fsyntax-only", "-I", RUNTIME, *generated)
