@@ -78,6 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         group = "live" if live else "jobs" if JOBS in item.path.parents else ""
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+        if group == "jobs":
+            item.add_marker(pytest.mark.slow)
         groups[group or ("slow" if item.get_closest_marker("slow") else "")].append(item)
     items[:] = chain(*groups.values())
 

@@ -68,6 +68,7 @@ def test_the_session_has_every_command(cli):
     assert set(cli.completenames("")) == (used - {"#", "table_what"}) | others
 
 
+@pytest.mark.few(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "found"),

@@ -167,6 +167,7 @@ def test_where_there_are_none_one_line_says_what_that_costs_and_nothing_is_left(
     ]
 
 
+@pytest.mark.few(0)
 def test_a_network_that_is_not_there_is_not_taken_for_a_repository_without_packages(install: Install) -> None:
     said = install({}, "ls /etc/apt/sources.list.d", address="http://127.0.0.1:1")
     [line] = [line for line in said if line.startswith("BMv2 and p4c are not installed")]

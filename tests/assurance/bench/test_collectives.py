@@ -43,7 +43,7 @@ def test_bus_bandwidth_has_the_factors_of_nccl_tests(operation: Operation, facto
 
 
 @pytest.mark.slow
-@pytest.mark.few(2)
+@pytest.mark.few(1)
 @pytest.mark.parametrize("operation", get_args(Operation))
 def test_a_ring_in_virtual_time_comes_close_to_the_rate_of_the_links(
     switch: Engine, operation: Operation

@@ -26,7 +26,7 @@ from tests.sizes import sized
 pytestmark = pytest.mark.slow
 
 CASES = sized(3, 12)  # `fanin fuzz` goes on
-SEEDS = range(sized(120, 200))
+SEEDS = range(sized(60, 200))
 
 
 @pytest.mark.long

@@ -56,6 +56,7 @@ class PatientGate(Gate):
         return super().admit(ready, np.zeros_like(accepted), lead)
 
 
+@pytest.mark.few(0)
 def test_a_window_that_holds_back_the_lowest_chunk_missing_is_caught(
     switch: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

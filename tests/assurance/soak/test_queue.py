@@ -114,6 +114,7 @@ def kept(queue: Queue, job: Job) -> None:
     queue.running.pop(job)
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "likely"),
     [

@@ -117,6 +117,7 @@ def into_the_array(station: WorkerStation[Any], *args: Any, **options: Any) -> N
     place(station, *args, **options)
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize(
     ("owner", "name", "broken", "likely"),
     [

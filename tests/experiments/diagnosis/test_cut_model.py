@@ -23,7 +23,7 @@ CUT = {
 NETWORK = {"spines": 1, "leaves": 2, "hosts_per_leaf": 4, "rate": "6.25 Gb/s", "uplink_rate": "25 Gb/s"}
 
 
-@pytest.mark.few(10)
+@pytest.mark.few(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["in-network", "ring"])
 @pytest.mark.parametrize(

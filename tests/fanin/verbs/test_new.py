@@ -102,7 +102,8 @@ def test_a_protocol_runs_as_its_readme_says(tmp_path: Path) -> None:
     ran = [small.get(command, command) for command in given if "world=live" not in command]
     assert len(ran) == len(given) - 1 == 5
     for command in ran:
-        done = run(*shlex.split(command)[1:], environment={"PYTHONPATH": str(FANIN)}, cwd=folder)
+        environment = {"PYTHONPATH": str(FANIN), "P4SWITCH_CFLAGS": "-Og"}  # compiles in half the time
+        done = run(*shlex.split(command)[1:], environment=environment, cwd=folder)
         assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     mine, ours = (read_rows(folder / "results" / name) for name in ("mine", "fanin"))
     assert {row["protocol"] for row in mine} == {str(folder)}

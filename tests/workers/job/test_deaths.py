@@ -15,7 +15,6 @@ from fanin.workers.communicator import Communicator
 from fanin.workers.job import calls, membership
 from fanin.workers.job.elastic import join_elastic
 from fanin.workers.job.membership import join, join_or_ring
-from tests.sizes import sized
 from tests.workers.job.operations import OPERATIONS, numbers
 from tests.workers.live_job import PATIENCE, Process, die_at, network
 
@@ -83,10 +82,10 @@ def test_children_that_outlive_a_worker_do_not_hide_its_end() -> None:
         assert f"LeftError: rank 1 (process {processes[1].id} on h2) ended" in error
 
 
-@pytest.mark.long
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("what", "least"),
-    [("allreduce", None), ("allgather", 1), *sized([], [("allreduce", 1), ("allgather", None)])],
+    [("allreduce", None), ("allgather", 1), ("allreduce", 1), ("allgather", None)],
 )
 def test_who_is_slow_is_named_once_and_the_others_wait(
     what: str, least: int | None, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
