@@ -9,16 +9,21 @@ command groups those with the same message.
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
+from fanin.experiments.scenario.tools import P4C, ToolError
 from fanin.p4compiler import CompileError, compile_file
 
 ARCHITECTURES = ("V1Switch", "PSA_Switch")
+P4C_SECONDS = 60  # for one program
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MAIN = re.compile(r"\b(\w+)\s*(?:<[^;{}]*>)?\s*\([^;{}]*\)\s*main\s*;")
 
@@ -31,11 +36,66 @@ class Programs:
         compiled: The programs that compile.
         refused: The first error of each program that does not.
         others: The architecture of each program for another one.
+        refused_by_p4c: The first error of p4c for each program that it does not compile.
     """
 
     compiled: list[Path] = field(default_factory=list)
     refused: dict[Path, str] = field(default_factory=dict)
     others: dict[Path, str] = field(default_factory=dict)
+    refused_by_p4c: dict[Path, str] = field(default_factory=dict)
+
+    @property
+    def wrongly_refused(self) -> list[Path]:
+        """Return the programs for v1model that p4c compiles and our compiler does not."""
+        return [file for file in self.refused if file in self._judged and file not in self.refused_by_p4c]
+
+    @property
+    def wrongly_compiled(self) -> list[Path]:
+        """Return the programs for v1model that our compiler compiles and p4c does not."""
+        return [file for file in self.compiled if file in self.refused_by_p4c]
+
+    _judged: set[Path] = field(default_factory=set)
+
+    def ask_p4c(self, p4c: Sequence[str], include_dirs: Iterable[Path], defines: Mapping[str, str]) -> None:
+        """Compile the programs for v1model with p4c, too.
+
+        Args:
+            p4c: Its command.
+            include_dirs: See compile_all.
+            defines: See compile_all.
+        """
+        options = [
+            *(f"-I{folder}" for folder in include_dirs),
+            *(f"-D{name}={value}" for name, value in defines.items()),
+        ]
+        self._judged = {file for file in (*self.compiled, *self.refused) if _main_of(file) == "V1Switch"}
+
+        def refusal(file: Path) -> str | None:
+            command = [*p4c, *options, "--Wdisable", "-o", os.devnull, os.fspath(file)]
+            try:
+                done = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=P4C_SECONDS,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return f"does not end in {P4C_SECONDS} s"
+            errors = [line for line in done.stderr.splitlines() if "error" in line]
+            return (errors or [f"ends with status {done.returncode}"])[0] if done.returncode else None
+
+        with ThreadPool(os.cpu_count()) as pool:
+            for file, error in zip(self._judged, pool.map(refusal, self._judged), strict=True):
+                if error is not None:
+                    self.refused_by_p4c[file] = error
+
+
+def _main_of(file: Path) -> str | None:
+    """Return the architecture of a program; None for a file without `main`."""
+    found = _MAIN.search(_COMMENT.sub(" ", file.read_text(errors="replace")))
+    return found and found[1]
 
 
 def compile_all(checkout: Path, include_dirs: Iterable[Path], defines: Mapping[str, str]) -> Programs:
@@ -50,11 +110,11 @@ def compile_all(checkout: Path, include_dirs: Iterable[Path], defines: Mapping[s
     for file in sorted(checkout.rglob("*.p4")):
         if not file.is_file():
             continue
-        main = _MAIN.search(_COMMENT.sub(" ", file.read_text(errors="replace")))
-        if main is None:
+        architecture = _main_of(file)
+        if architecture is None:
             continue
-        if main[1] not in ARCHITECTURES:
-            found.others[file] = main[1]
+        if architecture not in ARCHITECTURES:
+            found.others[file] = architecture
             continue
         try:
             compile_file(file, include_dirs=include_dirs, defines=defines)
@@ -70,19 +130,34 @@ def main(arguments: Iterable[str] | None = None) -> int:
     parser.add_argument("checkout", nargs="+", type=Path)
     parser.add_argument("-I", dest="include_dirs", action="append", type=Path, default=[])
     parser.add_argument("-D", dest="defines", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--p4c", action="store_true", help="judge by p4c")
     options = parser.parse_args(None if arguments is None else [*arguments])
     defines = {name: value or "1" for name, _, value in (each.partition("=") for each in options.defines)}
-    print("| repository | programs | compiled | refused | other architectures |\n|---|---|---|---|---|")
+    try:
+        p4c = P4C.find() if options.p4c else None
+    except ToolError as error:
+        parser.error(str(error))
+    judged = " refused by p4c | only by us | only by p4c |" if p4c else ""
+    print(f"| repository | programs | compiled | refused | other architectures |{judged}")
+    print(f"|---|---|---|---|---|{judged and '---|---|---|'}")
     reasons: dict[str, list[str]] = defaultdict(list)
+    differences: list[str] = []
     for checkout in options.checkout:
         if not checkout.is_dir():
             parser.error(f"{checkout}: no such folder")
         found = compile_all(checkout, options.include_dirs, defines)
         programs = len(found.compiled) + len(found.refused)
-        print(
-            f"| {checkout.name} | {programs} | {len(found.compiled)} | {len(found.refused)} | {len(found.others)} |",
-            flush=True,
-        )
+        counts = [programs, len(found.compiled), len(found.refused), len(found.others)]
+        if p4c:
+            found.ask_p4c(p4c, options.include_dirs, defines)
+            counts += [
+                len(found.refused_by_p4c),
+                len(found.wrongly_refused),
+                len(found.wrongly_compiled),
+            ]
+            differences += [f"only by us: {found.refused[file]}" for file in found.wrongly_refused]
+            differences += [f"only by p4c: {found.refused_by_p4c[file]}" for file in found.wrongly_compiled]
+        print(f"| {checkout.name} | {' | '.join(map(str, counts))} |", flush=True)
         for file, text in found.refused.items():
             place, _, message = text.partition(": error: ")
             reasons[re.sub(r"'[^']*'|\b\d+\b", "…", message)].append(
@@ -91,6 +166,8 @@ def main(arguments: Iterable[str] | None = None) -> int:
     for reason in sorted(reasons, key=lambda each: -len(reasons[each])):
         print(f"\n{len(reasons[reason])} × {reason}")
         print("\n".join(f"  {each}" for each in reasons[reason]))
+    if differences:
+        print("\nRefused by one of the compilers only:", *differences, sep="\n  ")
     return 0
 
 

@@ -68,7 +68,7 @@ EXEMPT = {
             "cd p4-learning/exercises/03-L2_Flooding/thrift/solution",
             "sudo python3 network-all-ports.py",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
-            "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2",
+            "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2 --p4c",
         ],
         "needs the package index and a checkout of the course; tests/bmv2_commands has the parts",
     ),

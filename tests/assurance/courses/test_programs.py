@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from fanin.assurance.courses.programs import compile_all, main
+from fanin.experiments.scenario.tools import P4C
 
 PROGRAM = Path(__file__).parents[3] / "labs/01-forwarding/solution/forwarding.p4"
 
@@ -43,3 +45,48 @@ def test_the_table_is_followed_by_the_reasons_for_refusals(
     said = capsys.readouterr().out
     assert "| course | 2 | 1 | 1 | 1 |" in said
     assert f"\n1 × there is no name …\n  {checkout / 'bad.p4'} (bad.p4:2:18): there is no name 'oops'" in said
+
+
+# A compiler that refuses every program that is not called bad.p4.
+CONTRARY = """
+import sys
+if not sys.argv[-1].endswith("bad.p4"):
+    print("a warning", sys.argv[-1] + "(1): error: not bad", "1 error generated", sep="\\n", file=sys.stderr)
+    sys.exit(1)
+"""
+
+
+def test_what_only_one_of_the_compilers_refuses_is_listed(
+    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "contrary.py"
+    script.write_text(CONTRARY)
+    monkeypatch.setenv("FANIN_P4C", f"{sys.executable} {script}")
+    assert main([str(checkout), "--p4c"]) == 0
+    said = capsys.readouterr().out
+    assert "| course | 2 | 1 | 1 | 1 | 1 | 1 | 1 |" in said
+    differences = said.partition("Refused by one of the compilers only:\n")[2].splitlines()
+    assert differences == [
+        f"  only by us: {checkout / 'bad.p4'}:2:18: error: there is no name 'oops'",
+        f"  only by p4c: {checkout / 'good.p4'}(1): error: not bad",
+    ]
+
+
+def test_without_p4c_nothing_is_compiled(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FANIN_P4C", "/no/p4c")
+    with pytest.raises(SystemExit):
+        main([str(checkout), "--p4c"])
+    written = capsys.readouterr()
+    assert "p4c is not installed: there is no command /no/p4c" in written.err
+    assert not written.out
+
+
+@pytest.mark.p4c
+def test_p4c_agrees_about_a_program_and_a_mistake(checkout: Path) -> None:
+    found = compile_all(checkout, [], {})
+    found.ask_p4c(P4C.find(), [], {})
+    assert [each.name for each in found.refused_by_p4c] == ["bad.p4"]
+    assert not found.wrongly_refused
+    assert not found.wrongly_compiled
