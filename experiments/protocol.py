@@ -40,10 +40,17 @@ class ProtocolError(ValueError):
 
 
 class Packet(NamedTuple):
-    """A full packet from a worker: the elements of a vector that it carries, and bytes of UDP payload."""
+    """A full packet.
+
+    Attributes:
+        elements: Elements of a vector in a packet from a worker.
+        payload: Its bytes of UDP payload.
+        largest: Bytes of UDP payload of the largest packet on any link.
+    """
 
     elements: int
     payload: int
+    largest: int
 
 
 @dataclass(frozen=True)
@@ -89,17 +96,20 @@ class Protocol:
             values: The key `values` of scenarios, 64 or 256, which a protocol may use or not.
 
         Raises:
-            PythonFileError: If the protocol does not return two positive integers.
+            PythonFileError: If the protocol returns something else than docs/how-to/protocols.md describes.
         """
         made = self._functions["packet"](values)
         if not (
-            isinstance(made, tuple) and len(made) == 2 and all(isinstance(n, int) and n > 0 for n in made)
+            isinstance(made, tuple)
+            and len(made) in (2, 3)
+            and all(isinstance(n, int) and n > 0 for n in made)
+            and made[-1] >= made[1]
         ):
             raise PythonFileError(
-                f"{self.file}: packet() returns {made!r}, must return two positive integers: the elements in a "
-                "packet, and its UDP payload in bytes"
+                f"{self.file}: packet() returns {made!r}, must return positive integers: the elements in a packet from "
+                "a worker, its UDP payload in bytes, and, if packets between switches are larger, the payload of these"
             )
-        return Packet(*made)
+        return Packet(made[0], made[1], made[-1])
 
     def vector(self, draw: np.random.Generator, elements: int) -> Vector:
         """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others."""

@@ -26,6 +26,13 @@ def full_frame(settings: Settings) -> int:
     return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + PAYLOAD
 
 
+def largest_frame(settings: Settings) -> int:
+    """Return the bytes of the largest packet on any link from the Ethernet header on."""
+    if settings.algorithm == "in-network":
+        return HEADERS + settings.implementation.packet(settings.values).largest
+    return full_frame(settings)
+
+
 def in_network_frame(values: int) -> int:
     """Return the bytes of a packet with this many values from the Ethernet header on."""
     return HEADERS + wire.packet_dtype(values).itemsize

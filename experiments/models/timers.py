@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fanin.controller.tree import SLOTS
-from fanin.experiments.models.packets import full_frame, full_payload
+from fanin.experiments.models.packets import full_payload, largest_frame
 from fanin.experiments.models.paths import Paths
 from fanin.experiments.scenario.settings import VIRTUAL_WINDOW, Settings
 from fanin.workers.recovery import Recovery
@@ -52,7 +52,7 @@ def longest_round_trip(settings: Settings) -> float:
 
     A window is never fuller than what is sent of one vector. A worker of a model that is cut has several windows.
     """
-    paths = Paths(settings, full_frame(settings), patient=True)
+    paths = Paths(settings, largest_frame(settings), patient=True)
     assert settings.size is not None
     largest, windows = -(-settings.size // settings.trees), 1
     if settings.parallelism is not None:

@@ -1,6 +1,6 @@
 // A majority vote of one bit per element (sign voting, Bernstein et al., ICLR 2019), beside the routing of fanin.p4.
 //
-// A cell counts the votes for 1024 elements. The counts are stored bit by bit: plane i has bit i of every count. Adding
+// A cell counts the votes for 512 elements. The counts are stored bit by bit: plane i has bit i of every count. Adding
 // a packet of votes is then a ripple-carry addition of planes, in a few ANDs and XORs for all elements at once, and no
 // multiplication or comparison is needed: the root adds `bias` to every count, such that bit 7 is the majority.
 
@@ -15,12 +15,12 @@
 
 #define SLOTS 1024
 #define CELLS 2048
-#define VOTES 1024
+#define VOTES 512
 typedef bit<VOTES> plane_t;
 
 // From the UDP header on: 8 bytes of UDP, 8 of switchml_t, and one plane (votes, results) or eight (partial sums).
-#define UDP_LENGTH_VOTES 144
-#define UDP_LENGTH_COUNTS 1040
+#define UDP_LENGTH_VOTES 80
+#define UDP_LENGTH_COUNTS 528
 
 header plane_h {
     plane_t bits;

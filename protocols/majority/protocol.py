@@ -19,7 +19,7 @@ from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
 
-VOTES = 1024  # in a packet: VOTES in program.p4
+VOTES = 512  # in a packet: VOTES in program.p4
 MOST_WORKERS = 255  # counts have eight bits
 _UPDATE, _RESULT = 0x00, 0x10
 _PACKET = np.dtype(
@@ -66,9 +66,9 @@ def participant(lease: Lease, recovery: Recovery) -> Voter:
     return Voter(lease, recovery)
 
 
-def packet(_values: int) -> tuple[int, int]:
-    """Return the elements in a packet, and its UDP payload in bytes."""
-    return VOTES, _PACKET.itemsize
+def packet(_values: int) -> tuple[int, int, int]:
+    """Return the elements in a packet, its UDP payload in bytes, and that of counts between switches."""
+    return VOTES, _PACKET.itemsize, _PACKET.itemsize + 7 * VOTES // 8
 
 
 # -- the plan --------------------------------------------------------------------------------------------------------

@@ -60,15 +60,15 @@ def test_ours_is_the_first_and_its_parts_are_ours() -> None:
     assert built_in()[0] == OURS
     assert (ours.program, ours.controller, ours.ours) == (PROGRAM, None, True)
     assert isinstance(ours.make_worker(Lease(1, 0, 2, 4), Recovery()), Worker)
-    assert ours.packet(256) == (256, 1038)
+    assert ours.packet(256) == (256, 1038, 1038)
     assert ours.survives == set(FAULTS)
 
 
 @pytest.mark.parametrize("name", built_in())
 def test_every_one_that_comes_with_fanin_has_all_parts(name: str) -> None:
     protocol = protocol_of(name)
-    elements, payload = protocol.packet(256)
-    assert 0 < payload <= 1472  # in one Ethernet frame
+    elements, payload, largest = protocol.packet(256)
+    assert 0 < payload <= largest <= 1472  # in one Ethernet frame
     inputs = [protocol.vector(np.random.default_rng(rank), elements) for rank in range(3)]
     assert protocol.exact(inputs).shape == protocol.error_bound(inputs, 256, 4).shape == (elements,)
     text = (folder_of(name) / "README.md").read_text()
@@ -118,7 +118,16 @@ def test_an_error_in_its_file_is_reported_with_the_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("function", "call", "words"),
     [
-        ("def packet(values): return 256", lambda p: p.packet(64), "packet.. returns 256, must return two"),
+        (
+            "def packet(values): return 256",
+            lambda p: p.packet(64),
+            "packet.. returns 256, must return positive",
+        ),
+        (
+            "def packet(values): return 256, 9, 8",
+            lambda p: p.packet(64),
+            "returns .256, 9, 8., must return positive",
+        ),
         (
             "def error_bound(inputs, values, window): return 0.5",
             lambda p: p.error_bound(INPUTS, 64, 4),

@@ -97,8 +97,20 @@ def test_in_a_scenario_timers_suit_its_small_packets_and_its_votes_are_no_violat
     sums = run_virtual(ours, load_switch())
     assert sums.recovery is not None
     assert measured.recovery is not None
-    assert measured.recovery.initial_rto < sums.recovery.initial_rto / 10
+    assert measured.recovery.initial_rto < sums.recovery.initial_rto / 3
     assert measured.wire_bytes_per_worker < sums.wire_bytes_per_worker / 10
+
+
+def test_timers_suit_the_larger_packets_between_switches(voting: Engine, tmp_path: Path) -> None:
+    (tmp_path / "vote.toml").write_text(SCENARIO)
+    changes = ["loss=0", "size=2 MB", "window=512", "rate=10 Gb/s"]
+    (point,) = load_scenario(tmp_path / "vote.toml", changes).points
+    assert run_virtual(point, voting).retransmissions == 0
+
+
+def test_no_packet_grows_more_than_bmv2_has_room_for(majority: Protocol) -> None:
+    _, smallest, largest = majority.packet(256)
+    assert largest - smallest <= 512  # docs/reference/bmv2.md
 
 
 def test_ties_and_zeros_are_positive(majority: Protocol) -> None:

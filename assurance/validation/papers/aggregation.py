@@ -142,7 +142,7 @@ RESNET50 = Trained(
         least=1.0,
         most=1.24,
         form=".2f",
-        why="265 against 213 images a second; sums are a small part of a step, and what else Horovod loses we do not know",
+        why="265 against 213 images a second; sums are a small part of a step; what else Horovod loses we do not know",
     ),
 )
 
