@@ -8,6 +8,7 @@ PART, only networks whose path contains one of the parts run. Each run has its o
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
 import tempfile
@@ -104,19 +105,24 @@ def run(network: Path, checkout: Path, course: Path) -> tuple[ExperimentOutcome,
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Print the table, and write the output of each run into `outputs` in the current folder."""
-    checkout, course, *parts = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="p4_learning", description="Run the networks of p4-learning.")
+    parser.add_argument("checkout", type=Path, help="checkout of p4-learning")
+    parser.add_argument("course", type=Path, help="folder that fanin course has made, with p4-utils installed")
+    parser.add_argument("parts", nargs="*", metavar="PART", help="part of a network's path; default: all networks")
+    options = parser.parse_args(None if arguments is None else [*arguments])
+    checkout, course, parts = options.checkout, options.course.resolve(), options.parts
     outputs = Path("outputs")
     outputs.mkdir(exist_ok=True)
     print("| network | starts | experiment |\n|---|---|---|", flush=True)
     failed = 0
-    for network in networks(Path(checkout)):
+    for network in networks(checkout):
         if parts and not any(part in str(network) for part in parts):
             continue
         needed = next((tool for name, tool in NOT_TRIED.items() if name in network.parts), None)
         if needed is not None:
             print(f"| {network} | not tried: needs {needed} | – |", flush=True)
             continue
-        started, experiment = run(network, Path(checkout), Path(course).resolve())
+        started, experiment = run(network, checkout, course)
         (outputs / f"{str(network).replace('/', '-')}.txt").write_text(
             started.output + "\n" + (experiment or started).output
         )

@@ -7,6 +7,7 @@ and its own copy of the checkout. It needs root.
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import sys
@@ -221,7 +222,17 @@ def _copied(exercise: Exercise, checkout: Path, folder: Path, *, solved: bool) -
 
 def main(arguments: Iterable[str] | None = None) -> int:
     """Print the table, and write the output of each run into `outputs` in the current folder."""
-    checkout, course, *names = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="tutorials", description="Run the exercises of p4lang/tutorials.")
+    parser.add_argument("checkout", type=Path, help="checkout of p4lang/tutorials")
+    parser.add_argument("course", type=Path, help="folder that fanin course has made")
+    known = [exercise.name for exercise in EXERCISES]
+    parser.add_argument("names", nargs="*", metavar="EXERCISE", help=f"of {', '.join(known)}; default: all")
+    options = parser.parse_args(None if arguments is None else [*arguments])
+    checkout, course, names = options.checkout, options.course.resolve(), options.names
+    if unknown := [name for name in names if name not in known]:
+        parser.error(f"{unknown[0]}: no such exercise; there are {', '.join(known)}")
+    if not (checkout / "exercises").is_dir():
+        parser.error(f"{checkout}: is no checkout of p4lang/tutorials")
     outputs = Path("outputs")
     outputs.mkdir(exist_ok=True)
     print("| exercise | skeleton | solution | PTF, two runs |\n|---|---|---|---|", flush=True)
@@ -229,9 +240,9 @@ def main(arguments: Iterable[str] | None = None) -> int:
     for exercise in EXERCISES:
         if names and exercise.name not in names:
             continue
-        skeleton = run(exercise, Path(checkout), Path(course).resolve(), solved=False)
-        solution = run(exercise, Path(checkout), Path(course).resolve(), solved=True)
-        ptf = run_ptf(exercise, Path(checkout), Path(course).resolve()) if exercise.has_ptf else None
+        skeleton = run(exercise, checkout, course, solved=False)
+        solution = run(exercise, checkout, course, solved=True)
+        ptf = run_ptf(exercise, checkout, course) if exercise.has_ptf else None
         kinds = {"skeleton": skeleton, "solution": solution, "ptf": ptf}
         for kind, outcome in kinds.items():
             if outcome is not None:
