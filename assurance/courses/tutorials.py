@@ -64,7 +64,8 @@ _QUEUE = (  # a slow sender next to a fast one
 )
 _PING = "h1 ping -c 3 -W 1 h2"
 _ANSWERED, _LOST = r"3 received, 0% packet loss", r"0 received, 100% packet loss"
-_CONTROLLER = "sh ./mycontroller.py > controller.log 2>&1 &"
+# Unbuffered: it is killed with what it has not written yet.
+_CONTROLLER = "sh PYTHONUNBUFFERED=1 ./mycontroller.py > controller.log 2>&1 &"
 
 EXERCISES = (
     Exercise("basic", (_PING, "pingall"), (_ANSWERED, r"Results: 0% dropped"), (_LOST,), has_ptf=True),
