@@ -40,7 +40,12 @@ _PROGRAMS = {
 
 # Scripts call `sudo simple_switch_grpc`, and sudo searches its own folders only.
 _SUDO = """#!/bin/sh
-# Written by fanin course: sudo that finds the commands of this folder, and does without sudo for root.
+# Written by fanin course: sudo that finds the commands of this folder, and does without sudo for root. In a user
+# namespace, where everybody is root, the machine's sudo refuses to work.
+case "$1" in
+-*) ;;
+*) [ "$(id -u)" = 0 ] && exec env "$@" ;;
+esac
 for real in /usr/bin/sudo /usr/local/bin/sudo /bin/sudo; do
     [ -x "$real" ] || continue
     case "$1" in
@@ -48,7 +53,6 @@ for real in /usr/bin/sudo /usr/local/bin/sudo /bin/sudo; do
     *) exec "$real" env PATH="$PATH" "$@" ;;
     esac
 done
-[ "$(id -u)" = 0 ] && exec env "$@"
 echo "sudo is not installed: run this as root, or install sudo" >&2
 exit 1
 """
