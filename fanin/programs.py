@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fanin.native.files import read_bytes
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def device_config(program: Path, include: Include, define: Define) -> bytes:
 
     try:
         if program.suffix != ".p4":
-            config = program.read_bytes()
+            config = read_bytes(program)
             read_program(config)
             return config
         compiled = compile_once(program, include_dirs=include or (), defines=macros(define))

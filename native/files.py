@@ -1,7 +1,8 @@
-"""Files that are written: whole or not at all, and named where that fails."""
+"""Files: read only if they have an end, and written whole or not at all."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator
@@ -23,6 +24,23 @@ def naming(path: Path) -> Iterator[None]:
         if error.errno is None or error.filename is not None:
             raise
         raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+
+
+def read_bytes(path: Path, most: int = 256 << 20) -> bytes:
+    """Return the contents of a file. Devices such as /dev/zero have no end, and would fill the memory.
+
+    Args:
+        path: The file.
+        most: Its most bytes.
+
+    Raises:
+        OSError: If it cannot be read or has more bytes; its filename is `path`.
+    """
+    with naming(path), path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return content
 
 
 @contextmanager

@@ -107,8 +107,12 @@ def main(arguments: Iterable[str] | None = None) -> int:
     """Print the table, and write the output of each run into `outputs` in the current folder."""
     parser = argparse.ArgumentParser(prog="p4_learning", description="Run the networks of p4-learning.")
     parser.add_argument("checkout", type=Path, help="checkout of p4-learning")
-    parser.add_argument("course", type=Path, help="folder that fanin course has made, with p4-utils installed")
-    parser.add_argument("parts", nargs="*", metavar="PART", help="part of a network's path; default: all networks")
+    parser.add_argument(
+        "course", type=Path, help="folder that fanin course has made, with p4-utils installed"
+    )
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="part of a network's path; default: all networks"
+    )
     options = parser.parse_args(None if arguments is None else [*arguments])
     checkout, course, parts = options.checkout, options.course.resolve(), options.parts
     outputs = Path("outputs")

@@ -36,6 +36,7 @@ from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.workloads.trace_files import load_trace
+from fanin.native.files import read_bytes
 from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names
@@ -216,13 +217,14 @@ def _named(path: Path) -> Iterator[None]:
         raise ScenarioError("\n".join(f"{path}: {line}" for line in str(error).splitlines())) from None
 
 
+_MOST_BYTES = 4 << 20  # TOML of this length takes seconds
 _TRACES = {".json", ".gz", ".et", ".log"}  # suffixes of what fanin import reads
 
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the TOML in it."""
     try:
-        text = path.read_text()
+        text = read_bytes(path, _MOST_BYTES).decode()
         return text, tomllib.loads(text)
     except OSError as error:
         raise ScenarioError(f"{path} cannot be read: {error.strerror}") from None

@@ -17,6 +17,7 @@ from hashlib import sha256
 from os.path import abspath
 from pathlib import Path
 
+from fanin.native.files import read_bytes
 from fanin.p4compiler.index import Definition, NameIndex
 from fanin.p4compiler.parse.conditions import evaluate
 from fanin.p4compiler.parse.lex import (
@@ -34,6 +35,7 @@ from fanin.p4compiler.source import CompileError, Diagnostic, Expansion, Reporte
 
 MAX_INCLUDE_DEPTH = 64
 _MAX_KEPT = 64  # files whose tokens are kept
+_MOST_BYTES = 16 << 20  # of a file
 _DIRECTIVES = (
     "if", "ifdef", "ifndef", "elif", "else", "endif", "define", "undef", "include", "error", "warning", "pragma",
 )  # fmt: skip
@@ -160,7 +162,7 @@ def _absolute(path: Path) -> Path:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+    return read_bytes(path, _MOST_BYTES).decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _digest(text: str) -> str:

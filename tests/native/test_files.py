@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Files that are read if they have an end, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fanin.native.files import naming, replacing, write_json
+from fanin.native.files import naming, read_bytes, replacing, write_json
 
 
 def test_a_full_disk_names_the_file() -> None:
@@ -40,3 +40,12 @@ def _fail_half_way(path: Path) -> None:
     with replacing(path) as new:
         new.write_text("half")
         raise OSError(errno.ENOSPC, "in the words of a library")
+
+
+def test_a_file_without_an_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "short").write_bytes(b"12345")
+    assert read_bytes(tmp_path / "short", 5) == b"12345"
+    for path, most in ((tmp_path / "short", 4), (Path("/dev/zero"), 100)):
+        with pytest.raises(OSError, match="File too large") as raised:
+            read_bytes(path, most)
+        assert raised.value.filename == str(path)

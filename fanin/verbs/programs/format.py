@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import complain
-from fanin.native.files import replacing
+from fanin.native.files import read_bytes, replacing
 from fanin.output import say
 
 _STDIN = "-"
@@ -44,7 +44,7 @@ def format_programs(
     for path in _found(files):
         shown = "<stdin>" if path == _STDIN else path
         try:
-            data = sys.stdin.buffer.read() if path == _STDIN else Path(path).read_bytes()
+            data = sys.stdin.buffer.read() if path == _STDIN else read_bytes(Path(path))
             text = data.decode()
             made = format_text(text, shown)
         except CompileError as error:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fanin.native.files import read_bytes
 from fanin.output import say
 from fanin.programs import Define, Include, device_config
 
@@ -39,7 +40,7 @@ def stf(
 
     try:
         config = device_config(program, include, define)
-        runner = run_stf(config, test.read_text())
+        runner = run_stf(config, read_bytes(test).decode())
     except (CompileError, ProgramError, ToolchainError) as error:
         say(error, err=True)
         raise typer.Exit(2) from None

@@ -366,3 +366,11 @@ def test_auto_is_refused_where_nothing_can_be_chosen(file: Path, text: str, word
 
 def test_auto_needs_somebody_who_predicts(file: Path) -> None:
     assert "algorithm: 'auto' cannot be used here" in complaint(file, HEAD + FEW, "algorithm=auto")
+
+
+@pytest.mark.parametrize("given", ["the scenario", "its topology"])
+def test_a_file_without_an_end_is_refused(given: str, tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text('name = "x"\ntopology = "/dev/zero"\n')
+    path = Path("/dev/zero") if given == "the scenario" else tmp_path / "scenario.toml"
+    with pytest.raises(ScenarioError, match="/dev/zero cannot be read: File too large"):
+        load_scenario(path)
