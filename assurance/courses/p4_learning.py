@@ -23,6 +23,7 @@ _FAILED = (r"Traceback", r"error in file", r"did not start", r"exited with error
 _REACHED = r"Results: 0% dropped"
 _PINGALL = ("pingall", "pingall")  # twice: in the first round switches learn and hosts resolve addresses
 _SCRIPTS = "sh sleep 15"  # p4-utils does not wait for the scripts that it starts
+_RESERVATIONS = "sleep 5; echo add_reservation h1 h5 60 1; echo add_reservation h5 h1 60 1; sleep 2"
 _ROUTED = ("sh python3 routing-controller.py > controller.log 2>&1", *_PINGALL)
 _LEARNING = "sh python3 l2_learning_controller.py s1 {} > controller.log 2>&1 &"
 # What to type in the network of an exercise's solution, and what that has to show. The first pattern of a path counts.
@@ -34,13 +35,13 @@ EXPERIMENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "02-Repeater/*": ((_SCRIPTS, "h1 ping -c 3 -W 1 h2"), r"3 received, 0% packet loss"),
     "04-L2_Learning/*/network_cpu.py": ((_LEARNING.format("cpu"), _SCRIPTS, *_PINGALL), _REACHED),
     "04-L2_Learning/*/network_digest.py": ((_LEARNING.format("digest"), _SCRIPTS, *_PINGALL), _REACHED),
-    "04-MPLS/*": (("h1 ping -c 3 -W 1 h2", "h1 ping -c 3 -W 1 h3"), r"(?s)3 received.*3 received"),
+    "04-MPLS/*": ((_SCRIPTS, "h1 ping -c 3 -W 1 h2", "h1 ping -c 3 -W 1 h3"), r"(?s)3 received.*3 received"),
     "04-RSVP/*": (
         (
-            "sh (sleep 5; echo add_reservation h1 h2 60 1; sleep 2) | timeout 30 python3 rsvp_controller.py",
-            "h1 ping -c 3 -W 1 h2",
+            f"sh ({_RESERVATIONS}) | timeout 30 python3 rsvp_controller.py",
+            "h1 ping -c 3 -W 1 h5",
         ),
-        r"Successful reservation",
+        r"(?s)Successful reservation.* 3 received",
     ),
     "07-Count-Min-Sketch/*": (
         (

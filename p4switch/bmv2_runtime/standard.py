@@ -114,7 +114,14 @@ class Standard(Tables):
     # Meters
 
     def bm_meter_array_set_rates(self, meter_array_name: str, rates: Sequence[BmMeterRateConfig]) -> None:
-        """Set the rates of all cells of a meter."""
+        """Set the rates of all cells of a meter, or those of all entries of the table to which it belongs."""
+        tables = self._engine.tables.values()
+        table = next((one for one in tables if one.table.direct_meter == meter_array_name), None)
+        if table is not None:
+            config = _checked_rates(rates)
+            for entry in table.entries():
+                table.configure_meter(entry.key, config)
+            return
         meter = self._meter(meter_array_name)
         config = _checked_rates(rates)
         for index in range(meter.size):

@@ -386,7 +386,7 @@ class Tables:
 
     def _metered(self, name: str) -> MatchTable:
         table = self._table(name)
-        if not table.table.with_meters:
+        if table.table.direct_meter is None:
             raise _error(_Code.METERS_DISABLED)
         return table
 

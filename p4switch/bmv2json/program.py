@@ -345,7 +345,7 @@ class Table:
     const_entries: tuple[ConstEntry, ...] | None
     source: Source | None = None
     profile: str | None = None
-    with_meters: bool = False
+    direct_meter: str | None = None
 
     @property
     def successors(self) -> tuple[str | None, ...]:
@@ -356,7 +356,7 @@ class Table:
     def is_call(self) -> bool:
         """Return whether the table only calls an action: no keys, no counters or meters, and a fixed default action."""
         fixed = self.default is not None and self.default.is_const
-        return fixed and not self.keys and not self.with_counters and not self.with_meters
+        return fixed and not self.keys and not self.with_counters and self.direct_meter is None
 
     def action(self, name: str) -> Action | None:
         """Return the table's action of that name, or None."""

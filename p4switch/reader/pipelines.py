@@ -120,7 +120,7 @@ class PipelineReader:
             None if entries is None else self._const_entries(entries, keys, actions, where),
             source(item),
             profile,
-            bool(item.get("direct_meters")),
+            optional_text(item, "direct_meters"),
         )
 
     def _table_actions(self, item: Json, where: str) -> tuple[Action, ...]:

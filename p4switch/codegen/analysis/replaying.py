@@ -87,7 +87,7 @@ class Replaying:
         program = self.layout.program
         counted = any(counter.table == node.name for counter in program.counters.values())
         metered = any(meter.table == node.name for meter in program.meters.values())
-        own = counted or metered or node.with_counters or node.with_meters
+        own = counted or metered or node.with_counters or node.direct_meter is not None
         return own or node.support_timeout or node.profile is not None
 
     def write_record(self, out: Writer) -> None:

@@ -236,6 +236,19 @@ def test_meters(bmv2):
     refused(codes.INVALID_INDEX, error, lambda: bmv2.standard.bm_meter_get_rates(0, "I.me", 4))
 
 
+def test_the_rates_of_a_direct_meter_are_set_for_all_entries(bmv2, device, config):
+    device.boot(config("entities"))
+    assert device.engine is not None
+    (table,) = (name for name, one in device.engine.tables.items() if one.table.direct_meter)
+    options = bm.BmAddEntryOptions(None)
+    handles = [
+        bmv2.standard.bm_mt_add_entry(0, table, [exact(n)], "Receive.metered", [], options) for n in (1, 2)
+    ]
+    rates = [bm.BmMeterRateConfig(0.1, 100), bm.BmMeterRateConfig(0.2, 200)]
+    bmv2.standard.bm_meter_array_set_rates(0, device.engine.tables[table].table.direct_meter, rates)
+    assert [bmv2.standard.bm_mt_get_meter_rates(0, table, handle) for handle in handles] == [rates, rates]
+
+
 def test_registers_hold_signed_words(bmv2, device):
     bmv2.standard.bm_register_write(0, "I.r", 2, -1)
     assert bmv2.standard.bm_register_read(0, "I.r", 2) == 0xFFFFFFFF
