@@ -270,6 +270,7 @@ def _options(
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP)  # which pathlib raises even where it only asks whether a file exists
 
 
 def main() -> None:
@@ -292,6 +293,10 @@ def main() -> None:
     except Exception as error:
         if message := out_of_memory(error):
             sys.exit(f"fanin: {message}")
+        if isinstance(error, OSError) and error.errno in _NO_FILE:
+            sys.exit(f"fanin: {error.filename!s:.60}: {error.strerror}; check the names of files")
+        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve()
+            sys.exit(f"fanin: {error}; check the names of files")
         if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of its buffer
