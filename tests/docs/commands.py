@@ -24,7 +24,7 @@ TEXTS = [*(str(path.relative_to(ROOT)) for path in DOCUMENTS), HELP]
 
 PROGRAMS = (
     r"fanin(?! \w+:)|make|python3?|git|gcc|sudo|vagrant|podman"
-    r"|export|umask|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
+    r"|export|umask|unshare|mkdir|cd|echo|pip|\.|\./\S+|\S*/bin/\S+"
 )
 COMMAND = re.compile(rf"    (?:\$ )?((?:{PROGRAMS})(?: .*?)?)(?:\s+#.*|\s*&)?")
 FENCE = re.compile(r"^```(\w+)\n.*?^```$", re.M | re.S)
@@ -61,6 +61,7 @@ EXEMPT = {
             "git clone https://github.com/p4lang/tutorials",
             "cd tutorials/exercises/basic",
             "make run",
+            "unshare --user --map-root-user --net --mount --pid --fork --mount-proc make run",
             "python -m fanin.assurance.courses.tutorials ~/tutorials ~/p4-course",
             "git clone https://github.com/nsg-ethz/p4-utils",
             "git clone https://github.com/nsg-ethz/p4-learning",
