@@ -49,7 +49,9 @@ def test_the_tests_that_run_the_others_exist() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [command for command in EXEMPT if "make " in command and command != "make run"],  # of p4lang/tutorials
+    [
+        command for command in EXEMPT if "make " in command and "make run" not in command
+    ],  # of p4lang/tutorials
 )
 def test_make_knows_a_target_that_is_not_made_here(command: str) -> None:
     words = shlex.split(command.removeprefix("sudo "))
