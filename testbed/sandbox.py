@@ -129,7 +129,10 @@ def check() -> None:
     """
     # In a process of its own: libraries of this one, such as gRPC, may end a process that it forks.
     tried = subprocess.run(
-        [sys.executable, "-P", "-m", __name__, *sys.orig_argv[1:]], capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", __name__, *sys.orig_argv[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if tried.returncode:
         how = tried.stderr.strip() or f"the process that tried it ended with status {tried.returncode}"

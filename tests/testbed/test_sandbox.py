@@ -60,9 +60,7 @@ def test_the_command_goes_on_as_root_and_first_process_of_empty_namespaces(run: 
 
 @pytest.mark.live
 @pytest.mark.parametrize(("works", "found"), [(True, "possible"), (False, "refused")])
-def test_the_check_is_right_where_a_library_ends_forked_processes(
-    run: Run, works: bool, found: str
-) -> None:
+def test_the_check_is_right_where_a_library_ends_forked_processes(run: Run, works: bool, found: str) -> None:
     """As gRPC does, whose threads a forked process lacks."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
