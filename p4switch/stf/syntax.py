@@ -8,8 +8,8 @@
     table_indirect_add[_with_group] TABLE [PRIORITY] KEY:VALUE ... => MEMBER or GROUP
     and simple_switch_CLI's mc_..., mirroring_..., counter_..., register_... and meter_... commands
 
-p4c's format has nothing for action profiles. Those commands have simple_switch_CLI's names and numbers, and the keys and
-arguments of `add`.
+p4c's format has nothing for action profiles. Those commands have simple_switch_CLI's names and numbers, and write keys
+and arguments as `add` does.
 
 `*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment; names may be quoted.
 Source: p4lang/p4c tools/stf and backends/bmv2/bmv2stf.py.

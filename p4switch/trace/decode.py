@@ -260,7 +260,10 @@ class PacketDecoder:
 
     @_decodes(RecordKind.CHECKSUM)
     def _on_checksum(self, number: int, words: tuple[int, ...]) -> None:
-        self.events.append(VerifyChecksum(self.program.checksums[number].name, not words[0]))
+        checksum = self.program.checksums[number]
+        name, kind = expression_text(checksum.target), self._kind(checksum.target)
+        value, computed = (self.of.value(name, kind, word, checksum.target) for word in words)
+        self.events.append(VerifyChecksum(checksum.name, words[0] == words[1], name, value, computed))
 
     @_decodes(RecordKind.UPDATED)
     def _on_updated(self, number: int, words: tuple[int, ...]) -> None:

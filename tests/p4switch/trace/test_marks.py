@@ -18,6 +18,7 @@ from fanin.p4switch.trace.events import (
     PortNotSet,
     Select,
     UpdateChecksum,
+    VerifyChecksum,
 )
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
@@ -111,6 +112,27 @@ def test_a_checksum_that_is_computed(trace: Trace) -> None:
     assert computed.target == "ipv4.hdrChecksum"
     assert computed.value.number == int.from_bytes(output.packet[24:26])
     assert f"checksum computed: ipv4.hdrChecksum = {computed.value.number}" in as_text(found)
+
+
+@pytest.mark.slow
+def test_each_checksum_that_is_verified_has_a_verdict_of_its_own(tmp_path: Path) -> None:
+    """Also after a wrong one, which sets checksum_error for good."""
+    text = (Path(__file__).parents[1] / "stf" / "checksums.p4").read_text()
+    also = "verify_checksum(true, { hdr.ip.protocol, 8w0 }, hdr.ip.checksum, HashAlgorithm.csum16);\n        "
+    at = text.index("verify_checksum(")
+    program = tmp_path / "two.p4"
+    program.write_text(text[:at] + also + text[at:])
+    switch = Engine.load(compile_file(program).device_config())
+    with traced(switch) as tracer:
+        switch.process(0, bytes.fromhex("0600effe0a000001"))
+        [found] = tracer.packets()
+    verified = [each for each in found.events if isinstance(each, VerifyChecksum)]
+    assert [(each.correct, each.value.number, each.computed.number) for each in verified] == [
+        (False, 0xEFFE, 0xF9FF),
+        (True, 0xEFFE, 0xEFFE),
+    ]
+    assert "checksum verified: ip.checksum = 61438: wrong, it should be 63999" in as_text(found)
+    assert "checksum verified: ip.checksum = 61438: correct" in as_text(found)
 
 
 @pytest.mark.slow
