@@ -27,7 +27,7 @@ from fanin.p4switch.codegen.keys import KeyLayout
 from fanin.p4switch.codegen.layout import packet_headers
 from fanin.p4switch.codegen.tracing import MOST_VALID, Numbers, RecordKind, condition_fields
 from fanin.p4switch.entries import ActionCall, Entry
-from fanin.p4switch.trace.constants import constant_names
+from fanin.p4switch.trace.constants import constant_names, metadata_names
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -101,6 +101,7 @@ class Decoder:
         self.numbers = Numbers(program)
         self.headers = packet_headers(program)
         self.constants = constant_names(program)
+        self.metadata = metadata_names(program)
         self.errors = {number: name for name, number in program.errors.items()}
 
     def packets(self, data: bytes) -> Iterator[PacketTrace]:
@@ -227,7 +228,7 @@ class PacketDecoder:
             return
         state, key = self._select
         self._select = None
-        names = map(expression_text, state.key)
+        names = map(self._text, state.key)
         values = tuple(
             self.of.value(name, width, number, part if isinstance(part, Field) else None)
             for part, name, width, number in zip(state.key, names, state.key_widths, key, strict=True)
@@ -261,14 +262,14 @@ class PacketDecoder:
     @_decodes(RecordKind.CHECKSUM)
     def _on_checksum(self, number: int, words: tuple[int, ...]) -> None:
         checksum = self.program.checksums[number]
-        name, kind = expression_text(checksum.target), self._kind(checksum.target)
+        name, kind = self._text(checksum.target), self._kind(checksum.target)
         value, computed = (self.of.value(name, kind, word, checksum.target) for word in words)
         self.events.append(VerifyChecksum(checksum.name, words[0] == words[1], name, value, computed))
 
     @_decodes(RecordKind.UPDATED)
     def _on_updated(self, number: int, words: tuple[int, ...]) -> None:
         target = self.program.checksums[number].target
-        name = expression_text(target)
+        name = self._text(target)
         value = self.of.value(name, self._kind(target), words[0], target)
         self.events.append(UpdateChecksum(name, value))
 
@@ -287,8 +288,8 @@ class PacketDecoder:
     def _on_branch(self, number: int, words: tuple[int, ...]) -> None:
         branch: Branch = self.of.numbers.branches[number]
         fields = condition_fields(self.program, branch.condition)
-        text = branch.source.fragment if branch.source else expression_text(branch.condition)
-        values = self._values([(expression_text(f), self._kind(f), f) for f in fields], words[2:])
+        text = branch.source.fragment if branch.source else self._text(branch.condition)
+        values = self._values([(self._text(f), self._kind(f), f) for f in fields], words[2:])
         there = [place >= MOST_VALID or bool(words[1] >> place & 1) for place in range(len(fields))]
         invalid = dict.fromkeys(f.header for f, valid in zip(fields, there, strict=True) if not valid)
         known = tuple(value for value, valid in zip(values, there, strict=True) if valid)
@@ -406,7 +407,7 @@ class PacketDecoder:
 
     def add_jump(self, condition: Expression, value: bool, source: Source | None) -> None:
         """Add an if in an action, with the value of its condition."""
-        text = source.fragment if source else expression_text(condition)
+        text = source.fragment if source else self._text(condition)
         self.events.append(Jump(text, value, source))
 
     def set_port(self, cause: str, source: Source | None) -> None:
@@ -419,12 +420,15 @@ class PacketDecoder:
         (number,) = _numbers(words, (width,))
         return self.of.value(name, width, number)
 
+    def _text(self, expression: Expression) -> str:
+        return expression_text(expression, self.of.metadata)
+
     def constant(self, field: Field, number: int) -> str:
         """Return the name of the constant that a field with this value was assigned or compared with, or ""."""
         return self.of.constants.get(field, {}).get(number, "")
 
     def _assign(self, target: Expression, words: tuple[int, ...], source: Source | None) -> None:
-        name = expression_text(target)
+        name = self._text(target)
         field = target if isinstance(target, Field) else None
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)

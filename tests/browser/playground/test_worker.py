@@ -80,7 +80,7 @@ def test_a_packet_is_followed_through_lines_nodes_and_values(ask: Ask) -> None:
         ("if hdr.udp.isValid()", "node_4", "} else if (hdr.udp.isValid()) {"),
         ("table ingress.allowed", "ingress.allowed", "table allowed {"),
         ("action ingress.allow()", "ingress.allowed", "standard.egress_spec = INSIDE;"),
-        ("standard_metadata.egress_spec = 1 INSIDE", "ingress.allowed", "standard.egress_spec = INSIDE;"),
+        ("standard.egress_spec = 1 INSIDE", "ingress.allowed", "standard.egress_spec = INSIDE;"),
     ]
     assert {"udp.destination": "53"}.items() <= first["steps"][8]["set"].items()
     assert second["outputs"] == []

@@ -10,6 +10,7 @@ import pytest
 from fanin.p4compiler import compile_file
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.trace.events import (
+    Assign,
     Condition,
     Invalid,
     NotEmitted,
@@ -112,6 +113,56 @@ def test_a_checksum_that_is_computed(trace: Trace) -> None:
     assert computed.target == "ipv4.hdrChecksum"
     assert computed.value.number == int.from_bytes(output.packet[24:26])
     assert f"checksum computed: ipv4.hdrChecksum = {computed.value.number}" in as_text(found)
+
+
+NAMES = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> count; bit<8> other; }
+struct headers_t { h_t h; }
+struct inner_t { bit<8> count; }
+struct metadata_t { inner_t inner; bit<8> plain; bit<8> unnamed; }
+struct pair_t { bit<8> plain; bit<8> second; }
+parser P(packet_in b, out headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t m) { apply {} }
+control I(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    pair_t pair;
+    apply {
+        pair.plain = hdr.h.other;
+        pair.second = pair.plain + 1;
+        m.inner.count = hdr.h.count + 1;
+        m.plain = pair.second;
+        hdr.h.count = m.inner.count + m.plain + m.unnamed;
+        s.egress_spec = (bit<9>)hdr.h.count;
+        if (m.inner.count > 3) { hdr.h.other = pair.plain; }
+    }
+}
+control E(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) { apply {} }
+control C(inout headers_t hdr, inout metadata_t m) { apply {} }
+control D(packet_out b, in headers_t hdr) { apply { b.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+@pytest.mark.slow
+def test_metadata_and_local_structs_have_the_names_of_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "names.p4"
+    program.write_text(NAMES)
+    switch = Engine.load(compile_file(program).device_config())
+    with traced(switch) as tracer:
+        switch.process(0, bytes.fromhex("0405"))
+        [found] = tracer.packets()
+    targets = [each.target for each in found.events if isinstance(each, Assign)]
+    assert [each for each in targets if "." in each and not each.startswith("h.")] == [
+        "pair.plain",
+        "pair.second",
+        "m.inner.count",
+        "m.plain",
+        "s.egress_spec",
+    ]
+    assert "if m.inner.count > 3: true (m.inner.count=5)" in as_text(found)
 
 
 @pytest.mark.slow

@@ -96,8 +96,8 @@ def test_a_packet_in_text(routes):
 def test_numbers_are_told_with_the_constants_of_the_source():
     done = run(str(FANIN), "--packet", "0x" + PACKET.hex(), "--verbose")
     lines = [line.strip().partition("  [")[0] for line in done.stdout.splitlines()]
-    assert "metadata_t.reason = 6 REASON_NO_ROUTE" in lines
-    assert "if meta.reason != REASON_NONE: true (metadata_t.reason=6 REASON_NO_ROUTE)" in lines
+    assert "meta.reason = 6 REASON_NO_ROUTE" in lines
+    assert "if meta.reason != REASON_NONE: true (meta.reason=6 REASON_NO_ROUTE)" in lines
     assert "count ingress.drops[6 REASON_NO_ROUTE]" in lines
     assert (
         "if standard_metadata.parser_error != error.NoError: false (standard_metadata.parser_error=0 error.NoError)"
