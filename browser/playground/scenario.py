@@ -12,7 +12,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, Table, TableKey
 from fanin.p4switch.stf.syntax import ActionText, Command, StfError, parse_stf
-from fanin.p4switch.trace.notation import number_text, parse_number
+from fanin.p4switch.trace.notation import number_text, parameter_field, parse_number
 
 MOST_PACKETS = 200
 MOST_ENTRIES = 500
@@ -365,9 +365,13 @@ def _entry(command: Command, program: Program) -> TableEntry:
 def _call(call: ActionText, table: Table, program: Program) -> tuple[str, dict[str, str]]:
     """Return the full name of an action, and its arguments as text."""
     action = _named({each.name: each for each in table.actions}, call.name)
-    widths = {parameter.name: parameter.width for parameter in action.parameters}
+    known = {
+        parameter.name: (parameter_field(action, index), parameter.width)
+        for index, parameter in enumerate(action.parameters)
+    }
     arguments = {
-        name: number_text(program, None, widths.get(name, 0), value) for name, value in call.arguments.items()
+        name: number_text(program, *known.get(name, (None, 0)), value)
+        for name, value in call.arguments.items()
     }
     return action.name, arguments
 

@@ -63,7 +63,7 @@ from fanin.p4switch.trace.events import (
     UpdateChecksum,
     VerifyChecksum,
 )
-from fanin.p4switch.trace.notation import entry_text, expression_text, number_text
+from fanin.p4switch.trace.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.word_packing import from_words, word_count
 
 # simple_switch's PKT_INSTANCE_TYPE_*
@@ -331,11 +331,11 @@ class PacketDecoder:
             if chosen is not None and at <= chosen < at + weight:
                 position = place
             at += weight
-            parameters = self.program.tables[table].action(call.name)
-            assert parameters is not None
+            action = self.program.tables[table].action(call.name)
+            assert action is not None
             arguments = tuple(
-                self.of.value(parameter.name, parameter.width, value)
-                for parameter, value in zip(parameters.parameters, call.args, strict=True)
+                self.of.value(parameter.name, parameter.width, value, parameter_field(action, index))
+                for index, (parameter, value) in enumerate(zip(action.parameters, call.args, strict=True))
             )
             alternatives.append(Alternative(member, weight, call.name, arguments))
         self.events.append(Choice(table, kind, number, position, alternatives))
@@ -359,7 +359,9 @@ class PacketDecoder:
     @_decodes(RecordKind.ACTION)
     def _on_action(self, number: int, words: tuple[int, ...]) -> None:
         action: Action = self.of.numbers.actions[number]
-        parameters = [(p.name, p.width, None) for p in action.parameters]
+        parameters = [
+            (p.name, p.width, parameter_field(action, index)) for index, p in enumerate(action.parameters)
+        ]
         self.events.append(ActionRun(action.name, self._values(parameters, words), _is_implied(action)))
 
     @_decodes(RecordKind.STATEMENT)

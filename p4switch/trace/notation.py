@@ -25,7 +25,7 @@ from fanin.p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from fanin.p4switch.bmv2json.program import Program, Table, TableKey
+from fanin.p4switch.bmv2json.program import Action, Program, Table, TableKey
 from fanin.p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
 
 
@@ -48,6 +48,15 @@ def number_text(program: Program, field: Field | None, width: int, number: int) 
     if width > 32 or (width == 16 and kind.startswith(("eth", "vlan"))):
         return f"{number:#0{2 + -(-width // 4)}x}"
     return str(number)
+
+
+def parameter_field(action: Action, index: int) -> Field | None:
+    """Return the field that an action assigns a parameter to, whose conventions its number follows, or None."""
+    for primitive in action.primitives:
+        match primitive.arguments:
+            case (Field() as field, Parameter(parameter)) if primitive.op == "assign" and parameter == index:
+                return field
+    return None
 
 
 def parse_number(text: str) -> int:

@@ -121,7 +121,7 @@ function TableEditor({ table }: { table: Table }) {
                   {table.default ? `${last(table.default.action)}(${Object.values(table.default.arguments).join(", ")})` : "nothing"}
                 </td>
                 <td>
-                  {!table.fixedDefault && (
+                  {!table.fixedDefault && table.profile === null && (
                     <button class="plain" onClick={() => add(true)}>
                       Change
                     </button>
@@ -270,7 +270,7 @@ function ProfileEditor({ name, selector }: { name: string; selector: boolean }) 
         )}
       </div>
       {members.map((member, number) => (
-        <div class="row" key={`member ${number}`} role="group" aria-label={`Member ${number}`}>
+        <div class="row member" key={`member ${number}`} role="group" aria-label={`Member ${number}`}>
           <span>member {number}</span>
           <CallEditor
             table={table}
@@ -283,7 +283,7 @@ function ProfileEditor({ name, selector }: { name: string; selector: boolean }) 
         </div>
       ))}
       {groups.map((group, number) => (
-        <div class="row" key={`group ${number}`}>
+        <div class="row member" key={`group ${number}`}>
           <label>
             group {number}: members{" "}
             <input

@@ -153,7 +153,7 @@ def test_members_and_groups_of_an_action_profile_are_run_shown_and_exported(ask:
     content = scenario["profiles"]["ingress.servers"]
     assert content["members"][1] == {
         "action": "ingress.to_server",
-        "arguments": {"address": "167772418", "port": "2"},
+        "arguments": {"address": "10.0.1.2", "port": "2"},
     }
     assert content["groups"] == [[0, 1]]
     assert [(each["member"], each["group"]) for each in scenario["entries"]] == [(None, 0), (2, None)]

@@ -83,15 +83,14 @@ control ingress(inout headers_t hdr, inout metadata_t meta, inout standard_metad
             hdr.udp.source_port: selector;
         }
         actions = { to_server; drop; }
-        default_action = drop();
         implementation = servers;
         size = 64;
     }
 
     apply {
-        if (hdr.udp.isValid() && standard_metadata.checksum_error == 0) {
-            services.apply();
-        } else {
+        if (!hdr.udp.isValid() || standard_metadata.checksum_error == 1) {
+            drop();
+        } else if (!services.apply().hit) {
             drop();
         }
     }
