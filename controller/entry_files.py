@@ -79,7 +79,7 @@ class NamedMember:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What an action profile holds: members by number, and groups by number: the weight of each of their members."""
+    """Content of an action profile: members by number, and groups by number: the weight of each of their members."""
 
     __pydantic_config__ = _STRICT
 

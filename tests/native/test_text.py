@@ -30,7 +30,7 @@ def test_names_are_short_and_on_one_line() -> None:
     [
         ("lesson:none", ""),
         ("lesson:los", "; did you mean 'lesson:loss'?"),
-        ("lesson:windo", "; did you mean 'lesson:window'?"),
+        ("lesson:widow", "; did you mean 'lesson:window'?"),
         ("loss", ""),
         ("leaf4", "; did you mean 'leaf3', 'leaf2' or 'leaf1'?"),
         ("zebra", ""),
