@@ -37,6 +37,7 @@ MOST_BYTES = 4 << 20  # of a submission
 MOST_FILES = 100
 SECONDS = 90.0  # for all tests of one submission
 _LONGEST_NOTE = 200  # characters
+_BEGINS_FORMULA = tuple("=+-@\t\r＝＋－＠")  # some spreadsheets take wide characters, too
 _SERVER = "/submission"  # where its sandboxes see a submission
 _KINDS = (".p4", ".py", ".json", ".toml", ".h")
 
@@ -328,9 +329,11 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         except OSError as error:
             note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
             continue
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            note = note or (f"{name}: not a file" if name in files else "")
+            continue
         with os.fdopen(descriptor, "rb") as opened:
-            if not S_ISREG(os.fstat(descriptor).st_mode):
-                continue
             data = opened.read(left + 1)
         left -= len(data)
         if left < 0:
@@ -383,7 +386,7 @@ def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
 
 def _cell(text: str) -> str:
     """Return text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+    return f"'{text}" if text[:1] in _BEGINS_FORMULA else text
 
 
 def gradescope(marks: Marks) -> dict[str, Any]:
