@@ -257,7 +257,9 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         os.environ["XDG_CACHE_HOME"] = made
         try:
             whole = Lab(lab.folder, lab.manifest, tests)
-            outcomes = check(whole, lab.solution, seed=seed, hidden=True)
+            compiled = Path(made) / "fanin"
+            compiled.mkdir(mode=0o700)
+            outcomes = check(whole, lab.solution, seed=seed, hidden=True, shared=compiled)
             failed = [each for each in outcomes if not each.passed]
             # A failure is traced, for which there is a second program and further parts of fanin.
             _warm_up_of_failures(whole, seed)
@@ -269,7 +271,6 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         if failed:
             names = ", ".join(each.test for each in failed)
             raise LabError(f"{lab.name}: its solution fails {names}\n{told(failed[0])}")
-        compiled = Path(made) / "fanin"
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
         with judges(_modules_of_tests()) as found:

@@ -1,7 +1,7 @@
 """Tests of a program that finds out why training is slow."""
 
 import random
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fanin.classroom.bench import Bench, lab_test
@@ -129,7 +129,8 @@ def run_of(fault: str, draw: random.Random) -> dict[str, Any]:
 
 
 def _computing(run: dict[str, Any]) -> float:
-    return max(worker["computing_seconds"] for worker in run["workers"])
+    seconds: list[float] = [worker["computing_seconds"] for worker in run["workers"]]
+    return max(seconds)
 
 
 def _run_once(fault: str, draw: random.Random) -> dict[str, Any]:
@@ -181,7 +182,8 @@ def _names(bench: Bench, expected: str, *planted: str) -> None:
     program = bench.python("diagnose.py")
     for fault in planted or (expected, expected):
         bench.step(f"training runs in a network that is drawn at random: {fault}")
-        run = run_of(fault, random.Random(bench.random.getrandbits(32)))
+        drawn = bench.random.getrandbits(32)
+        run = bench.once(f"{fault} {drawn}", partial(run_of, fault, random.Random(drawn)))
         found = program.call("cause", run)
         bench.check(
             found == expected, f"cause() returned {found!r}, expected {expected!r}\n{_explained(run)}"

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,10 +17,12 @@ from queue import SimpleQueue
 
 import pytest
 
+from fanin.classroom.bench import Bench, LabTest, run_test
 from fanin.classroom.confine import require_sandboxes
 from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.judge import Judges, judges
 from fanin.classroom.manifest import Lab, LabError
+from fanin.classroom.student import student_programs
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
 from tests.classroom.small_lab import changed, small_lab
@@ -381,3 +384,18 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")
     assert "\n" not in marks.note
+
+
+def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> None:
+    """And for another seed, or without a grader, again."""
+    made = []
+
+    def draw(bench: Bench) -> None:
+        value = bench.once("drawn", lambda: made.append(0) or {"number": bench.random.random()})
+        bench.check(value == {"number": random.Random(f"{seed}/draw").random()}, "another value")
+
+    test = LabTest(draw, "Draws", 1, False)
+    with student_programs(lab.solution) as students:
+        for seed, shared in ((1, tmp_path), (1, tmp_path), (2, tmp_path), (1, None), (1, None)):
+            assert run_test(test, lab.solution, students, {}, seed, shared=shared).passed
+    assert len(made) == 4
