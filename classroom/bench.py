@@ -6,9 +6,12 @@ raising `ExpectationError`, which the methods of the bench and of its switches d
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import random
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,7 +39,10 @@ class Bench:
         programs: dict[str, LoadedProgram],
         seed: str,
         surroundings: Surroundings,
+        shared: Path | None = None,
     ) -> None:
+        self._seed = seed
+        self._shared = shared
         self._folder = folder
         self._students = students
         self._programs = programs
@@ -48,6 +54,28 @@ class Bench:
     def step(self, text: str) -> None:
         """Begin a step of the story."""
         self.story.step(text)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """Return what `make` returns, which must be JSON and depend on nothing that a student has written.
+
+        A grader calls it once for the whole class. Otherwise it is called each time.
+
+        Args:
+            name: Its name, which no other call of this test has.
+            make: Makes the value.
+        """
+        if self._shared is None:
+            return make()
+        digest = hashlib.sha256(f"{self._seed}/{name}".encode()).hexdigest()
+        file = self._shared / f"once-{digest}.json"
+        if file.exists():
+            return json.loads(file.read_text())
+        made = make()
+        with suppress(
+            OSError
+        ):  # in a sandbox, which only reads: a submission has come further than the solution
+            file.write_text(json.dumps(made))
+        return made
 
     def switch(self, file: str) -> SwitchUnderTest:
         """Return a new switch with the student's P4 program.
@@ -184,6 +212,7 @@ def run_test(
     programs: dict[str, LoadedProgram],
     seed: int,
     surroundings: Surroundings | None = None,
+    shared: Path | None = None,
 ) -> Outcome:
     """Run one test on a student's folder.
 
@@ -194,8 +223,9 @@ def run_test(
         programs: Programs that were loaded before, by file.
         seed: The seed of what the test draws.
         surroundings: Where switches and networks run. None is virtual time.
+        shared: A folder with what is the same for a whole class (`Bench.once`). None: there is none.
     """
-    bench = Bench(folder, students, programs, f"{seed}/{test.name}", surroundings or VirtualTime())
+    bench = Bench(folder, students, programs, f"{seed}/{test.name}", surroundings or VirtualTime(), shared)
     problem, not_run = None, ""
     try:
         test.function(bench)

@@ -27,6 +27,7 @@ def check(
     hidden: bool = False,
     only: str | None = None,
     surroundings: Surroundings | None = None,
+    shared: Path | None = None,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each test, as soon as there is one.
 
@@ -37,10 +38,11 @@ def check(
         hidden: Also run the tests that are for the grader.
         only: The name of the one test to run. None runs all.
         surroundings: Where switches and networks run. None is virtual time.
+        shared: A folder with what is the same for a whole class (`Bench.once`). None: there is none.
     """
     with student_programs(folder) as students:
         tests = collect_tests(lab, hidden=hidden, only=only)
-        yield from run_tests(tests, folder, students, seed, surroundings)
+        yield from run_tests(tests, folder, students, seed, surroundings, shared)
 
 
 def collect_tests(lab: Lab, *, hidden: bool, only: str | None = None) -> list[LabTest]:
@@ -55,12 +57,13 @@ def run_tests(
     students: StudentPrograms,
     seed: int,
     surroundings: Surroundings | None = None,
+    shared: Path | None = None,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each of these tests, with the student's Python in the processes of `students`."""
     programs: dict[str, LoadedProgram] = {}
     for test in tests:
         with _compiling_fast():
-            outcome = run_test(test, folder, students, programs, seed, surroundings)
+            outcome = run_test(test, folder, students, programs, seed, surroundings, shared)
         yield outcome
 
 

@@ -6,11 +6,14 @@ with the process that started it. JSON has the fields of `Confinement`.
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import json
 import os
 import platform
 import resource
 import signal
+import struct
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +30,33 @@ _READ_ONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096  # 
 _RECURSIVE, _PRIVATE, _DETACH = 1 << 14, 1 << 18, 2
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}  # unistd.h
+_PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
+_SECCOMP_ALLOW, _SECCOMP_ERROR = 0x7FFF0000, 0x00050000  # linux/seccomp.h; an error's number is added
+_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = (
+    0x20,
+    0x15,
+    0x35,
+    0x45,
+    0x06,
+)  # linux/bpf_common.h: LD|W|ABS, JMP|…, RET|K
+_X32 = 0x40000000  # from here on are the calls of another ABI of x86_64
+_NAMESPACES = 0x7E020080  # clone's flags for new namespaces, sched.h
+_CLONE3 = 435
+# System calls that the sandbox refuses, by machine: AUDIT_ARCH_* (linux/audit.h), clone, and the others (unistd.h).
+# No limit counts memory of System V and message queues, which stays until the sandbox ends. The others are parts of the
+# kernel that nothing here needs: namespaces and mounts, the memory of other processes, keys, bpf, io_uring.
+_GENERIC = (186, 190, 194, 180, 97, 268, 40, 39, 41, 117, 270, 271, 217, 218, 219, 241, 280, 282, 425)
+_REFUSED = {
+    # msgget semget shmget mq_open unshare setns mount umount2 pivot_root ptrace process_vm_readv, _writev
+    # add_key request_key keyctl perf_event_open bpf userfaultfd io_uring_setup
+    "x86_64": (
+        0xC000003E,
+        56,
+        (68, 64, 29, 240, 272, 308, 165, 166, 155, 101, 310, 311, 248, 249, 250, 298, 321, 323, 425),
+    ),
+    "aarch64": (0xC00000B7, 220, _GENERIC),
+    "riscv64": (0xC00000F3, 220, _GENERIC),
+}
 _FIRST_USER = 61_000  # users without files, for the sandboxes of root
 _DEVICES = ("null", "zero", "random", "urandom")
 _NOT_FOUND = 127
@@ -117,7 +147,36 @@ def _enter(box: Confinement) -> None:
         # In a namespace of users below the one that owns the mounts, so that they cannot be changed.
         _unshare_user(0, 65534, 0, 0)
     libc.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _refuse_system_calls()
     _end_with_parent()  # again: a change of user makes the kernel forget it
+
+
+def _refuse_system_calls() -> None:
+    """Let the kernel refuse system calls to this process and its children, with a filter (seccomp)."""
+    machine, clone, refused = _REFUSED[platform.machine()]
+    refuse, unknown, allow = (
+        (_RETURN, 0, 0, _SECCOMP_ERROR + errno.EPERM),
+        (_RETURN, 0, 0, _SECCOMP_ERROR + errno.ENOSYS),
+        (_RETURN, 0, 0, _SECCOMP_ALLOW),
+    )
+    steps = [
+        (_LOAD, 0, 0, 4),  # the machine, of struct seccomp_data
+        (_EQUAL, 1, 0, machine),
+        refuse,
+        (_LOAD, 0, 0, 0),  # the number of the call
+        *((_AT_LEAST, 0, 1, _X32), refuse),
+        *(step for number in refused for step in ((_EQUAL, 0, 1, number), refuse)),
+        # Its flags are in memory, which a filter cannot read. The C library takes clone instead if there is none.
+        *((_EQUAL, 0, 1, _CLONE3), unknown),
+        (_EQUAL, 1, 0, clone),
+        allow,
+        (_LOAD, 0, 0, 16),  # its first argument
+        *((_ANY_OF, 0, 1, _NAMESPACES), refuse),
+        allow,
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *step) for step in steps))
+    program = ctypes.create_string_buffer(struct.pack("@HP", len(steps), ctypes.addressof(code)))
+    libc.call("prctl", _PR_SET_SECCOMP, _SECCOMP_FILTER, ctypes.addressof(program), 0, 0, of="seccomp")
 
 
 def _unshare_user(kinds: int, inside: int, user: int, group: int) -> None:

@@ -37,6 +37,7 @@ MOST_BYTES = 4 << 20  # of a submission
 MOST_FILES = 100
 SECONDS = 90.0  # for all tests of one submission
 _LONGEST_NOTE = 200  # characters
+_BEGINS_FORMULA = tuple("=+-@\t\r＝＋－＠")  # some spreadsheets take wide characters, too
 _SERVER = "/submission"  # where its sandboxes see a submission
 _KINDS = (".p4", ".py", ".json", ".toml", ".h")
 
@@ -256,7 +257,9 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         os.environ["XDG_CACHE_HOME"] = made
         try:
             whole = Lab(lab.folder, lab.manifest, tests)
-            outcomes = check(whole, lab.solution, seed=seed, hidden=True)
+            compiled = Path(made) / "fanin"
+            compiled.mkdir(mode=0o700)
+            outcomes = check(whole, lab.solution, seed=seed, hidden=True, shared=compiled)
             failed = [each for each in outcomes if not each.passed]
             # A failure is traced, for which there is a second program and further parts of fanin.
             _warm_up_of_failures(whole, seed)
@@ -268,7 +271,6 @@ def grader(lab: Lab, *, seed: int, further: Path | None = None) -> Iterator[Grad
         if failed:
             names = ", ".join(each.test for each in failed)
             raise LabError(f"{lab.name}: its solution fails {names}\n{told(failed[0])}")
-        compiled = Path(made) / "fanin"
         for each in (compiled, *compiled.iterdir()):
             each.chmod(0o755)  # for the users of the sandboxes; the folder above keeps others out
         with judges(_modules_of_tests()) as found:
@@ -328,9 +330,11 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
         except OSError as error:
             note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
             continue
+        if not S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            note = note or (f"{name}: not a file" if name in files else "")
+            continue
         with os.fdopen(descriptor, "rb") as opened:
-            if not S_ISREG(os.fstat(descriptor).st_mode):
-                continue
             data = opened.read(left + 1)
         left -= len(data)
         if left < 0:
@@ -383,7 +387,7 @@ def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
 
 def _cell(text: str) -> str:
     """Return text that a spreadsheet does not take for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t") else text
+    return f"'{text}" if text[:1] in _BEGINS_FORMULA else text
 
 
 def gradescope(marks: Marks) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,10 +54,11 @@ class StudentProgram:
     def _ask(self, name: str, arguments: tuple[Any, ...]) -> Any:
         what = f"{self.name}: {name.removeprefix('new ')}()"
         seconds = self._owner.seconds
+        end = time.monotonic() + seconds * setting()
         self._connection.settimeout(seconds * setting())
         try:
             self._connection.sendall(json.dumps([name, encode(arguments)]).encode() + b"\n")
-            answer = json.loads(self._line())
+            answer = json.loads(self._line(end))
             if "error" in answer:
                 raise ExpectationError(Problem(f"{what} raised an error:\n{answer['error']}", broken=True))
             return decode(answer["value"])
@@ -71,8 +73,10 @@ class StudentProgram:
             # Only a program that writes to the judge's socket itself gets here.
             raise ExpectationError(Problem(f"{what}: its answer cannot be read")) from None
 
-    def _line(self) -> bytes:
+    def _line(self, end: float) -> bytes:
         while b"\n" not in self._received:
+            # For each part what is left: a program could write a byte again and again.
+            self._connection.settimeout(max(end - time.monotonic(), 0.001))
             more = self._connection.recv(1 << 16)
             if not more:
                 raise ConnectionError

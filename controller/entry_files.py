@@ -9,7 +9,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from finsy import P4CloneSessionEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry, P4TableMatch
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4IndirectAction,
+    P4Member,
+    P4MulticastGroupEntry,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
 from finsy.proto import p4i, p4r
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -28,15 +38,53 @@ Match = int | str | tuple[int | str, int | str]
 
 @dataclass(frozen=True, slots=True)
 class NamedEntry:
-    """An entry in the program's names."""
+    """An entry in the program's names, with an action, or with a member or group of the table's action profile."""
 
     __pydantic_config__ = _STRICT
 
     table: str
     match: Mapping[str, Match]
-    action: str
+    action: str | None = None
     params: Mapping[str, int | str] = field(default_factory=dict)
     priority: int = 0
+    member: int | None = None
+    group: int | None = None
+
+    def __post_init__(self) -> None:
+        if [self.action, self.member, self.group].count(None) != 2:
+            raise ValueError("needs one of action, member and group")
+        if self.action is None and self.params:
+            raise ValueError("has params, but no action")
+
+    def entity(self) -> P4TableEntry:
+        """Return the entry for finsy."""
+        action = (
+            P4IndirectAction(member_id=self.member, group_id=self.group)
+            if self.action is None
+            else P4TableAction(self.action, **self.params)
+        )
+        match = P4TableMatch(self.match)
+        return P4TableEntry(self.table, match=match, action=action, priority=self.priority)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedMember:
+    """A member of an action profile."""
+
+    __pydantic_config__ = _STRICT
+
+    action: str
+    params: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Content of an action profile: members by number, and groups by number: the weight of each of their members."""
+
+    __pydantic_config__ = _STRICT
+
+    members: Mapping[int, NamedMember] = field(default_factory=dict)
+    groups: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +96,7 @@ class Entries:
     entries: Sequence[NamedEntry] = ()
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     sessions: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
 
     def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
         """Return the same as P4Runtime entities, with the ids of this P4Info.
@@ -65,14 +114,26 @@ class Entries:
             for kind, numbered in kinds
             for number, replicas in numbered.items()
         ]
-        for entry in self.entries:
+        for part in (*self._profile_entities(), *self.entries):
             try:
-                match, action = P4TableMatch(entry.match), P4TableAction(entry.action, **entry.params)
-                wanted = P4TableEntry(entry.table, match=match, action=action, priority=entry.priority)
-                entities.append(wanted.encode(schema))
+                entity = part.entity() if isinstance(part, NamedEntry) else part
+                entities.append(entity.encode(schema))
             except (LookupError, ValueError) as error:
-                raise ValueError(f"the program has no place for {entry}: {error}") from None
+                raise ValueError(f"the program has no place for {part}: {error}") from None
         return entities
+
+    def _profile_entities(self) -> Iterator[P4ActionProfileMember | P4ActionProfileGroup]:
+        """Yield members before the groups that have them."""
+        for name, profile in self.profiles.items():
+            for number, member in profile.members.items():
+                action = P4TableAction(member.action, **member.params)
+                yield P4ActionProfileMember(name, member_id=number, action=action)
+            for number, weights in profile.groups.items():
+                members = [P4Member(member, weight=weight) for member, weight in weights.items()]
+                yield P4ActionProfileGroup(name, group_id=number, members=members)
+
+
+_KINDS = {"entries": NamedEntry, "members": NamedMember, "profiles": Profile}
 
 
 def read_entries(path: Path) -> Entries:
@@ -99,8 +160,12 @@ def _explain(error: ValidationError) -> Iterator[str]:
             case "missing" if "match" not in above:
                 yield f"{place}: missing; add it"
             case "unexpected_keyword_argument":
-                known = fields(NamedEntry if above else Entries)
+                known = fields(
+                    _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
+                )
                 yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
+            case "value_error":
+                yield f"{place}: {one['ctx']['error']}"
             case _ if "match" in above:
                 yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
             case _:

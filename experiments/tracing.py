@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from fanin.controller.entry_files import Entries, Match, NamedEntry
+from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile
 from fanin.p4switch import entries as p4
 from fanin.p4switch.bmv2json.program import Table, TableKey
 from fanin.p4switch.engine.engine import Engine
@@ -39,7 +39,7 @@ def trace(
 
 
 def fill(engine: Engine, entries: Entries) -> None:
-    """Write table entries, multicast groups and clone sessions with the names of the program alone, without P4Info.
+    """Write everything of an entry file with the names of the program alone, without P4Info.
 
     Raises:
         ValueError: If one of them does not fit the program.
@@ -48,11 +48,26 @@ def fill(engine: Engine, entries: Entries) -> None:
         for kind, numbered in ((engine.multicast, entries.groups), (engine.sessions, entries.sessions)):
             for number, replicas in numbered.items():
                 kind.insert(number, tuple(p4.Replica(port, instance) for port, instance in replicas))
+        for name, profile in entries.profiles.items():
+            _fill_profile(engine, name, profile)
         for entry in entries.entries:
             table, found = _entry(engine.program.tables, entry)
             engine.table(table).insert(found)
     except p4.TableError as error:
         raise ValueError(str(error)) from None
+
+
+def _fill_profile(engine: Engine, name: str, profile: Profile) -> None:
+    users = [table for table in engine.program.tables.values() if table.profile == name]
+    if not users:
+        there = ", ".join(engine.program.profiles) or "none"
+        raise ValueError(f"no table has an action profile {name}; there are {there}")
+    state = engine.profile(name)
+    for number, member in profile.members.items():
+        where = f"action profile {name}: member {number}"
+        state.insert_member(number, _call(users[0], member.action, member.params, where))
+    for number, weights in profile.groups.items():
+        state.insert_group(number, tuple(weights.items()))
 
 
 def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
@@ -64,18 +79,27 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
         keys = ", ".join(key.name for key in table.keys)
         raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}, only {keys}")
-    action = table.action(entry.action)
+    action: p4.EntryAction
+    if entry.action is not None:
+        action = _call(table, entry.action, entry.params, where)
+    elif entry.member is not None:
+        action = p4.MemberReference(entry.member)
+    else:
+        assert entry.group is not None
+        action = p4.GroupReference(entry.group)
+    matches = tuple(_match(key, entry.match.get(key.name), f"{where}: {key.name}") for key in table.keys)
+    return table.name, p4.Entry(p4.EntryKey(matches, entry.priority), action)
+
+
+def _call(table: Table, name: str, params: Mapping[str, int | str], where: str) -> p4.ActionCall:
+    action = table.action(name)
     if action is None:
         actions = ", ".join(each.name for each in table.actions)
-        raise ValueError(f"{where} has no action {entry.action}, only {actions}")
+        raise ValueError(f"{where} has no action {name}, only {actions}")
     names = [parameter.name for parameter in action.parameters]
-    if set(names) != set(entry.params):
-        raise ValueError(
-            f"{where}: action {action.name} takes ({', '.join(names)}), not {dict(entry.params)}"
-        )
-    arguments = tuple(_number(entry.params[name], f"{where}: {name}") for name in names)
-    matches = tuple(_match(key, entry.match.get(key.name), f"{where}: {key.name}") for key in table.keys)
-    return table.name, p4.Entry(p4.EntryKey(matches, entry.priority), p4.ActionCall(action.name, arguments))
+    if set(names) != set(params):
+        raise ValueError(f"{where}: action {action.name} takes ({', '.join(names)}), not {dict(params)}")
+    return p4.ActionCall(action.name, tuple(_number(params[each], f"{where}: {each}") for each in names))
 
 
 def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:

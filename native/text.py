@@ -27,9 +27,16 @@ def is_name(text: str) -> bool:
 
 
 def nearest(name: str, there: Collection[str]) -> str:
-    """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is."""
-    close = [f"{one!r}?" for one in get_close_matches(name, there, _MOST_HINTS)]
-    return f"; did you mean {' or '.join(close)}" if close else ""
+    """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is.
+
+    Of names with a kind before a colon, the rest has to be alike, too: `lesson:none` is like no lesson.
+    """
+    close = [
+        repr(one)
+        for one in get_close_matches(name, there, len(there) or 1)
+        if ":" not in one or get_close_matches(name.partition(":")[2], [one.partition(":")[2]])
+    ][:_MOST_HINTS]
+    return f"; did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?" if close else ""
 
 
 def _is_harmless(character: str) -> bool:

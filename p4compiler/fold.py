@@ -29,6 +29,7 @@ _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+MAX_BITS = 14_000  # of an int; messages could not write larger ones
 MAX_SHIFT = 4096  # a larger shift of a literal is a mistake, and would fill the memory
 
 
@@ -60,7 +61,7 @@ def binary(span: Span, type_: types.Type, op: str, left: ir.Expr, right: ir.Expr
     """Build `left op right` of the given type. The operands are already converted.
 
     Raises:
-        CompileError: For a division by zero, or a shift by a negative or too large number.
+        CompileError: For a division by zero, a shift by a negative or too large number, or a result that is too large.
     """
     if isinstance(right, ir.Constant) and op in ("/", "%") and right.value == 0:
         raise error(right.span, "division by zero")
@@ -70,7 +71,10 @@ def binary(span: Span, type_: types.Type, op: str, left: ir.Expr, right: ir.Expr
         if isinstance(type_, types.Int) and right.value > MAX_SHIFT:
             raise error(right.span, f"a shift by more than {MAX_SHIFT}")
     if isinstance(left, ir.Constant) and isinstance(right, ir.Constant):
-        return ir.Constant(type_, span, _compute(type_, op, left, right), left.base)
+        value = _compute(type_, op, left, right)
+        if isinstance(type_, types.Int) and value.bit_length() > MAX_BITS:
+            raise error(span, f"the result has more than {MAX_BITS} bits")
+        return ir.Constant(type_, span, value, left.base)
     if op in ("&&", "||") and isinstance(left, ir.Constant):
         return right if bool(left.value) == (op == "&&") else left
     if op in ("&&", "||") and isinstance(right, ir.Constant) and bool(right.value) == (op == "&&"):

@@ -28,6 +28,7 @@ _ORPHANED = signal.SIGUSR1  # tells the process between supervisor and process 1
 _NO_FOLDER = "\0"  # precedes a reason that has nothing to do with namespaces
 END_SECONDS = 60.0  # for a command to end after it is asked to
 _AGAIN_SECONDS = 0.01
+_REFUSED = 3  # exit status of the process that tries whether there are namespaces
 _READY = 0  # follows the signals that the supervisor got before process 1 was ready for them
 _LONGEST_WAIT = 3600.0  # seconds, in sigtimedwait
 # Settings by which a kernel may forbid user namespaces: the name, the value that forbids, and one that allows them.
@@ -126,10 +127,33 @@ def check() -> None:
     Raises:
         SandboxError: This is not possible.
     """
-    child = _fork_inside()
-    if child == 0:
-        os._exit(0)
-    os.waitpid(child, 0)
+    # In a process of its own: libraries of this one, such as gRPC, may end a process that it forks.
+    tried = subprocess.run(
+        [sys.executable, "-P", "-m", __name__, *sys.orig_argv[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if tried.returncode:
+        how = tried.stderr.strip() or f"the process that tried it ended with status {tried.returncode}"
+        raise SandboxError(how if tried.returncode == _REFUSED else f"namespaces cannot be checked: {how}")
+
+
+def _try() -> NoReturn:
+    """Enter namespaces and leave them, for `check`, in a process that was started with the words of the command."""
+    sys.orig_argv[1:] = sys.argv[1:]
+    try:
+        child = _fork_inside()
+    except SandboxError as error:
+        print(error, file=sys.stderr)
+        sys.exit(_REFUSED)
+    if child:
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            print(f"the first process ended with status {status}", file=sys.stderr)
+    else:
+        status = 0
+    sys.exit(status and 1)
 
 
 def _raise_descriptor_limit() -> None:
@@ -426,3 +450,7 @@ def _raise_again(dropped: "sys.UnraisableHookArgs") -> None:
     again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main, number))
     again.daemon = True
     again.start()
+
+
+if __name__ == "__main__":
+    _try()

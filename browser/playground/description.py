@@ -50,6 +50,9 @@ def describe(program: Program, states: Mapping[str, tuple[Span, ...]]) -> Json:
             *(_pipeline(each) for each in (program.ingress, program.egress) if each.nodes),
         ],
         "tables": [_table(each) for each in program.tables.values() if not each.is_call and each.keys],
+        "profiles": [
+            {"name": each.name, "selector": each.selector is not None} for each in program.profiles.values()
+        ],
         "registers": [[each.name, each.size, each.width] for each in program.registers.values()],
     }
 
@@ -84,6 +87,7 @@ def _table(table: Table) -> Json:
         "const": table.const_entries is not None,
         "default": default,
         "fixedDefault": table.default is not None and table.default.is_const,
+        "profile": table.profile,
         **_place(table.source),
     }
 

@@ -44,7 +44,7 @@ class Preset:
 
 def presets() -> Iterator[Preset]:
     """Yield the programs that come with fanin, the smallest first."""
-    for file in sorted(_PROGRAMS.glob("*.p4")):
+    for file in sorted(_PROGRAMS.glob("*/*.p4")):
         yield Preset(file.stem, "Examples", _title(file), file, file.with_suffix(".stf"))
     for file in sorted((_ROOT / "examples").glob("*/*.p4")):
         yield Preset(file.stem, "Examples", _title(file), file, file.with_suffix(".stf"))

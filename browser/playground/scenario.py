@@ -11,8 +11,8 @@ from typing import TypeVar
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Program, Table, TableKey
-from fanin.p4switch.stf.syntax import Command, StfError, parse_stf
-from fanin.p4switch.trace.notation import number_text, parse_number
+from fanin.p4switch.stf.syntax import ActionText, Command, StfError, parse_stf
+from fanin.p4switch.trace.notation import number_text, parameter_field, parse_number
 
 MOST_PACKETS = 200
 MOST_ENTRIES = 500
@@ -38,21 +38,52 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """An entry, or with `default` the default action of a table. Values are text: `10.1.0.0/16`, `5 &&& 7`, `1..9`."""
+    """An entry, or with `default` the default action of a table. Values are text: `10.1.0.0/16`, `5 &&& 7`, `1..9`.
+
+    In a table with an action profile, `member` or `group` is the number of what it refers to, and `action` is empty.
+    """
 
     __pydantic_config__ = _STRICT
 
     table: str
-    action: str
+    action: str = ""
     match: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     priority: int = 0
     default: bool = False
+    member: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of an action profile: an action, and its arguments as text."""
+
+    __pydantic_config__ = _STRICT
+
+    action: str
+    arguments: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileContent:
+    """The members of an action profile and the groups of its selector, in the order of their numbers.
+
+    A group has the numbers of its members.
+    """
+
+    __pydantic_config__ = _STRICT
+
+    members: Sequence[Member] = ()
+    groups: Sequence[Sequence[int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Entries, multicast groups, clone sessions and packets; replicas are pairs of port and replication id."""
+    """Entries, multicast groups, clone sessions, action profiles by name, and packets.
+
+    Replicas are pairs of port and replication id.
+    """
 
     __pydantic_config__ = _STRICT
 
@@ -60,6 +91,7 @@ class Scenario:
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     sessions: Mapping[int, int] = field(default_factory=dict)
     packets: Sequence[Packet] = ()
+    profiles: Mapping[str, ProfileContent] = field(default_factory=dict)
 
 
 _ADAPTER = TypeAdapter(Scenario)
@@ -78,6 +110,12 @@ def read_scenario(document: object) -> Scenario:
         raise ScenarioError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     if len(scenario.packets) > MOST_PACKETS or len(scenario.entries) > MOST_ENTRIES:
         raise ScenarioError(f"at most {MOST_PACKETS} packets and {MOST_ENTRIES} entries are possible")
+    contents = scenario.profiles.values()
+    if (
+        sum(len(each.members) + sum(1 + len(group) for group in each.groups) for each in contents)
+        > MOST_ENTRIES
+    ):
+        raise ScenarioError(f"at most {MOST_ENTRIES} members of action profiles and groups are possible")
     return scenario
 
 
@@ -102,7 +140,10 @@ def stf_text(
     Raises:
         ScenarioError: An entry or a packet does not fit the program.
     """
-    lines = [_entry_line(entry, program) for entry in scenario.entries]
+    lines = [
+        line for name, content in scenario.profiles.items() for line in _profile_lines(name, content, program)
+    ]
+    lines += [_entry_line(entry, program) for entry in scenario.entries]
     nodes = 0
     for group, replicas in scenario.groups.items():
         lines.append(f"mc_mgrp_create {group}")
@@ -145,20 +186,20 @@ def _entry_line(entry: TableEntry, program: Program) -> str:
     if table is None:
         raise ScenarioError(f"table {entry.table}: the program has no such table")
     where = f"table {table.name}"
-    action = table.action(entry.action)
-    if action is None:
-        known = ", ".join(each.name for each in table.actions)
-        raise ScenarioError(f"{where}: it has no action {entry.action}; there are {known}")
-    names = [parameter.name for parameter in action.parameters]
-    if set(names) != set(entry.arguments):
-        raise ScenarioError(f"{where}: action {action.name} takes ({', '.join(names)})")
-    arguments = ", ".join(
-        f'"{parameter.name}":{_number(entry.arguments[parameter.name], parameter.width, f"{where}: {parameter.name}")}'
-        for parameter in action.parameters
-    )
-    call = f'"{action.name}"({arguments})'
+    verb, what = "add", ""
+    match entry.member, entry.group:
+        case None, None:
+            what = _call_text(table, entry.action, entry.arguments, where)
+        case int(number), None:
+            verb, what = "table_indirect_add", f"=> {number}"
+        case None, int(number):
+            verb, what = "table_indirect_add_with_group", f"=> {number}"
+        case _:
+            raise ScenarioError(f"{where}: an entry has a member or a group, not both")
     if entry.default:
-        return f'setdefault "{table.name}" {call}'
+        if verb != "add":
+            raise ScenarioError(f"{where}: its default is an action, not a member or a group")
+        return f'setdefault "{table.name}" {what}'
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
         raise ScenarioError(f"{where}: it has no key {', '.join(sorted(unknown))}")
     keys = [_key_text(key, entry.match.get(key.name, "").strip(), where) for key in table.keys]
@@ -166,7 +207,35 @@ def _entry_line(entry: TableEntry, program: Program) -> str:
     priority = f"{entry.priority} " if overlapping else ""
     if priority and entry.priority < 0:
         raise ScenarioError(f"{where}: priority {entry.priority} is negative")
-    return " ".join(f'add "{table.name}" {priority}{" ".join(filter(None, keys))} {call}'.split())
+    return " ".join(f'{verb} "{table.name}" {priority}{" ".join(filter(None, keys))} {what}'.split())
+
+
+def _call_text(table: Table, name: str, given: Mapping[str, str], where: str) -> str:
+    action = table.action(name)
+    if action is None:
+        known = ", ".join(each.name for each in table.actions)
+        raise ScenarioError(f"{where}: it has no action {name}; there are {known}")
+    names = [parameter.name for parameter in action.parameters]
+    if set(names) != set(given):
+        raise ScenarioError(f"{where}: action {action.name} takes ({', '.join(names)})")
+    arguments = ", ".join(
+        f'"{parameter.name}":{_number(given[parameter.name], parameter.width, f"{where}: {parameter.name}")}'
+        for parameter in action.parameters
+    )
+    return f'"{action.name}"({arguments})'
+
+
+def _profile_lines(name: str, content: ProfileContent, program: Program) -> Iterator[str]:
+    users = [table for table in program.tables.values() if table.profile == name]
+    if not users:
+        raise ScenarioError(f"action profile {name}: no table of the program uses it")
+    for number, member in enumerate(content.members):
+        where = f"action profile {name}: member {number}"
+        yield f'act_prof_create_member "{name}" {_call_text(users[0], member.action, member.arguments, where)}'
+    for number, members in enumerate(content.groups):
+        yield f'act_prof_create_group "{name}"'
+        for member_number in members:
+            yield f'act_prof_add_member_to_group "{name}" {member_number} {number}'
 
 
 def _key_text(key: TableKey, text: str, where: str) -> str:
@@ -219,14 +288,17 @@ def from_stf(text: str, program: Program) -> Scenario:
     nodes: list[tuple[int, list[int]]] = []
     sessions: dict[int, int] = {}
     packets: list[Packet] = []
+    profiles: dict[str, tuple[list[Member], list[list[int]]]] = {}
     try:
         for command in parse_stf(text):
             words = command.words
             match command.verb:
                 case "packet":
                     packets.append(Packet(int(words[0]), words[1], comments[command.line - 1]))
-                case "add" | "setdefault":
+                case "add" | "setdefault" | "table_indirect_add" | "table_indirect_add_with_group":
                     entries.append(_entry(command, program))
+                case "act_prof_create_member" | "act_prof_create_group" | "act_prof_add_member_to_group":
+                    _fill(profiles, command, program)
                 case "mc_mgrp_create":
                     groups[int(words[0], 0)] = []
                 case "mc_node_create":
@@ -240,7 +312,25 @@ def from_stf(text: str, program: Program) -> Scenario:
         raise ScenarioError(str(error)) from None
     except (ValueError, LookupError):
         raise ScenarioError(f"line {command.line}: {command.verb} needs numbers that exist") from None
-    return Scenario(entries, groups, sessions, packets)
+    contents = {name: ProfileContent(*content) for name, content in profiles.items()}
+    return Scenario(entries, groups, sessions, packets, contents)
+
+
+def _fill(
+    profiles: dict[str, tuple[list[Member], list[list[int]]]], command: Command, program: Program
+) -> None:
+    """Add what a command writes to an action profile."""
+    profile = _named(program.profiles, command.words[0])
+    members, groups = profiles.setdefault(profile.name, ([], []))
+    if command.verb == "act_prof_create_group":
+        groups.append([])
+    elif command.verb == "act_prof_add_member_to_group":
+        member, group = (int(word, 0) for word in command.words[1:])
+        groups[group].append(member)
+    else:
+        table = next(each for each in program.tables.values() if each.profile == profile.name)
+        assert command.action is not None
+        members.append(Member(*_call(command.action, table, program)))
 
 
 def _comments(text: str) -> Iterator[str]:
@@ -256,23 +346,34 @@ def _comments(text: str) -> Iterator[str]:
 
 def _entry(command: Command, program: Program) -> TableEntry:
     table = _named(program.tables, command.words[0])
-    assert command.action is not None
-    actions = {action.name: action for action in table.actions}
-    action = _named(actions, command.action.name)
+    action, arguments = _call(command.action, table, program) if command.action else ("", {})
+    number = int(command.words[1], 0) if command.action is None else None
     keys = {key.name: key for key in table.keys}
     match = {_key_name(table, name): value for name, value in command.keys}
-    widths = {parameter.name: parameter.width for parameter in action.parameters}
     return TableEntry(
         table.name,
-        action.name,
+        action,
         {name: _match_text(program, keys[name], value) for name, value in match.items()},
-        {
-            name: number_text(program, None, widths.get(name, 0), value)
-            for name, value in command.action.arguments.items()
-        },
+        arguments,
         command.priority or 0,
         command.verb == "setdefault",
+        number if command.verb == "table_indirect_add" else None,
+        number if command.verb == "table_indirect_add_with_group" else None,
     )
+
+
+def _call(call: ActionText, table: Table, program: Program) -> tuple[str, dict[str, str]]:
+    """Return the full name of an action, and its arguments as text."""
+    action = _named({each.name: each for each in table.actions}, call.name)
+    known = {
+        parameter.name: (parameter_field(action, index), parameter.width)
+        for index, parameter in enumerate(action.parameters)
+    }
+    arguments = {
+        name: number_text(program, *known.get(name, (None, 0)), value)
+        for name, value in call.arguments.items()
+    }
+    return action.name, arguments
 
 
 def _match_text(program: Program, key: TableKey, text: str) -> str:

@@ -32,7 +32,7 @@ from fanin.p4switch.trace.events import (
     State,
     UpdateChecksum,
 )
-from fanin.p4switch.trace.text import event_lines, verdict
+from fanin.p4switch.trace.text import call_text, event_lines, verdict
 
 MOST_STEPS = 5000  # of one packet; what resubmits itself again and again takes more
 
@@ -157,6 +157,20 @@ class StepMaker:
                 return {"valid": {header: True}, "set": values}
             case Assign(target, value):
                 return {"set": {target: value.text}}
+            case UpdateChecksum(target, value):
+                return {"set": {target: value.text}}
+            case Choice(_, kind, number, chosen, alternatives):
+                return {
+                    "choice": {
+                        "kind": kind,
+                        "number": number,
+                        "chosen": chosen,
+                        "of": [
+                            {"member": each.member, "weight": each.weight, "call": call_text(each)}
+                            for each in alternatives
+                        ],
+                    }
+                }
             case Access(_, name, index, in_range, value) if in_range and value is not None:
                 return {"cell": [name, index, value.text]}
             case Lookup(entry=entry) if entry is not None:

@@ -253,16 +253,16 @@ class _Writer:
             case "counter":
                 made = self.info.counters.add()
                 made.spec.unit = _COUNTER_UNITS[constant(instance.arguments[1])]
-                made.size = constant(instance.arguments[0])
+                made.size = _size(instance)
             case "meter":
                 made = self.info.meters.add()
                 made.spec.unit = _METER_UNITS[constant(instance.arguments[1])]
-                made.size = constant(instance.arguments[0])
+                made.size = _size(instance)
             case "register":
                 made = self.info.registers.add()
                 assert isinstance(instance.type, types.ExternInstance)
                 made.type_spec.CopyFrom(self.type_spec(instance.type.arguments[0]))
-                made.size = constant(instance.arguments[0])
+                made.size = _size(instance)
             case "direct_counter" if table is not None:
                 made = self.info.direct_counters.add()
                 made.spec.unit = _COUNTER_UNITS[constant(instance.arguments[0])]
@@ -489,3 +489,16 @@ def _digests(calls: list[ir.CallExtern]) -> dict[str, types.Type]:
 
 def _type_annotations(of: types.Type) -> nodes.Annotations:
     return of.annotations if isinstance(of, types.Struct) else ()
+
+
+def _size(instance: ir.Instance) -> int:
+    """Return the number of cells of a counter, meter or register.
+
+    Raises:
+        CompileError: P4Info has no room for it.
+    """
+    argument = instance.arguments[0]
+    size = constant(argument)
+    if not 0 <= size < 1 << 31:
+        raise error(argument.span, f"a size of {size}: it must be less than 2^31")
+    return size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from fanin.p4compiler.fold import MAX_BITS, MAX_SHIFT
 from fanin.p4compiler.parse.lex import NAME, NUMBER, Token, parse_number
 from fanin.p4compiler.source import Span, error
 
@@ -85,7 +86,11 @@ class _Reader:
             right = self.binary(level + 1)
             if name in "/%" and right == 0:
                 raise error(token.span, "division by zero in a preprocessor condition")
+            if name in ("<<", ">>") and not 0 <= right <= MAX_SHIFT:
+                raise error(token.span, f"a shift by {right} in a preprocessor condition")
             left = int(_LEVELS[level][name](left, right))
+            if left.bit_length() > MAX_BITS:
+                raise error(token.span, f"the result has more than {MAX_BITS} bits")
         return left
 
     def unary(self) -> int:

@@ -108,6 +108,9 @@ _NUMBER = re.compile(
 )
 
 
+MAX_DIGITS = 3500  # Python refuses to write or read numbers of more than 4300 decimal digits
+
+
 class Number(NamedTuple):
     """Number literal: its value, its width in bits (None: arbitrary precision), whether it is int<>, its base."""
 
@@ -131,6 +134,10 @@ def parse_number(token: Token) -> Number:
     for name, base in (("hex", 16), ("bin", 2), ("oct", 8), ("dec", 10), ("plain", 10)):
         digits = (match[name] or "").replace("_", "")
         if digits:
+            if len(digits) > MAX_DIGITS or len(match["width"] or "") > MAX_DIGITS:
+                raise error(
+                    token.span, f"this number has more than {MAX_DIGITS} digits", "check it for a typo"
+                )
             width = int(match["width"]) if match["width"] else None
             return Number(int(digits, base), width, match["sign"] == "s", base)
     raise error(token.span, f"'{token.text}' has no digits")

@@ -36,7 +36,10 @@ def warn_of_forwarding(program: ir.FlatProgram, reporter: Reporter) -> None:
         assert isinstance(table, ir.Table)
         name = table.name.rpartition(".")[2]
         message = f"on a miss, table '{name}' does nothing, and the packet leaves through port 0"
-        hint = "write default_action = ...; in the table, unless the control plane sets one"
+        if table.implementation is None:
+            hint = "write default_action = ...; in the table, unless the control plane sets one"
+        else:  # its default action has no effect
+            hint = f"write if (!{name}.apply().hit) {{ ... }}"
         reporter.warn(table.span, message, hint, option="no-default-action")
 
 

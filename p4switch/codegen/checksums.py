@@ -216,10 +216,11 @@ class ChecksumWriter:
         if total is not None:
             right = "0" if total.includes_field else target
             call = f"(p->checksum == {self._place(total.field)} ? {right} : {call})"
-        out.line(f"if ({call} != {target})")
+        out.line(f"uint64_t computed = {call};")
+        out.line(f"if (computed != {target})")
         out.line("    p->checksum_error = true;")
         number = self.layout.program.checksums.index(checksum)
-        out.trace(RecordKind.CHECKSUM, number, "p->checksum_error")
+        out.trace(RecordKind.CHECKSUM, number, target, "computed")
 
     def _write_partial_update(self, out: Writer, checksum: Checksum, call: str) -> None:
         count = len(self.layout.program.deparser.order)

@@ -26,7 +26,7 @@ class RecordKind(IntEnum):
     SELECT = auto()  # parser state: the transition key
     EXTRACT = auto()  # header: length, then the bytes
     PARSED = auto()  # parser error
-    CHECKSUM = auto()  # checksum to verify: whether one has been wrong
+    CHECKSUM = auto()  # checksum to verify: what the packet has, what it should be
     INGRESS = auto()  # nothing: the instance type
     BRANCH = (
         auto()

@@ -14,10 +14,13 @@ from fanin.p4switch.entries import (
     ActionCall,
     CounterValue,
     Entry,
+    EntryAction,
     EntryKey,
     Exact,
+    GroupReference,
     Lpm,
     Match,
+    MemberReference,
     MeterConfig,
     Range,
     Replica,
@@ -147,12 +150,23 @@ class StfRunner:
     @_runs("add")
     def _add(self, command: Command) -> None:
         table = self._table(command)
+        assert command.action is not None
+        self._insert(command, table, _call(table, command.action, command.line))
+
+    @_runs("table_indirect_add")
+    def _table_indirect_add(self, command: Command) -> None:
+        self._insert(command, self._table(command), MemberReference(number(command.words[1], command.line)))
+
+    @_runs("table_indirect_add_with_group")
+    def _table_indirect_add_with_group(self, command: Command) -> None:
+        self._insert(command, self._table(command), GroupReference(number(command.words[1], command.line)))
+
+    def _insert(self, command: Command, table: Table, action: EntryAction) -> None:
         matches = self._matches_of(command, table)
         overlapping = any(key.kind in ("ternary", "range", "optional") for key in table.keys)
         priority = HIGHEST_PRIORITY + (command.priority or 0) if overlapping else 0
         key = EntryKey(matches, priority)
-        assert command.action is not None
-        self.engine.table(table.name).insert(Entry(key, _call(table, command.action, command.line)))
+        self.engine.table(table.name).insert(Entry(key, action))
         if command.id is not None:
             self._entries[command.id] = table.name, key
 
@@ -178,6 +192,29 @@ class StfRunner:
         for name, value in command.keys:
             given[_key_name(names, name, f"line {command.line}: table {table.name}")] = value
         return tuple(_match(key, given.get(key.name), command.line) for key in table.keys)
+
+    # Action profiles: members and groups are numbered from 0 in each
+
+    @_runs("act_prof_create_member")
+    def _act_prof_create_member(self, command: Command) -> None:
+        profile = self.engine.profile(self._name("profiles", command.words[0], command))
+        users = [t for t in self.engine.program.tables.values() if t.profile == profile.profile.name]
+        if not users:
+            raise StfError(f"line {command.line}: no table uses action profile {profile.profile.name}")
+        assert command.action is not None
+        profile.insert_member(len(profile.members), _call(users[0], command.action, command.line))
+
+    @_runs("act_prof_create_group")
+    def _act_prof_create_group(self, command: Command) -> None:
+        profile = self.engine.profile(self._name("profiles", command.words[0], command))
+        profile.insert_group(len(profile.groups), ())
+
+    @_runs("act_prof_add_member_to_group")
+    def _act_prof_add_member_to_group(self, command: Command) -> None:
+        profile = self.engine.profile(self._name("profiles", command.words[0], command))
+        member, group = (number(word, command.line) for word in command.words[1:])
+        profile.group(group)
+        profile.modify_group(group, (*profile.groups[group], (member, 1)))
 
     # Counters, registers, meters
 

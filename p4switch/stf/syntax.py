@@ -3,7 +3,13 @@
     packet PORT HEX ...            expect PORT [HEX ...][$]      no_packet      wait
     add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ID]           remove all
     setdefault TABLE ACTION(NAME:VALUE, ...)      check_counter NAME(INDEX or ID) [packets|bytes == N]
+    act_prof_create_member PROFILE ACTION(NAME:VALUE, ...)                      act_prof_create_group PROFILE
+    act_prof_add_member_to_group PROFILE MEMBER GROUP
+    table_indirect_add[_with_group] TABLE [PRIORITY] KEY:VALUE ... => MEMBER or GROUP
     and simple_switch_CLI's mc_..., mirroring_..., counter_..., register_... and meter_... commands
+
+p4c's format has nothing for action profiles. Those commands have simple_switch_CLI's names and numbers, and write keys
+and arguments as `add` does.
 
 `*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment; names may be quoted.
 Source: p4lang/p4c tools/stf and backends/bmv2/bmv2stf.py.
@@ -49,6 +55,7 @@ _ACTION = re.compile(
     rf"(?P<action>{_NAME})\s*\((?P<arguments>(?:\"[^\"]*\"|[^()\"])*)\)\s*(?:=\s*(?P<id>[\w$]+))?\s*$"
 )
 _KEY = re.compile(rf"(?P<name>{_NAME})\s*:\s*(?P<value>[\w*/&>-]+)")
+_REFERENCE = re.compile(r"=>\s*(?P<number>\w+)\s*$")
 _CHECK = re.compile(
     rf"(?P<counter>{_NAME})\s*\(\s*(?P<index>[\w$]+)\s*\)\s*"
     r"(?:(?P<what>packets|bytes)\s*(?P<operator>==|!=|<=|>=|<|>)\s*(?P<number>\d+))?\s*$",
@@ -73,6 +80,8 @@ WORDS = {  # the number of words that each other command takes
     "meter_get_rates": (2, 2),
     "meter_set_rates": (3, 4),
     "meter_array_set_rates": (2, 3),
+    "act_prof_create_group": (1, 1),
+    "act_prof_add_member_to_group": (3, 3),
 }
 
 
@@ -117,6 +126,13 @@ def _command(line: int, verb: str, rest: str) -> Command:
             return Command(line, verb, ())
         case "add" | "setdefault":
             return _entry(line, verb, rest)
+        case "table_indirect_add" | "table_indirect_add_with_group":
+            return _indirect_entry(line, verb, rest)
+        case "act_prof_create_member":
+            profile, call = _WORD.match(rest), _ACTION.search(rest)
+            if profile is None or call is None or rest[profile.end() : call.start()].strip():
+                raise StfError(f"line {line}: {verb} PROFILE ACTION(NAME:VALUE, ...)")
+            return Command(line, verb, (_plain(profile[0]),), _action(line, call))
         case "check_counter":
             check = _CHECK.fullmatch(rest)
             if check is None:
@@ -137,19 +153,38 @@ def _entry(line: int, verb: str, rest: str) -> Command:
     table, found = _WORD.match(rest), _ACTION.search(rest)
     if table is None or found is None or found.start() < table.end():
         raise StfError(f"line {line}: {verb} TABLE ... ACTION(NAME:VALUE, ...)")
+    action = _action(line, found)
+    middle = rest[table.end() : found.start()].strip()
+    if verb == "setdefault" and middle:
+        raise StfError(f"line {line}: keys are NAME:VALUE, not {middle!r}")
+    priority, keys = _match(line, middle)
+    return Command(line, verb, (_plain(table[0]),), action, keys, priority, found["id"])
+
+
+def _indirect_entry(line: int, verb: str, rest: str) -> Command:
+    table, found = _WORD.match(rest), _REFERENCE.search(rest)
+    if table is None or found is None or found.start() < table.end():
+        raise StfError(f"line {line}: {verb} TABLE [PRIORITY] KEY:VALUE ... => NUMBER")
+    priority, keys = _match(line, rest[table.end() : found.start()].strip())
+    return Command(line, verb, (_plain(table[0]), found["number"]), None, keys, priority)
+
+
+def _action(line: int, found: re.Match[str]) -> ActionText:
     given = found["arguments"]
     if _ARGUMENT.sub("", given).strip(" ,"):
         raise StfError(f"line {line}: arguments are NAME:VALUE, not {given!r}")
     arguments = {_plain(a["name"]): number(a["value"], line) for a in _ARGUMENT.finditer(given)}
-    middle = rest[table.end() : found.start()].strip()
-    first = re.match(r"(\d+)(?=\s|$)", middle)
-    keys = middle[first.end() :] if first else middle
+    return ActionText(_plain(found["action"]), arguments)
+
+
+def _match(line: int, text: str) -> tuple[int | None, tuple[tuple[str, str], ...]]:
+    """Return the priority of an entry, if the text begins with one, and its keys with their values."""
+    first = re.match(r"(\d+)(?=\s|$)", text)
+    keys = text[first.end() :] if first else text
+    if _KEY.sub("", keys).strip():
+        raise StfError(f"line {line}: keys are NAME:VALUE, not {text!r}")
     pairs = tuple((_plain(k["name"]), k["value"]) for k in _KEY.finditer(keys))
-    if _KEY.sub("", keys).strip() or (verb == "setdefault" and middle):
-        raise StfError(f"line {line}: keys are NAME:VALUE, not {middle!r}")
-    action = ActionText(_plain(found["action"]), arguments)
-    priority = int(first[1]) if first else None
-    return Command(line, verb, (_plain(table[0]),), action, pairs, priority, found["id"])
+    return int(first[1]) if first else None, pairs
 
 
 def _plain(name: str) -> str:

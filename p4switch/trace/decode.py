@@ -27,7 +27,7 @@ from fanin.p4switch.codegen.keys import KeyLayout
 from fanin.p4switch.codegen.layout import packet_headers
 from fanin.p4switch.codegen.tracing import MOST_VALID, Numbers, RecordKind, condition_fields
 from fanin.p4switch.entries import ActionCall, Entry
-from fanin.p4switch.trace.constants import constant_names
+from fanin.p4switch.trace.constants import constant_names, metadata_names
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
@@ -63,7 +63,7 @@ from fanin.p4switch.trace.events import (
     UpdateChecksum,
     VerifyChecksum,
 )
-from fanin.p4switch.trace.notation import entry_text, expression_text, number_text
+from fanin.p4switch.trace.notation import entry_text, expression_text, number_text, parameter_field
 from fanin.p4switch.word_packing import from_words, word_count
 
 # simple_switch's PKT_INSTANCE_TYPE_*
@@ -101,6 +101,7 @@ class Decoder:
         self.numbers = Numbers(program)
         self.headers = packet_headers(program)
         self.constants = constant_names(program)
+        self.metadata = metadata_names(program)
         self.errors = {number: name for name, number in program.errors.items()}
 
     def packets(self, data: bytes) -> Iterator[PacketTrace]:
@@ -227,7 +228,7 @@ class PacketDecoder:
             return
         state, key = self._select
         self._select = None
-        names = map(expression_text, state.key)
+        names = map(self._text, state.key)
         values = tuple(
             self.of.value(name, width, number, part if isinstance(part, Field) else None)
             for part, name, width, number in zip(state.key, names, state.key_widths, key, strict=True)
@@ -260,12 +261,15 @@ class PacketDecoder:
 
     @_decodes(RecordKind.CHECKSUM)
     def _on_checksum(self, number: int, words: tuple[int, ...]) -> None:
-        self.events.append(VerifyChecksum(self.program.checksums[number].name, not words[0]))
+        checksum = self.program.checksums[number]
+        name, kind = self._text(checksum.target), self._kind(checksum.target)
+        value, computed = (self.of.value(name, kind, word, checksum.target) for word in words)
+        self.events.append(VerifyChecksum(checksum.name, words[0] == words[1], name, value, computed))
 
     @_decodes(RecordKind.UPDATED)
     def _on_updated(self, number: int, words: tuple[int, ...]) -> None:
         target = self.program.checksums[number].target
-        name = expression_text(target)
+        name = self._text(target)
         value = self.of.value(name, self._kind(target), words[0], target)
         self.events.append(UpdateChecksum(name, value))
 
@@ -284,8 +288,8 @@ class PacketDecoder:
     def _on_branch(self, number: int, words: tuple[int, ...]) -> None:
         branch: Branch = self.of.numbers.branches[number]
         fields = condition_fields(self.program, branch.condition)
-        text = branch.source.fragment if branch.source else expression_text(branch.condition)
-        values = self._values([(expression_text(f), self._kind(f), f) for f in fields], words[2:])
+        text = branch.source.fragment if branch.source else self._text(branch.condition)
+        values = self._values([(self._text(f), self._kind(f), f) for f in fields], words[2:])
         there = [place >= MOST_VALID or bool(words[1] >> place & 1) for place in range(len(fields))]
         invalid = dict.fromkeys(f.header for f, valid in zip(fields, there, strict=True) if not valid)
         known = tuple(value for value, valid in zip(values, there, strict=True) if valid)
@@ -327,11 +331,11 @@ class PacketDecoder:
             if chosen is not None and at <= chosen < at + weight:
                 position = place
             at += weight
-            parameters = self.program.tables[table].action(call.name)
-            assert parameters is not None
+            action = self.program.tables[table].action(call.name)
+            assert action is not None
             arguments = tuple(
-                self.of.value(parameter.name, parameter.width, value)
-                for parameter, value in zip(parameters.parameters, call.args, strict=True)
+                self.of.value(parameter.name, parameter.width, value, parameter_field(action, index))
+                for index, (parameter, value) in enumerate(zip(action.parameters, call.args, strict=True))
             )
             alternatives.append(Alternative(member, weight, call.name, arguments))
         self.events.append(Choice(table, kind, number, position, alternatives))
@@ -355,7 +359,9 @@ class PacketDecoder:
     @_decodes(RecordKind.ACTION)
     def _on_action(self, number: int, words: tuple[int, ...]) -> None:
         action: Action = self.of.numbers.actions[number]
-        parameters = [(p.name, p.width, None) for p in action.parameters]
+        parameters = [
+            (p.name, p.width, parameter_field(action, index)) for index, p in enumerate(action.parameters)
+        ]
         self.events.append(ActionRun(action.name, self._values(parameters, words), _is_implied(action)))
 
     @_decodes(RecordKind.STATEMENT)
@@ -403,7 +409,7 @@ class PacketDecoder:
 
     def add_jump(self, condition: Expression, value: bool, source: Source | None) -> None:
         """Add an if in an action, with the value of its condition."""
-        text = source.fragment if source else expression_text(condition)
+        text = source.fragment if source else self._text(condition)
         self.events.append(Jump(text, value, source))
 
     def set_port(self, cause: str, source: Source | None) -> None:
@@ -416,12 +422,15 @@ class PacketDecoder:
         (number,) = _numbers(words, (width,))
         return self.of.value(name, width, number)
 
+    def _text(self, expression: Expression) -> str:
+        return expression_text(expression, self.of.metadata)
+
     def constant(self, field: Field, number: int) -> str:
         """Return the name of the constant that a field with this value was assigned or compared with, or ""."""
         return self.of.constants.get(field, {}).get(number, "")
 
     def _assign(self, target: Expression, words: tuple[int, ...], source: Source | None) -> None:
-        name = expression_text(target)
+        name = self._text(target)
         field = target if isinstance(target, Field) else None
         width = self._kind(target)
         ((value,)) = self._values([(name, width, field)], words) or (NamedValue(name, 0, ""),)

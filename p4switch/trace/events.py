@@ -63,10 +63,13 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class VerifyChecksum:
-    """Comparison of a checksum with the packet's."""
+    """Comparison of a checksum: `value` is what the packet has in `target`, and `computed` what it should have."""
 
     name: str
     correct: bool
+    target: str
+    value: NamedValue
+    computed: NamedValue
 
 
 @dataclass(frozen=True, slots=True)

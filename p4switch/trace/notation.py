@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address
+from types import MappingProxyType
 
 from fanin.p4switch.bmv2json.expressions import (
     Binary,
@@ -23,7 +25,7 @@ from fanin.p4switch.bmv2json.expressions import (
     Unary,
     UnionName,
 )
-from fanin.p4switch.bmv2json.program import Program, Table, TableKey
+from fanin.p4switch.bmv2json.program import Action, Program, Table, TableKey
 from fanin.p4switch.entries import EntryKey, Exact, Lpm, Match, Optional_, Range, Ternary
 
 
@@ -46,6 +48,15 @@ def number_text(program: Program, field: Field | None, width: int, number: int) 
     if width > 32 or (width == 16 and kind.startswith(("eth", "vlan"))):
         return f"{number:#0{2 + -(-width // 4)}x}"
     return str(number)
+
+
+def parameter_field(action: Action, index: int) -> Field | None:
+    """Return the field that an action assigns a parameter to, whose conventions its number follows, or None."""
+    for primitive in action.primitives:
+        match primitive.arguments:
+            case (Field() as field, Parameter(parameter)) if primitive.op == "assign" and parameter == index:
+                return field
+    return None
 
 
 def parse_number(text: str) -> int:
@@ -86,9 +97,20 @@ def entry_text(program: Program, table: Table, key: EntryKey) -> dict[str, str]:
     return {field.name: match_text(program, field, match) for field, match in pairs}
 
 
-def expression_text(expression: Expression) -> str:
-    """Format an expression of BMv2 JSON similar to P4. The source, where it is known, is better."""
+def expression_text(expression: Expression, names: Mapping[Field, str] = MappingProxyType({})) -> str:
+    """Format an expression of BMv2 JSON similar to P4. The source, where it is known, is better.
+
+    Args:
+        expression: The expression.
+        names: What the program calls fields, where that is not the name in the JSON.
+    """
+
+    def text(part: Expression) -> str:
+        return expression_text(part, names)
+
     match expression:
+        case Field() if expression in names:
+            return names[expression]
         case Field("scalars", name):  # where compilers store local variables
             return name
         case Field(header, name):
@@ -102,24 +124,24 @@ def expression_text(expression: Expression) -> str:
         case HeaderName(name) | StackName(name) | UnionName(name):
             return name
         case StackElement(stack, index):
-            return f"{stack}[{expression_text(index)}]"
+            return f"{stack}[{text(index)}]"
         case ElementField(element, offset):
-            return f"{expression_text(element)}.{offset}"
+            return f"{text(element)}.{offset}"
         case LastField(stack, name):
             return f"{stack}.last.{name}"
         case Lookahead(offset, width):
             return f"lookahead({offset}, {width})"
         case RegisterValue(register, index):
-            return f"{register}[{expression_text(index)}]"
+            return f"{register}[{text(index)}]"
         case Unary("valid" | "valid_union", operand):
-            return f"{expression_text(operand)}.isValid()"
+            return f"{text(operand)}.isValid()"
         case Unary("b2d" | "d2b", operand):
-            return expression_text(operand)
+            return text(operand)
         case Unary(op, operand):
-            return f"{'!' if op == 'not' else op}({expression_text(operand)})"
+            return f"{'!' if op == 'not' else op}({text(operand)})"
         case Binary(op, left, right):
             sign = {"and": "&&", "or": "||"}.get(op, op)
-            return f"({expression_text(left)} {sign} {expression_text(right)})"
+            return f"({text(left)} {sign} {text(right)})"
         case Conditional(condition, then, otherwise):
-            parts = map(expression_text, (condition, then, otherwise))
+            parts = map(text, (condition, then, otherwise))
             return "({} ? {} : {})".format(*parts)

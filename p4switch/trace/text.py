@@ -11,6 +11,7 @@ from fanin.p4switch.bmv2json.program import Source
 from fanin.p4switch.trace.events import (
     Access,
     ActionRun,
+    Alternative,
     Assign,
     Call,
     Choice,
@@ -96,8 +97,9 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield 0, f"select {_values_text(key)}: {case} -> {following}"
         case Parsed(error):
             yield step, "accept" if error == "NoError" else f"stops with error.{error}"
-        case VerifyChecksum(name, correct):
-            yield section, f"checksum {name}: {'correct' if correct else 'wrong'}"
+        case VerifyChecksum(_, correct, target, value, computed):
+            said = "correct" if correct else f"wrong, it should be {computed}"
+            yield section, f"checksum verified: {target} = {value}: {said}"
         case UpdateChecksum(target, value):
             yield section, f"checksum computed: {target} = {value}"
         case Ingress(instance):
@@ -123,7 +125,7 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
                 yield step + 1, "the entry has been removed since"
         case Choice(_, kind, number, chosen, alternatives):
             name = kind if number is None else f"{kind} {number}"
-            others = ", ".join(f"{a.action}({_values_text(a.arguments)})" for a in alternatives)
+            others = ", ".join(map(call_text, alternatives))
             if kind == "member":
                 yield step + 1, name
             elif chosen is None:
@@ -161,6 +163,11 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
         case Output(port, _, packet, attached):
             nowhere = "" if attached else ", which the switch does not have"
             yield section, f"out of port {port}{nowhere}: {len(packet)} bytes"
+
+
+def call_text(alternative: Alternative) -> str:
+    """Return the action of a member with its arguments."""
+    return f"{alternative.action}({_values_text(alternative.arguments)})"
 
 
 def _truth(outcome: bool) -> str:

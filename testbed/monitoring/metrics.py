@@ -24,6 +24,7 @@ from fanin.testbed.monitoring.waiting import waited_for
 REQUEST_SECONDS = 10.0
 _LOOK_SECONDS = 10.0  # a switch has 2 s of these to answer
 _MAX_REQUEST_BYTES = 1 << 14
+_MOST_ANSWERED = 32  # clients that have their answer and do not close
 
 _logger = logging.getLogger(__name__)
 
@@ -143,8 +144,10 @@ class _Taken(Collector):
 async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterator[None]:
     """Answer GET /metrics on `listener`, inside the context. The processor time of this process is among the metrics.
 
-    A client has REQUEST_SECONDS to send its request, and as long again to read each part of the answer.
+    A client has REQUEST_SECONDS to send its request, and as long again to read each part of the answer. Of clients that
+    have their answer and do not close, the oldest make room for others.
     """
+    answered: dict[asyncio.Task[None] | None, None] = {}  # the oldest first
 
     async def serve(connection: socket.socket, admit: Admit) -> None:
         reader, writer = await asyncio.open_connection(sock=connection, limit=_MAX_REQUEST_BYTES)
@@ -156,6 +159,10 @@ async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterato
                 async with asyncio.timeout(REQUEST_SECONDS):
                     await writer.drain()
                     writer.write_eof()
+                    answered[asyncio.current_task()] = None
+                    if len(answered) > _MOST_ANSWERED and (oldest := next(iter(answered))):
+                        oldest.cancel()
+                        del answered[oldest]
                     while await reader.read(_MAX_REQUEST_BYTES):  # until the client has all of it and closes
                         pass
         except (
@@ -165,6 +172,7 @@ async def serving(inspector: Inspector, listener: socket.socket) -> AsyncIterato
         ):  # the client sends no request, or does not read
             pass
         finally:
+            answered.pop(asyncio.current_task(), None)
             writer.transport.abort()
 
     async with accepting(listener, serve):

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -16,10 +17,12 @@ from queue import SimpleQueue
 
 import pytest
 
+from fanin.classroom.bench import Bench, LabTest, run_test
 from fanin.classroom.confine import require_sandboxes
 from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.judge import Judges, judges
 from fanin.classroom.manifest import Lab, LabError
+from fanin.classroom.student import student_programs
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
 from tests.classroom.small_lab import changed, small_lab
@@ -75,6 +78,57 @@ ATTACKS = {
         if os.fork() == 0: time.sleep(1e6)
         os._exit(0)
     raise ValueError("left")""",
+    "holds-shared-memory": """
+    import ctypes, mmap, os
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    held = 0
+    while (number := libc.shmget(0, 64 << 20, 0o1600)) >= 0:  # IPC_PRIVATE, IPC_CREAT
+        place = libc.shmat(number, None, 0)
+        ctypes.memset(place, 1, 64 << 20)
+        libc.shmdt(ctypes.c_void_p(place))  # from here on, no limit of this process counts it
+        held += 64
+        if held == 512: break
+    raise ValueError(f"holds {held} MiB")""",
+    "makes-namespaces": """
+    import ctypes, os
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = [libc.unshare(0x10000000), libc.unshare(0x20000), libc.syscall(435, 0, 0)]
+    flags = 0x10000000 | 17
+    found.append(libc.syscall(56 if os.uname().machine == "x86_64" else 220, flags, 0, 0, 0, 0))
+    raise ValueError(f"namespaces {found}")""",
+    "writes-to-memory": """
+    import os
+    reached = []
+    for process in (int(each) for each in os.listdir("/proc") if each.isdigit()):
+        if process == os.getpid(): continue
+        try:
+            with open(f"/proc/{process}/cmdline", "rb") as file: name = file.read()
+            with open(f"/proc/{process}/mem", "r+b") as file: reached.append(name)
+        except OSError: pass
+    raise ValueError(f"reached {[each for each in reached if b'student_server' not in each]}")""",
+    "watches-others": """
+    import ctypes, os
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init1(0)
+    seen = [each for each in ("GOOD", "SOLUTION", "/tmp", "/var/tmp", "/home", "/root")
+            if libc.inotify_add_watch(watch, each.encode(), 0xFFF) >= 0 and os.listdir(each)]
+    raise ValueError(f"watches {seen}")""",
+    "reads-the-tests": """
+    import os, sys
+    found = []
+    for top, folders, names in os.walk("/"):
+        folders[:] = [each for each in folders if each not in ("proc", "sys", "usr", "site-packages", "templates")]
+        for name in names:
+            if name in ("tests.py", "lab.toml"): found.append(os.path.join(top, name))
+    raise ValueError(f"tests {found}")""",
+    "drips": """
+    import os, time
+    while True:
+        for number in range(3, 64):
+            try: os.write(number, b" ")
+            except OSError: pass
+        time.sleep(0.1)""",
     "connects": "import socket; socket.create_connection(('127.0.0.1', 22), 2)",
 }
 LOOPING_P4 = (
@@ -118,6 +172,14 @@ def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks
     pipe.unlink()
     os.mkfifo(pipe)
     (add("huge") / "controller.py").write_bytes(b"#" * (5 << 20))
+    with (add("sparse") / "controller.py").open("r+b") as file:
+        file.truncate(1 << 40)
+    for name in ("folder-as-program", "folder-as-controller"):
+        file_of = add(name) / ("program.p4" if name == "folder-as-program" else "controller.py")
+        file_of.unlink()
+        file_of.mkdir()
+    for name, place in (("includes-zeros", "/dev/zero"), ("includes-its-results", "/proc/self/fd/1")):
+        (add(name) / "program.p4").write_text(f'#include "{place}"\n')
     (folder / "empty").mkdir()
     shutil.copytree(lab.skeleton, folder / "skeleton")
     with grader(lab, seed=3) as found:
@@ -142,6 +204,11 @@ def test_good_submissions_get_all_points_whatever_others_do(marks: dict[str, Mar
         "links-to-the-solution",
         "pipe",
         "huge",
+        "sparse",
+        "folder-as-program",
+        "folder-as-controller",
+        "includes-zeros",
+        "includes-its-results",
         "empty",
     ],
 )
@@ -164,6 +231,13 @@ def test_what_attackers_were_refused_is_in_their_reports(marks: dict[str, Marks]
     assert "No such file" in text("reads-the-solution")
     assert "unreachable" in text("connects")
     assert "MemoryError" in text("eats-memory")
+    assert "holds 0 MiB" in text("holds-shared-memory")
+    assert "namespaces [-1, -1, -1, -1]" in text("makes-namespaces")
+    assert "reached []" in text("writes-to-memory")
+    assert "watches []" in text("watches-others")
+    assert "tests []" in text("reads-the-tests")
+    assert "did not return within 5 s" in text("drips")
+    assert marks["folder-as-controller"].note == "controller.py: not a file"
     assert "left" in text("leaves-processes")
     assert "nothing left the switch" in text("loops-in-p4")
     assert "Too many levels of symbolic links" in marks["links-to-another"].note
@@ -310,3 +384,18 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")
     assert "\n" not in marks.note
+
+
+def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> None:
+    """And for another seed, or without a grader, again."""
+    made = []
+
+    def draw(bench: Bench) -> None:
+        value = bench.once("drawn", lambda: made.append(0) or {"number": bench.random.random()})
+        bench.check(value == {"number": random.Random(f"{seed}/draw").random()}, "another value")
+
+    test = LabTest(draw, "Draws", 1, False)
+    with student_programs(lab.solution) as students:
+        for seed, shared in ((1, tmp_path), (1, tmp_path), (2, tmp_path), (1, None), (1, None)):
+            assert run_test(test, lab.solution, students, {}, seed, shared=shared).passed
+    assert len(made) == 4

@@ -190,3 +190,13 @@ def test_a_solution_that_fails_and_a_skeleton_that_passes_are_found(tmp_path: Pa
     assert names == "fails reaches, at_random"
     assert "  1. " in story
     assert found["the skeleton fails"] == "passes every test"
+
+
+@pytest.mark.slow
+def test_what_costs_nothing_in_lab_12_costs_nothing_whatever_is_drawn() -> None:
+    """In the run of this seed, the last packet of a step was lost, and all workers waited for a timeout."""
+    lab = find_lab("slow")
+    program: dict[str, Any] = {}
+    exec(compile(lab.tests, "tests.py", "exec"), program)
+    run = program["run_of"]("rare loss", random.Random(610128086))
+    assert max(each["computing_seconds"] for each in run["workers"]) > 0.6 * run["seconds"]

@@ -169,3 +169,32 @@ def test_the_recursion_limit_is_as_before_after_a_deep_program(build: Callable[.
     before = sys.getrecursionlimit()
     build(apply=f"meta.x = meta.x{' + meta.x' * 999};")
     assert sys.getrecursionlimit() == before
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (f"const bit<8> X = {'9' * 5000};", "this number has more than 3500 digits"),
+        (f"const bit<8> X = 0x{'9' * 5000};", "this number has more than 3500 digits"),
+        (f"const bit<8> X = {'9' * 5000}w1;", "this number has more than 3500 digits"),
+        (
+            "const int A0 = 3;\n" + "".join(f"const int A{n + 1} = A{n} * A{n};\n" for n in range(60)),
+            "the result has more than 14000 bits",
+        ),
+        ("#if (1 << 1000000000000) > 0\n#endif", "a shift by 1000000000000 in a preprocessor condition"),
+        ("#if (1 << -1) > 0\n#endif", "a shift by -1 in a preprocessor condition"),
+        (f"#if {' * '.join(['0x' + 'f' * 2000] * 9)}\n#endif", "the result has more than 14000 bits"),
+        (f"#define A 0x{'f' * 3000}\nconst bit<8> X = A;", None),  # a warning, with the number
+    ],
+)
+def test_numbers_without_end_are_refused_at_once(tmp_path: Path, more: str, said: str | None) -> None:
+    program = tmp_path / "large.p4"
+    program.write_text(f"#include <core.p4>\n#include <v1model.p4>\n{more}\n")
+    with pytest.raises(CompileError) as caught:
+        compile_file(program)
+    assert said is None or said in str(caught.value)
+
+
+def test_a_register_that_p4info_has_no_room_for_is_refused(build: Callable[..., Compiled]) -> None:
+    with pytest.raises(CompileError, match=r"a size of 4294967295: it must be less than 2\^31"):
+        build(locals="register<bit<8>>(4294967295) r;", apply="r.write(0, 1);")

@@ -59,6 +59,26 @@ def test_the_command_goes_on_as_root_and_first_process_of_empty_namespaces(run: 
 
 
 @pytest.mark.live
+@pytest.mark.parametrize(("works", "found"), [(True, "possible"), (False, "refused")])
+def test_the_check_is_right_where_a_library_ends_forked_processes(run: Run, works: bool, found: str) -> None:
+    """As gRPC does, whose threads a forked process lacks."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        broken = Path(folder, "ip")
+        broken.write_text("#!/bin/sh\necho not here >&2; exit 1\n")
+        broken.chmod(0o755)
+        done = run(
+            f"import os\nos.register_at_fork(after_in_child=os.abort)\nworks = {works}\n"
+            f"if not works: os.environ['PATH'] = {folder + ':'!r} + os.environ['PATH']\n"
+            "from fanin.testbed.sandbox import SandboxError, check\n"
+            "try: check(); print('possible')\n"
+            "except SandboxError as error: print('refused', error)\n"
+        )
+    assert done.stdout.split()[:1] == [found], done.stderr
+    assert works or "ip link set lo up: not here" in done.stdout
+
+
+@pytest.mark.live
 @pytest.mark.parametrize("status", [0, 7])
 def test_the_exit_status_is_that_of_the_command(run: Run, status: int) -> None:
     done = run(f"{ENTER}import sys; sys.exit({status})")

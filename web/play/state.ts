@@ -14,7 +14,8 @@ export const preset = signal("");
 export const files = signal<Record<string, string>>({});
 export const main = signal("");
 export const openFile = signal("");
-export const scenario = signal<Scenario>({ entries: [], groups: {}, sessions: {}, packets: [] });
+const EMPTY: Scenario = { entries: [], groups: {}, sessions: {}, packets: [], profiles: {} };
+export const scenario = signal<Scenario>(EMPTY);
 
 export const diagnostics = signal<Diagnostic[]>([]);
 export const program = signal<Program | null>(null);
@@ -149,13 +150,12 @@ export async function load(name: string, kept: Kept = {}): Promise<void> {
     stepIndex.value = 0;
     compareWith.value = 0;
   });
-  const empty: Scenario = { entries: [], groups: {}, sessions: {}, packets: [] };
-  if (kept.scenario) scenario.value = kept.scenario;
+  if (kept.scenario) scenario.value = { ...EMPTY, ...kept.scenario };
   else if (found.stf) {
     busy.value = "loading";
     scenario.value = (await ask<{ scenario: Scenario }>("load", { stf: found.stf })).scenario;
     beginning = JSON.stringify(scenario.value);
-  } else scenario.value = empty;
+  } else scenario.value = EMPTY;
   if (!kept.scenario) beginning = JSON.stringify(scenario.value);
   changed();
 }

@@ -3,7 +3,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { GraphView } from "./graph";
 import { goToStep, openFile, packetIndex, program, ran, step, stepIndex, trace } from "./state";
-import type { GraphNode, Trace } from "./types";
+import type { Choice, GraphNode, Trace } from "./types";
 import { cellsAt, valuesAt } from "./values";
 
 export function Steps({ onLine }: { onLine: (line: number) => void }) {
@@ -166,6 +166,27 @@ function CopyTree({ shown, parent }: { shown: Trace; parent: number | null }) {
   );
 }
 
+/** The actions that an entry could have run, below what they belong to: with another hash, another member. */
+function ChoiceTree({ choice }: { choice: Choice }) {
+  const { kind, number, chosen, of } = choice;
+  const only = kind === "member" ? 0 : chosen;
+  return (
+    <div class="tree choice">
+      <h3>{kind === "member" ? "Member" : `${kind === "group" ? "Group" : "Action set"} ${number ?? ""}`}</h3>
+      <ul>
+        {of.map(({ member, weight, call }, index) => (
+          <li key={index} class={index === only ? "changed" : "quiet"} aria-current={index === only ? "true" : undefined}>
+            {member !== null && <span class="badge">{member}</span>} {call}
+            {weight > 1 && ` · weight ${weight}`}
+            {index === only && <span class="badge good">chosen</span>}
+          </li>
+        ))}
+        {!of.length && <li class="quiet">empty: nothing happens</li>}
+      </ul>
+    </div>
+  );
+}
+
 function ValuesPane({ shown }: { shown: Trace }) {
   const values = useMemo(() => valuesAt(shown, stepIndex.value), [shown, stepIndex.value]);
   const cells = useMemo(() => cellsAt(ran.value!, packetIndex.value, stepIndex.value), [ran.value, packetIndex.value, stepIndex.value]);
@@ -193,6 +214,7 @@ function ValuesPane({ shown }: { shown: Trace }) {
           <CopyTree shown={shown} parent={null} />
         </div>
       )}
+      {current?.choice && <ChoiceTree choice={current.choice} />}
       {ordered.map(([group, fields]) => {
         const isHeader = group in (program.value?.headers ?? {});
         const valid = values.valid.get(group) ?? false;

@@ -1,7 +1,7 @@
 // Table entries, multicast groups and clone sessions, edited in place.
 
 import { changeScenario, program, scenario, step } from "./state";
-import type { Entry, Table } from "./types";
+import type { Call, Entry, ProfileContent, Table } from "./types";
 
 const EXAMPLES: Record<string, string> = {
   exact: "value",
@@ -30,6 +30,9 @@ export function Tables() {
       {tables.map((table) => (
         <TableEditor key={table.name} table={table} />
       ))}
+      {(program.value?.profiles ?? []).map(({ name, selector }) => (
+        <ProfileEditor key={name} name={name} selector={selector} />
+      ))}
       <div class="replication">
         <Groups />
         <Sessions />
@@ -50,9 +53,10 @@ function TableEditor({ table }: { table: Table }) {
   const fallback = mine.find(({ entry }) => entry.default);
   const looked = step.value?.kind === "Lookup" && step.value.node === table.name ? step.value.entry : undefined;
   const add = (isDefault: boolean) => {
-    const action = (isDefault ? table.default?.action : undefined) ?? table.actions[0]?.name ?? "";
+    const refers = table.profile !== null && !isDefault;
+    const action = refers ? "" : ((isDefault ? table.default?.action : undefined) ?? table.actions[0]?.name ?? "");
     const match = isDefault ? {} : Object.fromEntries(table.keys.map(({ name, kind }) => [name, kind === "exact" ? "0" : ""]));
-    const entry: Entry = { table: table.name, action, match, arguments: argumentsFor(table, action), priority: overlapping ? 1 : 0, default: isDefault };
+    const entry: Entry = { table: table.name, action, match, arguments: argumentsFor(table, action), priority: overlapping ? 1 : 0, default: isDefault, ...(refers && firstReference(table.profile!)) };
     changeScenario({ entries: [...scenario.value.entries, entry] });
   };
   return (
@@ -100,7 +104,11 @@ function TableEditor({ table }: { table: Table }) {
                   />
                 </td>
               ))}
-              <ActionCells table={table} entry={entry} index={index} />
+              {table.profile !== null ? (
+                <ReferenceCells profile={table.profile} entry={entry} index={index} />
+              ) : (
+                <ActionCells table={table} entry={entry} index={index} />
+              )}
             </tr>
           ))}
           <tr class="default">
@@ -113,7 +121,7 @@ function TableEditor({ table }: { table: Table }) {
                   {table.default ? `${last(table.default.action)}(${Object.values(table.default.arguments).join(", ")})` : "nothing"}
                 </td>
                 <td>
-                  {!table.fixedDefault && (
+                  {!table.fixedDefault && table.profile === null && (
                     <button class="plain" onClick={() => add(true)}>
                       Change
                     </button>
@@ -129,43 +137,169 @@ function TableEditor({ table }: { table: Table }) {
 }
 
 function ActionCells({ table, entry, index }: { table: Table; entry: Entry; index: number }) {
-  const action = table.actions.find((each) => each.name === entry.action);
   return (
     <>
       <td>
-        <span class="action">
-          <select
-            aria-label="action"
-            value={entry.action}
-            onChange={(e) => {
-              const name = e.currentTarget.value;
-              replaceEntry(index, { ...entry, action: name, arguments: argumentsFor(table, name, entry.arguments) });
-            }}
-          >
-            {table.actions.map(({ name }) => (
-              <option key={name} value={name}>
-                {last(name)}
-              </option>
-            ))}
-          </select>
-          {(action?.parameters ?? []).map(([name, width]) => (
-            <label key={name}>
-              {name}{" "}
-              <input
-                class={width > 16 ? "" : "narrow"}
-                value={entry.arguments[name] ?? ""}
-                onChange={(e) => replaceEntry(index, { ...entry, arguments: { ...entry.arguments, [name]: e.currentTarget.value } })}
-              />
-            </label>
-          ))}
-        </span>
+        <CallEditor table={table} call={entry} onChange={(call) => replaceEntry(index, { ...entry, ...call })} />
       </td>
-      <td>
-        <button class="plain" aria-label="Remove this entry" title="Remove this entry" onClick={() => replaceEntry(index, null)}>
-          ✕
-        </button>
-      </td>
+      <RemoveCell index={index} />
     </>
+  );
+}
+
+function RemoveCell({ index }: { index: number }) {
+  return (
+    <td>
+      <button class="plain" aria-label="Remove this entry" title="Remove this entry" onClick={() => replaceEntry(index, null)}>
+        ✕
+      </button>
+    </td>
+  );
+}
+
+/** An action of a table, and its arguments. */
+function CallEditor({ table, call, onChange }: { table: Table; call: Call; onChange: (call: Call) => void }) {
+  const action = table.actions.find((each) => each.name === call.action);
+  return (
+    <span class="action">
+      <select
+        aria-label="action"
+        value={call.action}
+        onChange={(e) => {
+          const name = e.currentTarget.value;
+          onChange({ action: name, arguments: argumentsFor(table, name, call.arguments) });
+        }}
+      >
+        {table.actions.map(({ name }) => (
+          <option key={name} value={name}>
+            {last(name)}
+          </option>
+        ))}
+      </select>
+      {(action?.parameters ?? []).map(([name, width]) => (
+        <label key={name}>
+          {name}{" "}
+          <input
+            class={width > 16 ? "" : "narrow"}
+            value={call.arguments[name] ?? ""}
+            onChange={(e) => onChange({ action: call.action, arguments: { ...call.arguments, [name]: e.currentTarget.value } })}
+          />
+        </label>
+      ))}
+    </span>
+  );
+}
+
+// Action profiles
+
+const NOTHING: ProfileContent = { members: [], groups: [] };
+
+function contentOf(profile: string): ProfileContent {
+  return scenario.value.profiles[profile] ?? NOTHING;
+}
+
+/** What a new entry refers to: a group, if there is one. */
+function firstReference(profile: string): Partial<Entry> {
+  return contentOf(profile).groups.length ? { group: 0 } : { member: 0 };
+}
+
+function ReferenceCells({ profile, entry, index }: { profile: string; entry: Entry; index: number }) {
+  const { members, groups } = contentOf(profile);
+  const choose = (value: string) => {
+    const [kind, number] = value.split(" ");
+    const of = Number(number);
+    replaceEntry(index, { ...entry, action: "", arguments: {}, member: kind === "member" ? of : null, group: kind === "group" ? of : null });
+  };
+  const chosen = typeof entry.group === "number" ? `group ${entry.group}` : typeof entry.member === "number" ? `member ${entry.member}` : "";
+  const offered = [...groups.map((_, number) => `group ${number}`), ...members.map((_, number) => `member ${number}`)];
+  return (
+    <>
+      <td>
+        <select aria-label="member or group" value={chosen} onChange={(e) => choose(e.currentTarget.value)}>
+          {!offered.includes(chosen) && <option value={chosen}>{chosen ? `${chosen}, which does not exist` : "choose"}</option>}
+          {offered.map((each) => (
+            <option key={each} value={each}>
+              {each}
+            </option>
+          ))}
+        </select>
+      </td>
+      <RemoveCell index={index} />
+    </>
+  );
+}
+
+function ProfileEditor({ name, selector }: { name: string; selector: boolean }) {
+  const users = (program.value?.tables ?? []).filter(({ profile }) => profile === name);
+  const table = users[0];
+  if (!table) return null;
+  const { members, groups } = contentOf(name);
+  const change = (content: Partial<ProfileContent>, entries: Entry[] = scenario.value.entries) =>
+    changeScenario({ profiles: { ...scenario.value.profiles, [name]: { members, groups, ...content } }, entries });
+  const addMember = () => {
+    const action = table.actions[0]?.name ?? "";
+    change({ members: [...members, { action, arguments: argumentsFor(table, action) }] });
+  };
+  // The numbers of those behind it go down by one, and so does what refers to them.
+  const without = (numbers: number[], gone: number) => numbers.filter((each) => each !== gone).map((each) => (each > gone ? each - 1 : each));
+  const entriesWithout = (kind: "member" | "group", gone: number) =>
+    scenario.value.entries.flatMap((entry) => {
+      const number = entry[kind];
+      if (typeof number !== "number" || !users.some((each) => each.name === entry.table)) return [entry];
+      return without([number], gone).map((left) => ({ ...entry, [kind]: left }));
+    });
+  const removeMember = (gone: number) =>
+    change(
+      { members: members.filter((_, number) => number !== gone), groups: groups.map((each) => without(each, gone)) },
+      entriesWithout("member", gone),
+    );
+  const removeGroup = (gone: number) =>
+    change({ groups: groups.filter((_, number) => number !== gone) }, entriesWithout("group", gone));
+  return (
+    <section aria-label={`Action profile ${name}`}>
+      <div class="bar">
+        <h3>{name}</h3>
+        <span class="quiet">
+          {selector ? "action selector" : "action profile"} of {users.map((each) => last(each.name)).join(", ")}
+        </span>
+        <button onClick={addMember}>+ Member</button>
+        {selector && (
+          <button disabled={!members.length} onClick={() => change({ groups: [...groups, members.map((_, number) => number)] })}>
+            + Group of members
+          </button>
+        )}
+      </div>
+      {members.map((member, number) => (
+        <div class="row member" key={`member ${number}`} role="group" aria-label={`Member ${number}`}>
+          <span>member {number}</span>
+          <CallEditor
+            table={table}
+            call={member}
+            onChange={(call) => change({ members: members.map((each, at) => (at === number ? call : each)) })}
+          />
+          <button class="plain" aria-label={`Remove member ${number}`} onClick={() => removeMember(number)}>
+            ✕
+          </button>
+        </div>
+      ))}
+      {groups.map((group, number) => (
+        <div class="row member" key={`group ${number}`}>
+          <label>
+            group {number}: members{" "}
+            <input
+              value={group.join(", ")}
+              onChange={(e) => {
+                const found = [...new Set(e.currentTarget.value.split(/[\s,]+/).filter((each) => /^\d+$/.test(each)).map(Number))];
+                change({ groups: groups.map((each, at) => (at === number ? found : each)) });
+              }}
+            />
+          </label>
+          <button class="plain" aria-label={`Remove group ${number}`} onClick={() => removeGroup(number)}>
+            ✕
+          </button>
+        </div>
+      ))}
+    </section>
   );
 }
 

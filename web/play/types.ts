@@ -34,6 +34,8 @@ export interface Table {
   const: boolean;
   default: { action: string; arguments: Record<string, string> } | null;
   fixedDefault: boolean;
+  /** The action profile whose members and groups its entries refer to. */
+  profile: string | null;
 }
 
 export interface Path {
@@ -46,12 +48,21 @@ export interface Program {
   paths: Path[];
   graphs: Graph[];
   tables: Table[];
+  profiles: { name: string; selector: boolean }[];
   registers: [string, number, number][];
 }
 
 export interface Checked {
   diagnostics: Diagnostic[];
   program?: Program;
+}
+
+/** What an entry with a member, a group or an action set has chosen from. */
+export interface Choice {
+  kind: string;
+  number: number | null;
+  chosen: number | null;
+  of: { member: number | null; weight: number; call: string }[];
 }
 
 export interface Step {
@@ -68,6 +79,7 @@ export interface Step {
   set?: Record<string, string>;
   assign?: [string, string];
   cell?: [string, number, string];
+  choice?: Choice;
 }
 
 export interface Trace {
@@ -96,6 +108,19 @@ export interface Entry {
   arguments: Record<string, string>;
   priority: number;
   default: boolean;
+  member?: number | null;
+  group?: number | null;
+}
+
+export interface Call {
+  action: string;
+  arguments: Record<string, string>;
+}
+
+/** Members and groups by their numbers; a group has numbers of members. */
+export interface ProfileContent {
+  members: Call[];
+  groups: number[][];
 }
 
 export interface Scenario {
@@ -103,6 +128,7 @@ export interface Scenario {
   groups: Record<string, [number, number][]>;
   sessions: Record<string, number>;
   packets: Packet[];
+  profiles: Record<string, ProfileContent>;
 }
 
 export interface Preset {

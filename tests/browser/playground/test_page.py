@@ -117,7 +117,9 @@ def test_a_packet_is_followed_with_the_keys(reader: Reader, picture: Callable[..
     reader.press(*[Keys.ARROW_RIGHT] * 13)
     reader.wait(lambda: reader.texts(".graph .current text") == ["allowed"])
     assert reader.texts(".step[aria-current=step]")[0].splitlines()[0] == "table ingress.allowed: hit"
-    assert reader.texts(".cm-step") == ["    table allowed {"]
+    reader.wait(
+        lambda: reader.texts(".cm-step") == ["    table allowed {"]
+    )  # the editor follows a frame later
     assert "destination\n53" in "\n".join(reader.texts(".values dl div"))
     reader.press(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert reader.texts(".values .changed") == ["egress_spec\n1"]
@@ -129,6 +131,27 @@ def test_a_packet_is_followed_with_the_keys(reader: Reader, picture: Callable[..
         for width, height in ((1280, 800), (1920, 1080)):
             picture(f"play-steps-{theme}-{width}", width, height)
         reader.press("d")
+
+
+def test_members_of_a_selector_are_a_tree_and_can_be_changed(
+    reader: Reader, picture: Callable[..., None]
+) -> None:
+    reader.open("program=balancer")
+    chosen = "ingress.to_server(address={}, port={})"
+    assert set(reader.verdicts()[:4]) <= {"→ 1", "→ 2", "→ 3"}
+    while not reader.texts(".choice"):
+        reader.press(Keys.ARROW_RIGHT)
+    assert reader.texts(".choice h3") == ["Group 0"]
+    assert [chosen.format("10.0.1.1", 1) in each for each in reader.texts(".choice li")] == [True, False]
+    assert len(reader.texts(".choice li[aria-current=true]")) == 1
+    picture("play-selector", 1280, 800)
+    # Without the first member, the group has one, and the entry for the third refers to member 1.
+    reader.press("t")
+    picture("play-profiles", 1280, 800)
+    reader.one("[aria-label='Remove member 0']").click()
+    reader.wait(lambda: reader.verdicts() == ["→ 2", "→ 2", "→ 2", "→ 3", "dropped"])
+    reader.one("[aria-label='Remove group 0']").click()
+    reader.wait(lambda: reader.verdicts() == ["dropped", "dropped", "dropped", "→ 3", "dropped"])
 
 
 def test_copies_are_a_tree(reader: Reader, picture: Callable[..., None]) -> None:

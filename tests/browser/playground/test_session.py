@@ -18,7 +18,9 @@ from fanin.testbed.sandbox import SandboxError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("playground")]
 
-PROGRAM = (Path(__file__).parents[3] / "browser" / "playground" / "programs" / "copies.p4").read_text()
+PROGRAM = (
+    Path(__file__).parents[3] / "browser" / "playground" / "programs" / "copies" / "copies.p4"
+).read_text()
 # Each macro stands for ten of the one before: ten billion words.
 BOMB = "#define M0 x\n" + "".join(f"#define M{n} {f'M{n - 1} ' * 10}\n" for n in range(1, 11)) + "M10\n"
 

@@ -16,7 +16,9 @@ from fanin.p4switch.stf.run import run_stf
 
 ROOT = Path(__file__).parents[3]
 FIREWALL = ROOT / "examples" / "own-program"
-COPIES = ROOT / "browser" / "playground" / "programs" / "copies.p4"
+COPIES = ROOT / "browser" / "playground" / "programs" / "copies" / "copies.p4"
+BALANCER = ROOT / "browser" / "playground" / "programs" / "balancer" / "balancer.p4"
+KEY = {"hdr.ipv4.destination": "10.0.9.9"}
 
 Json = dict[str, Any]
 Ask = Callable[..., Json]
@@ -80,7 +82,7 @@ def test_a_packet_is_followed_through_lines_nodes_and_values(ask: Ask) -> None:
         ("if hdr.udp.isValid()", "node_4", "} else if (hdr.udp.isValid()) {"),
         ("table ingress.allowed", "ingress.allowed", "table allowed {"),
         ("action ingress.allow()", "ingress.allowed", "standard.egress_spec = INSIDE;"),
-        ("standard_metadata.egress_spec = 1 INSIDE", "ingress.allowed", "standard.egress_spec = INSIDE;"),
+        ("standard.egress_spec = 1 INSIDE", "ingress.allowed", "standard.egress_spec = INSIDE;"),
     ]
     assert {"udp.destination": "53"}.items() <= first["steps"][8]["set"].items()
     assert second["outputs"] == []
@@ -142,6 +144,64 @@ def test_an_exported_test_passes_and_notices_a_change(ask: Ask, tmp_path: Path) 
     # What is read back runs as before.
     loaded = ask(COPIES, do="load", stf=made["stf"])["scenario"]
     assert ask(COPIES, do="export", scenario=loaded)["stf"] == made["stf"]
+
+
+@pytest.mark.slow
+def test_members_and_groups_of_an_action_profile_are_run_shown_and_exported(ask: Ask) -> None:
+    stf = BALANCER.with_suffix(".stf").read_text()
+    scenario = ask(BALANCER, do="load", stf=stf)["scenario"]
+    content = scenario["profiles"]["ingress.servers"]
+    assert content["members"][1] == {
+        "action": "ingress.to_server",
+        "arguments": {"address": "10.0.1.2", "port": "2"},
+    }
+    assert content["groups"] == [[0, 1]]
+    assert [(each["member"], each["group"]) for each in scenario["entries"]] == [(None, 0), (2, None)]
+    first, _, again, alone, wrong = ask(BALANCER, do="run", scenario=scenario)["packets"]
+    (choice,) = [step["choice"] for step in first["steps"] if "choice" in step]
+    assert (choice["kind"], choice["number"], [each["member"] for each in choice["of"]]) == (
+        "group",
+        0,
+        [0, 1],
+    )
+    assert first["outputs"] == again["outputs"] == [[choice["chosen"] + 1, first["outputs"][0][1]]]
+    assert [port for port, _ in alone["outputs"]] == [3]
+    assert wrong["verdict"].startswith("dropped")
+    # Checksums: the verdict, and the new value among the fields.
+    assert any(step["text"][0].endswith(": correct") for step in first["steps"])
+    assert any("wrong, it should be" in step["text"][0] for step in wrong["steps"])
+    (updated,) = [step for step in first["steps"] if step["kind"] == "UpdateChecksum"]
+    assert [*updated["set"]] == ["ipv4.checksum"]
+    made = ask(BALANCER, do="export", scenario=scenario)
+    assert made["differences"] == []
+    assert "table_indirect_add_with_group" in made["stf"]
+    assert ask(BALANCER, do="load", stf=made["stf"])["scenario"] == scenario
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"entries": [{"table": "ingress.services", "match": KEY, "member": 0}]}, "member 0 does not exist"),
+        (
+            {"entries": [{"table": "ingress.services", "match": KEY, "member": 0, "group": 0}]},
+            "table ingress.services: an entry has a member or a group, not both",
+        ),
+        (
+            {"entries": [{"table": "ingress.services", "default": True, "member": 0}]},
+            "its default is an action, not a member or a group",
+        ),
+        ({"profiles": {"x": {}}}, "action profile x: no table of the program uses it"),
+        (
+            {"profiles": {"ingress.servers": {"members": [{"action": "ingress.x"}]}}},
+            "action profile ingress.servers: member 0: it has no action ingress.x",
+        ),
+        ({"profiles": {"ingress.servers": {"groups": [[5]]}}}, "member 5 does not exist"),
+        ({"profiles": {"ingress.servers": {"groups": [[]] * 501}}}, "at most 500 members"),
+    ],
+)
+def test_what_is_wrong_with_an_action_profile_is_named(ask: Ask, change: Json, said: str) -> None:
+    assert said in ask(BALANCER, do="run", scenario={"packets": [], **change})["error"]
 
 
 def test_packets_are_built_along_paths_of_the_parser(ask: Ask) -> None:

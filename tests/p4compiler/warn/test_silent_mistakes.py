@@ -11,6 +11,7 @@ from fanin.p4compiler import Compiled, compile_file
 from tests.p4compiler.conftest import HEADERS
 
 ROUTER = (Path(__file__).parents[1] / "mistakes" / "router.p4").read_text()
+BALANCER = Path(__file__).parents[3] / "browser" / "playground" / "programs" / "balancer" / "balancer.p4"
 Warned = Callable[..., list[tuple[str | None, str]]]
 
 
@@ -54,6 +55,20 @@ def test_a_program_that_never_chooses_a_port(warned: Warned) -> None:
 
 def test_a_table_that_chooses_a_port_and_does_nothing_on_a_miss(warned: Warned) -> None:
     assert warned((DEFAULT, "")) == [("no-default-action", "ipv4_lpm")]
+
+
+def test_the_hint_for_a_table_with_an_action_profile_has_an_effect(tmp_path: Path) -> None:
+    """The default action of such a table has none, as another warning says."""
+    program = tmp_path / "balancer.p4"
+    program.write_text(
+        BALANCER.read_text().replace(
+            "} else if (!services.apply().hit) {", "} else if (services.apply().hit) {"
+        )
+    )
+    # Inverted, the miss chooses no port, and the hit is dropped.
+    hints = [w.hint for w in compile_file(program).warnings if w.option == "no-default-action"]
+    assert hints == ["write if (!services.apply().hit) { ... }"]
+    assert not compile_file(BALANCER).warnings
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,11 @@ def meters() -> bytes:
     return compile_once(HERE / "meters.p4").device_config()
 
 
+@pytest.fixture(scope="module")
+def entities() -> bytes:
+    return compile_once(HERE.parent / "programs/entities.p4").device_config()
+
+
 def test_what_differs_is_shown(meters: bytes) -> None:
     packet = "packet 0 01ffff aa\n"
     assert differences(meters, packet + "expect 1 0100") == ""
@@ -115,6 +120,58 @@ def test_a_quoted_name_may_have_any_characters() -> None:
     assert (command.priority, command.id) == (1, "e")
     (counter,) = parse_stf('check_counter "a b"(3) packets == 1')
     assert counter.words == ("a b", "3", "packets", "==", "1")
+
+
+def test_entries_name_members_and_groups_of_an_action_profile(entities: bytes) -> None:
+    """The selector hashes the source with the identity, modulo the two members: 1 takes member 1, and 2 member 0."""
+    writes = """
+        act_prof_create_member path_choice forward(port:4)
+        act_prof_create_member path_choice "Receive.forward"("port":5)
+        act_prof_create_group path_choice
+        act_prof_add_member_to_group path_choice 0 0
+        act_prof_add_member_to_group path_choice 1 0
+        table_indirect_add_with_group paths hdr.flow.destination:7 => 0
+        table_indirect_add paths flow.destination:8 => 1
+        act_prof_create_member mark_choice mark(label:9)
+        table_indirect_add marks hdr.flow.destination:8 => 0
+    """
+    for packet, expected in (
+        ("000001070000", "5 000001070000"),
+        ("000002070000", "4 000002070000"),
+        ("000002080000", "5 000002080900"),
+    ):
+        assert differences(entities, f"{writes}\npacket 1 {packet}\nexpect {expected}$") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("act_prof_create_member path_choice forward", "line 1: act_prof_create_member PROFILE ACTION(NAME:"),
+        (
+            "act_prof_create_member path_choice x forward(port:1)",
+            "act_prof_create_member PROFILE ACTION(NAME:",
+        ),
+        (
+            "act_prof_create_member paths forward(port:1)",
+            "there are Receive.path_choice, Receive.mark_choice",
+        ),
+        (
+            "act_prof_create_member path_choice mark(label:1)",
+            "action mark does not exist; there are Receive.f",
+        ),
+        ("act_prof_create_group mark_choice", "it has no selector, so it takes no groups"),
+        ("act_prof_add_member_to_group path_choice 0 0", "group 0 does not exist"),
+        ("table_indirect_add paths hdr.flow.destination:7 3", "TABLE [PRIORITY] KEY:VALUE ... => NUMBER"),
+        ("table_indirect_add paths hdr.flow.destination:7 => x", "line 1: 'x' is not a number"),
+        ("table_indirect_add paths hdr.flow.destination:7 => 3", "member 3 does not exist"),
+        ("table_indirect_add_with_group paths hdr.flow.destination:7 => 3", "group 3 does not exist"),
+        ("table_indirect_add rates hdr.flow.source:7 => 3", "it has no action profile"),
+    ],
+)
+def test_a_wrong_line_about_an_action_profile_is_an_error(entities: bytes, line: str, why: str) -> None:
+    with pytest.raises(StfError) as caught:
+        run_stf(entities, line)
+    assert why in str(caught.value)
 
 
 def test_entries_of_every_kind(forwarder: bytes) -> None:

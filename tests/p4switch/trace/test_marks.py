@@ -10,6 +10,7 @@ import pytest
 from fanin.p4compiler import compile_file
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.trace.events import (
+    Assign,
     Condition,
     Invalid,
     NotEmitted,
@@ -18,6 +19,7 @@ from fanin.p4switch.trace.events import (
     PortNotSet,
     Select,
     UpdateChecksum,
+    VerifyChecksum,
 )
 from fanin.p4switch.trace.text import as_text
 from fanin.p4switch.trace.tracer import traced
@@ -111,6 +113,77 @@ def test_a_checksum_that_is_computed(trace: Trace) -> None:
     assert computed.target == "ipv4.hdrChecksum"
     assert computed.value.number == int.from_bytes(output.packet[24:26])
     assert f"checksum computed: ipv4.hdrChecksum = {computed.value.number}" in as_text(found)
+
+
+NAMES = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> count; bit<8> other; }
+struct headers_t { h_t h; }
+struct inner_t { bit<8> count; }
+struct metadata_t { inner_t inner; bit<8> plain; bit<8> unnamed; }
+struct pair_t { bit<8> plain; bit<8> second; }
+parser P(packet_in b, out headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(hdr.h); transition accept; }
+}
+control V(inout headers_t hdr, inout metadata_t m) { apply {} }
+control I(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) {
+    pair_t pair;
+    apply {
+        pair.plain = hdr.h.other;
+        pair.second = pair.plain + 1;
+        m.inner.count = hdr.h.count + 1;
+        m.plain = pair.second;
+        hdr.h.count = m.inner.count + m.plain + m.unnamed;
+        s.egress_spec = (bit<9>)hdr.h.count;
+        if (m.inner.count > 3) { hdr.h.other = pair.plain; }
+    }
+}
+control E(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) { apply {} }
+control C(inout headers_t hdr, inout metadata_t m) { apply {} }
+control D(packet_out b, in headers_t hdr) { apply { b.emit(hdr.h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+@pytest.mark.slow
+def test_metadata_and_local_structs_have_the_names_of_the_program(tmp_path: Path) -> None:
+    program = tmp_path / "names.p4"
+    program.write_text(NAMES)
+    switch = Engine.load(compile_file(program).device_config())
+    with traced(switch) as tracer:
+        switch.process(0, bytes.fromhex("0405"))
+        [found] = tracer.packets()
+    targets = [each.target for each in found.events if isinstance(each, Assign)]
+    assert [each for each in targets if "." in each and not each.startswith("h.")] == [
+        "pair.plain",
+        "pair.second",
+        "m.inner.count",
+        "m.plain",
+        "s.egress_spec",
+    ]
+    assert "if m.inner.count > 3: true (m.inner.count=5)" in as_text(found)
+
+
+@pytest.mark.slow
+def test_each_checksum_that_is_verified_has_a_verdict_of_its_own(tmp_path: Path) -> None:
+    """Also after a wrong one, which sets checksum_error for good."""
+    text = (Path(__file__).parents[1] / "stf" / "checksums.p4").read_text()
+    also = "verify_checksum(true, { hdr.ip.protocol, 8w0 }, hdr.ip.checksum, HashAlgorithm.csum16);\n        "
+    at = text.index("verify_checksum(")
+    program = tmp_path / "two.p4"
+    program.write_text(text[:at] + also + text[at:])
+    switch = Engine.load(compile_file(program).device_config())
+    with traced(switch) as tracer:
+        switch.process(0, bytes.fromhex("0600effe0a000001"))
+        [found] = tracer.packets()
+    verified = [each for each in found.events if isinstance(each, VerifyChecksum)]
+    assert [(each.correct, each.value.number, each.computed.number) for each in verified] == [
+        (False, 0xEFFE, 0xF9FF),
+        (True, 0xEFFE, 0xEFFE),
+    ]
+    assert "checksum verified: ip.checksum = 61438: wrong, it should be 63999" in as_text(found)
+    assert "checksum verified: ip.checksum = 61438: correct" in as_text(found)
 
 
 @pytest.mark.slow

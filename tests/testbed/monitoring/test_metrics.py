@@ -6,6 +6,7 @@ import asyncio
 import socket
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -99,3 +100,37 @@ def test_without_a_look_there_is_an_error() -> None:
     with pytest.raises(urllib.error.HTTPError, match="500") as refused:
         scraped(TimeoutError())
     refused.value.close()
+
+
+def test_clients_that_do_not_close_make_room_for_others() -> None:
+    """They have their answer: 600 requests whose body never ends, one after the other, and then a scrape."""
+
+    class Inspector:
+        async def look(self) -> Snapshot:
+            return LOOK
+
+    async def crowd() -> int:
+        inspector: Any = Inspector()
+        listener = socket.create_server(("127.0.0.1", 0))
+        place = listener.getsockname()
+        post = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + bytes(100)
+
+        def ask() -> int:
+            for _ in range(600):
+                client = socket.create_connection(place, 20)
+                clients.append(client)
+                client.sendall(post)
+                with suppress(ConnectionResetError):
+                    client.recv(1)
+            with urllib.request.urlopen(f"http://127.0.0.1:{place[1]}/metrics", timeout=20) as answer:
+                return int(answer.status)
+
+        async with serving(inspector, listener):
+            return await asyncio.to_thread(ask)
+
+    clients: list[socket.socket] = []
+    try:
+        assert asyncio.run(crowd()) == 200
+    finally:
+        for client in clients:
+            client.close()

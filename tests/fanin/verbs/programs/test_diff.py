@@ -104,11 +104,11 @@ def test_files_that_are_not_there_are_named(fanin, option):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"entries": [{"table": "t", "match": {}}]}', "entries.0.action: missing; add it"),
-        ('{"entrys": []}', "entrys: not known; keys are entries, groups, sessions"),
+        ('{"entries": [{"table": "t", "match": {}}]}', "entries.0: needs one of action, member and group"),
+        ('{"entrys": []}', "entrys: not known; keys are entries, groups, sessions, profiles"),
         (
             '{"entries": [{"table": "t", "match": {}, "action": "a", "prio": 1}]}',
-            "entries.0.prio: not known; keys are table, match, action, params, priority",
+            "entries.0.prio: not known; keys are table, match, action, params, priority, member, group",
         ),
         (
             '{"entries": [{"table": "t", "match": {"hdr.a": [1]}, "action": "a"}]}',

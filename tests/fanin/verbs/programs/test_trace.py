@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -20,9 +21,10 @@ from typer.testing import CliRunner, Result
 
 from fanin.assurance.differential.packets import PacketSource
 from fanin.cli import app
-from fanin.controller.entry_files import Entries, NamedEntry, random_entries
+from fanin.controller.entry_files import Entries, NamedEntry, random_entries, read_entries
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.tracing import fill, trace
+from fanin.p4compiler import compile_file
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import ActionCall, Exact, Lpm, Range, Ternary
@@ -96,8 +98,8 @@ def test_a_packet_in_text(routes):
 def test_numbers_are_told_with_the_constants_of_the_source():
     done = run(str(FANIN), "--packet", "0x" + PACKET.hex(), "--verbose")
     lines = [line.strip().partition("  [")[0] for line in done.stdout.splitlines()]
-    assert "metadata_t.reason = 6 REASON_NO_ROUTE" in lines
-    assert "if meta.reason != REASON_NONE: true (metadata_t.reason=6 REASON_NO_ROUTE)" in lines
+    assert "meta.reason = 6 REASON_NO_ROUTE" in lines
+    assert "if meta.reason != REASON_NONE: true (meta.reason=6 REASON_NO_ROUTE)" in lines
     assert "count ingress.drops[6 REASON_NO_ROUTE]" in lines
     assert (
         "if standard_metadata.parser_error != error.NoError: false (standard_metadata.parser_error=0 error.NoError)"
@@ -355,6 +357,70 @@ def test_an_entry_file_has_groups_and_clone_sessions(tmp_path: Path) -> None:
     ]
     outputs = [(event["copy"], event["port"]) for event in told["events"] if event["event"] == "Output"]
     assert outputs == [(2, 5), (3, 1), (4, 4)]
+
+
+BALANCER = Path(__file__).parents[4] / "browser" / "playground" / "programs" / "balancer" / "balancer.p4"
+SERVERS = {
+    "members": {
+        str(number): {
+            "action": "ingress.to_server",
+            "params": {"address": f"10.0.1.{number}", "port": number},
+        }
+        for number in (1, 2)
+    },
+    "groups": {"7": {"1": 1, "2": 3}},
+}
+TO_SERVICE = {"table": "ingress.services", "match": {"hdr.ipv4.destination": "10.0.9.9"}}
+ASKING = bytes(Ether() / IP(src="10.0.0.1", dst="10.0.9.9") / UDP(sport=1000, chksum=0)).hex()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("reference", "chosen"),
+    [({"member": 2}, "member 2"), ({"group": 7}, "group 7: member ")],
+)
+def test_an_entry_file_has_members_and_groups(tmp_path: Path, reference: dict[str, int], chosen: str) -> None:
+    entries = tmp_path / "entries.json"
+    document = {"entries": [TO_SERVICE | reference], "profiles": {"ingress.servers": SERVERS}}
+    entries.write_text(json.dumps(document))
+    result = run(str(BALANCER), "--packet", ASKING, "--entries", str(entries))
+    assert chosen in result.output
+    assert "1 packet out: port" in result.output
+    # The same for a switch with P4Runtime: members before the groups that have them, and before entries.
+    sent = read_entries(entries).encode(compile_file(BALANCER).p4info)
+    kinds = [entity.WhichOneof("entity") for entity in sent]
+    assert kinds == [*["action_profile_member"] * 2, "action_profile_group", "table_entry"]
+    assert [each.weight for each in sent[2].action_profile_group.members] == [1, 3]
+    assert sent[3].table_entry.action.WhichOneof("type") == f"action_profile_{next(iter(reference))}_id"
+
+
+@pytest.mark.parametrize(
+    ("document", "said"),
+    [
+        ({"entries": [TO_SERVICE]}, "entries.0: needs one of action, member and group"),
+        ({"entries": [TO_SERVICE | {"member": 1, "group": 7}]}, "needs one of action, member and group"),
+        ({"entries": [TO_SERVICE | {"member": 1, "params": {"port": 1}}]}, "has params, but no action"),
+        ({"entries": [TO_SERVICE | {"member": 1}]}, "member 1 does not exist"),
+        ({"profiles": {"servers": {}}}, "no table has an action profile servers; there are ingress.servers"),
+        (
+            {"profiles": {"ingress.servers": {"members": {"1": {"acton": "x"}}}}},
+            "acton: not known; keys are action, params",
+        ),
+        ({"profiles": {"ingress.servers": {"group": {}}}}, "group: not known; keys are members, groups"),
+        (
+            {"profiles": {"ingress.servers": {"members": {"1": {"action": "x"}}}}},
+            "action profile ingress.servers: member 1 has no action x, only ingress.to_server, ingress.drop",
+        ),
+        ({"profiles": {"ingress.servers": {"groups": {"7": {"1": 1}}}}}, "member 1 does not exist"),
+    ],
+)
+def test_what_is_wrong_with_an_action_profile_in_an_entry_file_is_named(
+    tmp_path: Path, document: dict[str, Any], said: str
+) -> None:
+    entries = tmp_path / "entries.json"
+    entries.write_text(json.dumps(document))
+    result = run(str(BALANCER), "--packet", ASKING, "--entries", str(entries))
+    assert (result.exit_code, said in result.output) == (2, True), result.output
 
 
 def test_an_entry_file_is_written_as_p4runtime_messages() -> None:
