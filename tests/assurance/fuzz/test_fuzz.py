@@ -25,7 +25,7 @@ from tests.sizes import sized
 
 pytestmark = pytest.mark.slow
 
-CASES = sized(5, 12)  # `fanin fuzz` goes on
+CASES = sized(7, 12)  # `fanin fuzz` goes on
 SEEDS = range(sized(60, 200))
 
 
