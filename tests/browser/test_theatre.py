@@ -81,6 +81,13 @@ def browser(page: Path) -> Iterator[Any]:
         yield found
 
 
+def until_shown(browser: Any) -> None:
+    """Wait until the page has drawn what an event changed, and has run what comes after drawing."""
+    browser.execute_async_script(
+        "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0])))"
+    )
+
+
 def go_to(browser: Any, part: float) -> None:
     """Move the time bar; 0 is the beginning, and 1 the end."""
     browser.execute_script(
@@ -89,6 +96,7 @@ def go_to(browser: Any, part: float) -> None:
         bar.dispatchEvent(new Event("input", {bubbles: true}));""",
         part,
     )
+    until_shown(browser)
 
 
 def texts(browser: Any, selector: str) -> list[str]:
@@ -102,6 +110,7 @@ def press(browser: Any, key: str) -> None:
     browser.execute_script(
         "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: arguments[0], bubbles: true}))", key
     )
+    until_shown(browser)
 
 
 def test_a_reader_who_wants_less_motion_starts_it_himself(browser: Any) -> None:
