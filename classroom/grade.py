@@ -131,7 +131,12 @@ class Grader:
         try:
             with tempfile.TemporaryDirectory(prefix="fanin-grade-") as made:
                 staged = Path(made) / "submission"
-                note = _stage(folder, staged, self.lab.manifest.files)
+                staged.mkdir()
+                staged.chmod(0o755)
+                try:
+                    note = _stage(folder, staged, self.lab.manifest.files)
+                except PermissionError as error:
+                    note = f"{error.filename}: {error.strerror}"
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
@@ -308,7 +313,6 @@ def _shown(name: str) -> str:
 
 def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
     """Copy the regular files of a submission, without following links, and return what is wrong with it, or nothing."""
-    staged.mkdir()
     source = folder
     if not (folder / files[0]).is_file():
         below = [
@@ -341,7 +345,6 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
             return f"it has more than {MOST_BYTES >> 20} MiB; {name} and what follows is left out"
         (staged / name).write_bytes(data)
         (staged / name).chmod(0o644)
-    staged.chmod(0o755)
     return note
 
 

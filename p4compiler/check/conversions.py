@@ -212,7 +212,7 @@ def _castable(source: types.Type, target: types.Type) -> bool:
 def _cast_hint(value: ir.Expr, target: types.Type) -> str | None:
     source = value.type
     text = "x"
-    if isinstance(value, ir.Ref | ir.Field | ir.Element) and value.span.expansion is None:
+    if isinstance(value, ir.Ref | ir.Field | ir.Element | ir.Slice) and value.span.expansion is None:
         text = value.span.fragment()
     if _castable(source, target):
         return f"cast it: ({target}){text}"

@@ -399,3 +399,23 @@ def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> 
         for seed, shared in ((1, tmp_path), (1, tmp_path), (2, tmp_path), (1, None), (1, None)):
             assert run_test(test, lab.solution, students, {}, seed, shared=shared).passed
     assert len(made) == 4
+
+
+def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder without rights does, unless root marks it."""
+    for name in ("ada", "closed"):
+        shutil.copytree(lab.solution, tmp_path / name)
+    entries = Path.iterdir
+
+    def iterdir(folder: Path) -> Iterator[Path]:
+        if folder.name == "closed":
+            raise PermissionError(13, "Permission denied", str(folder))
+        return entries(folder)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with grader(lab, seed=3) as found:
+        ada, closed = found.marks(tmp_path, 1)
+    assert (ada.points, closed.points) == (MOST, 0)
+    assert closed.note.endswith("closed: Permission denied")

@@ -427,3 +427,8 @@ def test_the_architecture_checks_its_blocks(tmp_path: Path, old: str, new: str, 
 )  # fmt: skip
 def test_refusals(complain: Complain, parts: dict[str, str], message: str) -> None:
     assert message in complain(**parts).replace("'I.t'", "'t'")
+
+
+def test_a_hint_to_cast_a_slice_can_be_copied(complain: Callable[..., str]) -> None:
+    found = complain(apply="bit<32> x; x = hdr.h.b[7:0];")
+    assert "cast it: (bit<32>)hdr.h.b[7:0]" in found
