@@ -297,7 +297,7 @@ def _open_streams() -> None:
 
 
 def _limit_columns() -> None:
-    """Ignore a width in COLUMNS that is no number, and limit it to what a terminal may have."""
+    """Ignore a width in COLUMNS that is not a number, and limit it to what a terminal may have."""
     columns = os.environ.get("COLUMNS", "")
     if not (columns.isascii() and columns.isdigit()):
         os.environ.pop("COLUMNS", None)  # Rich takes any Unicode digit for a number
