@@ -162,6 +162,20 @@ _COMPLETION = {
 }
 
 
+# Errors of a file or folder that was named.
+_OF_A_NAME = (
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EROFS,
+)
+
+
 class _Verbs(TyperGroup):
     """The group that lists the verbs from their table, and loads the one that is called."""
 
@@ -211,14 +225,8 @@ class _Verbs(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (
-            FileNotFoundError,
-            PermissionError,
-            FileExistsError,
-            NotADirectoryError,
-            IsADirectoryError,
-        ) as error:
-            if error.filename is None:
+        except OSError as error:
+            if error.filename is None or error.errno not in _OF_A_NAME:
                 raise
             # Options check the files that are read. Files and folders that are written may still be refused: below
             # /proc, for instance, root gets FileNotFoundError.
@@ -270,16 +278,46 @@ def _options(
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP)  # which pathlib raises even where it only asks whether a file exists
+_NO_FILE = (
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+)  # which pathlib raises even where it only asks whether a file exists
+# Rich fills lines up to the width: with a hundred million columns, help takes half a minute.
+_MOST_COLUMNS = 9_999
+
+
+def _open_streams() -> None:
+    """Open those of standard input, output and error that are closed (`fanin … >&-`) on /dev/null.
+
+    Otherwise the next file that is opened gets the number of the closed one, and what is printed goes into that file.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8", closefd=False))  # noqa: SIM115
+
+
+def _limit_columns() -> None:
+    """Ignore a width in COLUMNS that is not a number, and limit it to what a terminal may have."""
+    columns = os.environ.get("COLUMNS", "")
+    if not (columns.isascii() and columns.isdigit()):
+        os.environ.pop("COLUMNS", None)  # Rich takes any Unicode digit for a number
+    elif len(columns) > len(str(_MOST_COLUMNS)):
+        os.environ["COLUMNS"] = str(_MOST_COLUMNS)
 
 
 def main() -> None:
     """Run the command line."""
+    _open_streams()
+    _limit_columns()
     if locale.getencoding().lower().replace("-", "") != "utf8" and not sys.flags.utf8_mode:
         # Files are in UTF-8, whatever the locale says, here and in the processes that this one starts.
         os.environ["PYTHONUTF8"] = "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, away from ordinary users
+    path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = f"{path}:/usr/sbin:/sbin"  # where Debian keeps tc and ethtool, for root only
     if memory_limit() is not None:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread reserves memory, or ends the process
     for stream in (sys.stdout, sys.stderr):

@@ -34,9 +34,20 @@ def probability(text: str) -> float:
         raise typer.BadParameter(f"{text}: {_why(error)}") from None
 
 
-def several(texts: Sequence[str]) -> list[str]:
-    """Return the values of an option that takes a list with commas and may be repeated."""
-    return [value.strip() for text in texts for value in text.split(",")]
+def several(option: str, texts: Sequence[str]) -> list[str]:
+    """Return the values of an option that takes a list with commas and may be repeated.
+
+    Raises:
+        typer.BadParameter: If a value is empty.
+    """
+    found = [value.strip() for text in texts for value in text.split(",")]
+    if "" in found:
+        given = ", ".join(repr(text) for text in texts)
+        raise typer.BadParameter(
+            f"{given} has an empty value; give values with commas between them, or leave the option out",
+            param_hint=option,
+        )
+    return found
 
 
 def pairs(verb: str, option: str, texts: Sequence[str], form: str) -> dict[str, list[str]]:
@@ -50,14 +61,14 @@ def pairs(verb: str, option: str, texts: Sequence[str], form: str) -> dict[str, 
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise failure(verb, f"{option} {text}: write {form}", 2)
-        found.setdefault(name, []).extend(several([value]))
+        found.setdefault(name, []).extend(several(option, [value]))
     return found
 
 
 def vector_sizes(texts: Sequence[str]) -> list[int]:
     """Return the values of --sizes, such as `64 kB,1000 elements`, in bytes."""
     found = []
-    for size in several(texts):
+    for size in several("--sizes", texts):
         try:
             found.append(TypeAdapter[int](VectorSize).validate_python(size))
         except ValidationError as error:

@@ -168,10 +168,18 @@ def _parsed(message: Any, record: bytes, file: str, number: int) -> Any:
     try:
         message.ParseFromString(record)
     except (DecodeError, UnicodeDecodeError):
-        raise TraceError(
-            f"{file}: record {number}: is no Chakra {type(message).__name__}; is this an .et file?"
-        ) from None
+        raise _broken(file, number, f"is no Chakra {type(message).__name__}") from None
     return message
+
+
+def _broken(file: str, number: int, problem: str) -> TraceError:
+    """Return the error for a record. Whatever is no other format is read as Chakra, so the first may be anything."""
+    if number:
+        return TraceError(f"{file}: record {number}: {problem}; is this an .et file?")
+    return TraceError(
+        f"{file}: is no trace that fanin reads; give a JSON file of PyTorch's profiler, an execution trace of Chakra "
+        f"(.et), a log of NCCL, or the output of nccl-tests (read as Chakra, its first record {problem})"
+    )
 
 
 def _records(data: BinaryIO, file: str) -> Iterator[bytes]:
@@ -179,14 +187,11 @@ def _records(data: BinaryIO, file: str) -> Iterator[bytes]:
     number = 0
     while (size := _varint(data, file, number)) is not None:
         if size > _LONGEST:
-            raise TraceError(
-                f"{file}: record {number}: has {size:,} bytes, too many for a node; is this an .et file?"
-            )
+            raise _broken(file, number, f"has {size:,} bytes, too many for a node")
         record = data.read(size)
         if len(record) < size:
-            raise TraceError(
-                f"{file}: record {number}: ends after {len(record):,} of {size:,} bytes: the file is truncated"
-                f"{'' if number else ', or no .et file'}"
+            raise _broken(
+                file, number, f"ends after {len(record):,} of {size:,} bytes, as if the file were truncated"
             )
         yield record
         number += 1
@@ -199,9 +204,9 @@ def _varint(data: BinaryIO, file: str, number: int) -> int | None:
         byte = data.read(1)
         if not byte:
             if place:
-                raise TraceError(f"{file}: record {number}: ends within its length: the file is truncated")
+                raise _broken(file, number, "ends within its length, as if the file were truncated")
             return None
         value |= (byte[0] & 0x7F) << 7 * place
         if byte[0] < 0x80:
             return value
-    raise TraceError(f"{file}: record {number}: has no length; is this an .et file?")
+    raise _broken(file, number, "has no length")

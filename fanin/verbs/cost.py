@@ -134,13 +134,13 @@ def cost(
         "micro_batch": micro_batch,
         "flops": flops,
         "utilization": utilization,
-        "gpus": several(gpus) or None,
+        "gpus": several("--gpus", gpus) or None,
         "gpus_per_server": gpus_per_server,
         "nics": nics,
         "rate": rate,
         "latency": latency,
         "overlap": overlap,
-        "algorithm": several(algorithm),
+        "algorithm": several("--algorithm", algorithm),
         "price": price,
     }
     try:
@@ -255,8 +255,12 @@ def _sum(exposed: str, waits: str) -> str:
 
 def _assumptions(job: Job) -> Iterator[str]:
     from fanin.controller.tree import SLOTS
+    from fanin.experiments.workloads.neural_networks import DTYPE_BYTES
 
     yield "\nAssumptions:"
+    yield (
+        f"- Gradients are sent in {job.dtype}, {DTYPE_BYTES[job.dtype]} B for each parameter; --dtype changes that."
+    )
     if job.network and job.compute is None:
         yield (
             f"- {job.network.name}: {job.network.parameters:,} parameters; a step of {job.network.sample} computes "

@@ -282,3 +282,46 @@ def test_where_there_is_no_room_for_what_is_printed_a_line_says_so(
         )
     assert done.returncode == 1
     assert done.stderr == "fanin: cannot write the output: No space left on device\n"
+
+
+# A process of its own: whether a stream is closed, and what COLUMNS has, matters before anything is imported.
+def started(shell: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    fanin = shlex.join([sys.executable, "-m", "fanin"])
+    return subprocess.run(
+        ["/bin/sh", "-c", shell.replace("fanin", fanin, 1)],
+        cwd=ROOT,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_no_error(closed: str) -> None:
+    done = started(f"fanin --version {closed}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_what_is_printed_to_a_closed_stream_does_not_go_into_a_file(tmp_path: Path) -> None:
+    program = shlex.quote(str(ROOT / "tests/p4switch/stf/defaults.p4"))
+    done = started(f"fanin compile {program} -o {shlex.quote(str(tmp_path / 'out.json'))} >&-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "out.json").read_text().startswith("{")
+    assert "wrote" not in (tmp_path / "out.json").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", ["99999999", "9" * 5000, "0", "²", "-1", "wide"])
+def test_a_width_that_no_terminal_has_is_no_error(columns: str) -> None:
+    done = started("fanin --help", COLUMNS=columns)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert max(map(len, done.stdout.splitlines())) < 10_000
+
+
+@pytest.mark.slow
+def test_an_environment_without_a_path_is_no_error() -> None:
+    done = started("env -u PATH -u HOME -u TERM fanin --version")
+    assert (done.returncode, done.stderr) == (0, "")

@@ -60,6 +60,13 @@ def test_an_option_with_several_values_may_be_given_several_times() -> None:
     assert several == {(verb, option.name) for verb, option in options() if option.multiple} & several
 
 
+@pytest.mark.parametrize("text", ["", ",", "256,,512", "256,"])
+def test_an_empty_value_in_a_list_is_refused_and_the_option_named(text: str) -> None:
+    done = CliRunner().invoke(app, ["cost", "--model", "7B", "--gpus", text], env={"COLUMNS": "400"})
+    assert done.exit_code == 2
+    assert f"--gpus: '{text}' has an empty value" in done.stderr
+
+
 @pytest.mark.few(0)
 @pytest.mark.slow
 def test_a_benchmark_has_the_values_of_all_its_options(

@@ -289,6 +289,14 @@ def test_a_folder_that_cannot_be_created_is_named(command: str) -> None:
         "link leaf1 h1 --set delay=5",
         "link leaf1 h1 --set loss",
         "new Capitals",
+        "cost --model 7B --algorithm ''",
+        "plot results --x loss --by size,",
+        "link leaf1 h1 --set ''",
+        f"compile {PROGRAM} -o ''",
+        f"compile {PROGRAM} --p4info ''",
+        f"compile {PROGRAM} --c .",
+        "report results -o ''",
+        "plot results --x loss -o ''",
     ],
 )
 def test_a_value_that_cannot_be_is_refused(command: str, tmp_path: Path) -> None:
@@ -296,6 +304,15 @@ def test_a_value_that_cannot_be_is_refused(command: str, tmp_path: Path) -> None
     assert (done.exit_code, type(done.exception)) == (2, SystemExit), (done.output, repr(done.exception))
     assert 0 < len(done.stderr.splitlines()) < MANY_LINES
     assert not [path for path in tmp_path.iterdir() if path.name != "fanin"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["lesson run NAME", "lab start NAME", "rerun NAME", "format NAME", "compare NAME .", "report . -o NAME"],
+)
+def test_a_name_that_is_too_long_for_a_file_is_named(command: str, tmp_path: Path) -> None:
+    (tmp_path / "results.json").write_text('{"rows": []}')
+    refused(command.replace("NAME", "9" * 300), Path("9" * 300))
 
 
 def test_a_log_that_cannot_be_written_is_refused_before_a_network_is_built(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def _workers(texts: Sequence[str]) -> list[int]:
     """Return numbers of workers such as `4,8`, which are even because there are two leaves."""
     counts = []
-    for text in several(texts):
+    for text in several("--workers", texts):
         try:
             counts.append(int(text))
         except ValueError:
@@ -38,7 +38,7 @@ def _loads(texts: Sequence[str]) -> list[str]:
     """Return the kinds of other work, each once."""
     from fanin.assurance.bench.neighbour import KINDS
 
-    kinds = list(dict.fromkeys(several(texts)))
+    kinds = list(dict.fromkeys(several("--load", texts)))
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(KINDS)}", param_hint="--load")
     return kinds

@@ -56,7 +56,7 @@ def collectives(
 
     known: tuple[Operation, ...] = get_args(Operation) if scenario else of.LIVE
     wanted: list[Operation] = []
-    for name in several(operations):
+    for name in several("--operations", operations):
         operation = next((each for each in known if each == name), None)
         if operation is None:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}", param_hint="--operations")

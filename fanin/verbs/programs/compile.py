@@ -20,18 +20,24 @@ def compile_program(
         typer.Argument(exists=True, dir_okay=False, help="P4_16 source for the v1model architecture"),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File for the BMv2 JSON; PROGRAM.json by default")
+        Path | None,
+        typer.Option(
+            "-o", "--output", dir_okay=False, help="File for the BMv2 JSON; PROGRAM.json by default"
+        ),
     ] = None,
     p4info: Annotated[
         Path | None,
         typer.Option(
+            dir_okay=False,
             help="File for the P4Info as protobuf text; next to the JSON as .p4info.txtpb by default",
         ),
     ] = None,
     c: Annotated[
         Path | None,
         typer.Option(
-            "--c", help="File for the C code that our switch generates (docs/explanation/generated-c.md)"
+            "--c",
+            dir_okay=False,
+            help="File for the C code that our switch generates (docs/explanation/generated-c.md)",
         ),
     ] = None,
     include: Include = None,

@@ -74,7 +74,7 @@ def compare(
     with failing("compare", ResultsError, PlotError, status=2):
         old = _selected(before, pairs("compare", "--where-a", where_a, "COLUMN=VALUE"))
         new = _selected(after, pairs("compare", "--where-b", where_b, "COLUMN=VALUE"))
-        found = compare(old, new, several(across))
+        found = compare(old, new, several("--across", across))
     if as_json:
         for point in found.points:
             name = point_name(found.varied, point.row)

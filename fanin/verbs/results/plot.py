@@ -10,6 +10,7 @@ import typer
 
 from fanin.cli_errors import complain, failure
 from fanin.experiments.scenario.styles import Kind, Spread, Style
+from fanin.native.text import printable
 from fanin.options import pairs, several
 from fanin.output import say
 
@@ -72,7 +73,10 @@ def plot(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", help="File to write (.png, .svg, .pdf); Y-X.png in RESULTS by default"
+            "-o",
+            "--output",
+            dir_okay=False,
+            help="File to write (.png, .svg, .pdf); Y-X.png in RESULTS by default",
         ),
     ] = None,
 ) -> None:
@@ -104,13 +108,13 @@ def plot(
         "kind": kind,
         "x": x,
         "y": y or (None if kind == "cdf" else "median_seconds"),
-        "by": several(by),
+        "by": several("--by", by),
         "where": pairs("plot", "--where", where, "COLUMN=VALUE"),
-        "log": several(log),
+        "log": several("--log", log),
         "closed_form": closed_form,
         "order": order,
         "labels": _labels(labels),
-        "title": title,
+        "title": None if title is None else printable(title),
         "style": style,
         "size": size,
     }
@@ -163,7 +167,7 @@ def _labels(texts: Sequence[str]) -> dict[str, str]:
         name, _, value = text.partition("=")
         if not (name and value):
             raise failure("plot", f"--labels {text}: write LINE=NAME", 2)
-        found[name] = value
+        found[name] = printable(value)
     return found
 
 

@@ -95,14 +95,13 @@ def _given(changes: list[str], clear: bool) -> dict[str, str | None]:
     given: dict[str, str | None] = {}
     if clear:
         given |= dict.fromkeys(SWITCH_PROPERTIES)
-    for item in several(changes):
+    for item in several("--set", changes):
         name, equals, value = item.partition("=")
-        if item and not equals:
+        if not equals:
             raise _refused(f"--set {item}: write NAME=VALUE, for example loss=1%")
         if (example := _NEED_UNITS.get(name.strip())) and _BARE.fullmatch(value.strip()) and float(value):
             raise _refused(f"--set {item}: write the unit as well, such as {name}={example}")
-        if item:
-            given[name] = value
+        given[name] = value
     return given
 
 

@@ -147,5 +147,5 @@ def test_a_file_that_is_cut_anywhere_is_refused_or_lacks_only_whole_nodes(end: i
     "data", [b"\xff" * 40, b"\x05hello", b"PK\x03\x04 a zip archive, for instance", b"\x80\x80\x80\x80\x7f"]
 )
 def test_other_files_are_refused(data: bytes) -> None:
-    with pytest.raises(TraceError, match=r"trace.0.et: .*(\.et file|truncated|has no node)"):
+    with pytest.raises(TraceError, match=r"trace.0.et: (is no trace that fanin reads|has no node)"):
         ChakraFile(BytesIO(data), "trace.0.et", 0)

@@ -95,7 +95,16 @@ def test_ranks_that_call_different_collectives_are_refused(tmp_path: Path) -> No
         ("a.json", b"{}", "a.json: has no list 'traceEvents'"),
         ("a.json", b'{"traceEvents": [{"name": "\xff\xfe"}]}', "has bytes that are not UTF-8"),
         ("a.txt", b"# algbw busbw\n", "is an output of nccl-tests, which has no training"),
-        ("notes.txt", b"hello world, this is no trace at all", "the file is truncated, or no .et file"),
+        (
+            "notes.txt",
+            b"hello world, this is no trace at all",
+            "notes.txt: is no trace that fanin reads; give a JSON",
+        ),
+        (
+            "program",
+            b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 2,
+            "program: is no trace that fanin reads; give",
+        ),
         ("trace.3.et", (TRACES / "dp.0.et").read_bytes(), "named after their ranks, such as trace.0.et"),
         ("huge.json", kineto(0, [4], world=10**6), "has 1000000 ranks, more than the 4096"),
     ],

@@ -37,6 +37,8 @@ def test_a_row_for_each_cluster_and_algorithm_and_the_formula_with_its_numbers()
 def test_what_is_taken_for_granted_fits_what_is_asked() -> None:
     assert "32-bit integers" not in invoke(*GPT)[1]
     assert "switches add bf16 directly" in invoke(*GPT, "--dtype", "bf16")[1]
+    assert "Gradients are sent in fp32, 4 B for each parameter" in invoke(*GPT)[1]
+    assert "Gradients are sent in fp8, 1 B for each parameter" in invoke(*GPT, "--dtype", "fp8")[1]
     assert "In-network:" not in invoke(*GPT, "--algorithm", "ring")[1]
 
 
