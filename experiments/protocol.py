@@ -29,7 +29,7 @@ OURS = "fanin"
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
-_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "invariants", "survives")
+_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "chunks", "invariants", "survives")
 
 # Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
 FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost", "new leases", "strangers")
@@ -136,6 +136,27 @@ class Protocol:
         if "sums" in self._functions:
             return self._functions["sums"](values, window, workers)
         return _Sums(self, values, window)
+
+    def chunks(self, lengths: Sequence[int], values: int, window: int) -> int | None:
+        """Return how many chunk numbers soak grants for all-reduces, one after the other.
+
+        Args:
+            lengths: Elements of each all-reduce.
+            values: The key `values` of scenarios.
+            window: Slots of the lease.
+
+        Returns:
+            The number. None: as many as fanin's own protocol needs.
+
+        Raises:
+            PythonFileError: If the protocol does not return a positive integer.
+        """
+        if "chunks" not in self._functions:
+            return None
+        made = self._functions["chunks"](lengths, values, window)
+        if not isinstance(made, int) or made < 1:
+            raise PythonFileError(f"{self.file}: chunks() returns {made!r}, must return a positive integer")
+        return made
 
     @property
     def survives(self) -> frozenset[str]:
