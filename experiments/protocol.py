@@ -26,6 +26,7 @@ Vector = NDArray[np.float32]
 
 PROTOCOLS = Path(__file__).parents[1] / "protocols"
 OURS = "fanin"
+SPARSE_BLOCK = 256  # elements of a vector that are 0 together, for the key `sparsity`
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
@@ -101,11 +102,22 @@ class Protocol:
             )
         return Packet(*made)
 
-    def vector(self, draw: np.random.Generator, elements: int) -> Vector:
-        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others."""
+    def vector(self, draw: np.random.Generator, elements: int, sparsity: float = 0.0) -> Vector:
+        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others.
+
+        Args:
+            draw: The generator.
+            elements: Length of the vector.
+            sparsity: Share of its blocks of SPARSE_BLOCK elements that are 0, each drawn by itself.
+        """
         if "vector" in self._functions:
-            return self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
-        return draw.standard_normal(elements, dtype=np.float32)
+            drawn = self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
+        else:
+            drawn = draw.standard_normal(elements, dtype=np.float32)
+        if sparsity:
+            zero = draw.random(-(-elements // SPARSE_BLOCK)) < sparsity
+            drawn[np.repeat(zero, SPARSE_BLOCK)[:elements]] = 0
+        return drawn
 
     def exact(self, inputs: Sequence[Vector]) -> NDArray[np.float64]:
         """Return the result that workers with these inputs should get, float64 [elements]: by default their sum."""

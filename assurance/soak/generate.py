@@ -114,7 +114,7 @@ def scenario_for(seed: int, protocol: Protocol) -> Scenario:
 
 
 def _agreed(work: Work, protocol: Protocol) -> Work:
-    """Return a job without what concerns fanin's own workers only, and with the chunk numbers that the protocol needs."""
+    """Return a job with the protocol's chunk numbers, and without what concerns fanin's own workers only."""
     numbers = protocol.chunks(work.elements, work.values, work.window)
     return replace(work, overflow=False, special=False, mismatch="", chunk_numbers=numbers)
 

@@ -1,4 +1,4 @@
-"""OmniReduce (Fei et al., SIGCOMM 2021) with switches that add: README.md specifies it, and what differs from the paper."""
+"""OmniReduce (Fei et al., SIGCOMM 2021) in switches: README.md specifies it, and what differs from the paper."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ class OmniReduceWorker(SlottedWorker):
         self._filled = np.zeros(0, np.bool_)
         self._follows = np.zeros(0, np.int64)
         # By slot of the lease: the number of its next chunk, and the block that the workers are at.
-        self._slots = np.arange(lease.first_chunk, lease.first_chunk + lease.window) % lease.window  # of columns
+        self._slots = (
+            np.arange(lease.first_chunk, lease.first_chunk + lease.window) % lease.window
+        )  # of columns
         self._chunks = np.zeros(lease.window, np.int64)
         self._chunks[self._slots] = np.arange(lease.first_chunk, lease.first_chunk + lease.window)
         self._block = np.zeros(lease.window, np.int64)
@@ -104,7 +106,7 @@ class OmniReduceWorker(SlottedWorker):
                 f"OmniReduce's fixed factor sends magnitudes up to {LARGEST:g}: clip or scale the input"
             )
         self._integers = np.rint(x.astype(np.float64) * self._scale).astype(np.int32)
-        self._filled = self._integers.any(axis=1)
+        self._filled = np.any(self._integers, axis=1)
 
     def unsent(self) -> Chunks:
         """Return the chunks [m] of slots whose block has changed, or that begin."""
@@ -228,7 +230,7 @@ def survives() -> Iterable[str]:
 
 
 def invariants(run: Any) -> Iterable[str]:
-    """Yield what is wrong: all workers go through the same rounds, in each of which a child counts once at its switch."""
+    """Yield what is wrong: all workers have the same rounds, in each of which a child counts once at its switch."""
     rounds = 0
     for job in run.jobs:
         accepted = [worker.statistics.accepted for worker in job.workers]
