@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -170,3 +171,52 @@ def test_the_time_follows_the_blocks_that_any_worker_has(over_sparsity: list[Mea
     """Six workers have 1 - 0.9^6 = 47 % of the blocks together. A result has them all, whoever sent them."""
     dense, sparse, _ = over_sparsity
     assert 0.42 < sparse.median / dense.median < 0.56
+
+
+def _violations(omnireduce: Protocol, switch: Engine, folder: Path, text: str, mutated: str) -> Sequence[str]:
+    """What soak finds with a worker in whose file `text` is replaced."""
+    source = omnireduce.file.read_text()
+    assert source.count(text) == 1
+    for name in ("program.p4", "README.md"):
+        (folder / name).write_text("")
+    (folder / "protocol.py").write_text(source.replace(text, mutated))
+    mutant, elements = protocol_of(str(folder)), (5000,) * 3
+    numbers = omnireduce.chunks(elements, 64, 3)
+    assert numbers is not None
+    work = Work((2, 3), 3, elements=elements, chunk_numbers=2 * numbers)
+    return run_scenario(Scenario(jobs=(work,), links=FAULTY), switch, protocol=mutant).violations
+
+
+@pytest.mark.parametrize(
+    ("text", "mutated"),
+    [
+        # A block that is not zero is passed over.
+        (
+            "follows[one - 1] = np.where(filled[one],",
+            "follows[one - 1] = np.where(filled[one] & (one % 2 > 0),",
+        ),
+        # A column is complete as soon as the first block is.
+        ('packets["next"] = self._follows[rows]', 'packets["next"] = NO_BLOCK'),
+    ],
+)
+def test_soak_finds_a_worker_that_leaves_blocks_out(
+    omnireduce: Protocol, sparse_switch: Engine, tmp_path: Path, text: str, mutated: str
+) -> None:
+    problems = _violations(omnireduce, sparse_switch, tmp_path, text, mutated)
+    assert any("wrong elements" in problem for problem in problems)
+
+
+@pytest.mark.few(0)  # they wait until workers give up
+@pytest.mark.parametrize(
+    ("text", "mutated"),
+    [
+        # A late copy of an earlier result is the sum of the current block.
+        ("if self._awaited[slot] != chunk:", "if self._awaited[slot] < 0:"),
+        # The next round uses the same cell, whose result others may still need.
+        ("self._chunks[slots] += self.lease.window", "self._chunks[slots] += 2 * self.lease.window"),
+    ],
+)
+def test_soak_finds_a_worker_that_confuses_rounds(
+    omnireduce: Protocol, sparse_switch: Engine, tmp_path: Path, text: str, mutated: str
+) -> None:
+    assert _violations(omnireduce, sparse_switch, tmp_path, text, mutated)
