@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from fanin.experiments.live.run import run_live, work_of
 from fanin.experiments.live.worker_group import Observe
+from fanin.experiments.protocol import OURS
 from fanin.experiments.results.drawing.figures import plot_comparison, plot_training
 from fanin.experiments.results.files import write_results
 from fanin.experiments.results.measured import row
@@ -105,6 +106,7 @@ def demo_points(
     switch: SwitchKind = "embedded",
     compiler: Compiler = "embedded",
     work: Work | None = None,
+    protocol: str = OURS,
     **files: Path | None,
 ) -> list[Settings]:
     """Return the points of the demo, in order.
@@ -115,6 +117,7 @@ def demo_points(
         switch: The switch software.
         compiler: The P4 compiler.
         work: Sizes of the training and of the vectors; None: those that suit the switch.
+        protocol: A protocol that comes with fanin, or its folder.
         files: The user's own files, by the settings that name them.
     """
     work = work or WORK[switch]
@@ -126,6 +129,7 @@ def demo_points(
                 "topology": topology,
                 "switch": switch,
                 "compiler": compiler,
+                "protocol": protocol,
             }
             | files
             | settings

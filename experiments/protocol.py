@@ -26,10 +26,11 @@ Vector = NDArray[np.float32]
 
 PROTOCOLS = Path(__file__).parents[1] / "protocols"
 OURS = "fanin"
+SPARSE_BLOCK = 256  # elements of a vector that are 0 together, for the key `sparsity`
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
-_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "invariants", "survives")
+_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "chunks", "invariants", "survives")
 
 # Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
 FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost", "new leases", "strangers")
@@ -111,11 +112,22 @@ class Protocol:
             )
         return Packet(made[0], made[1], made[-1])
 
-    def vector(self, draw: np.random.Generator, elements: int) -> Vector:
-        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others."""
+    def vector(self, draw: np.random.Generator, elements: int, sparsity: float = 0.0) -> Vector:
+        """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others.
+
+        Args:
+            draw: The generator.
+            elements: Length of the vector.
+            sparsity: Share of its blocks of SPARSE_BLOCK elements that are 0, each drawn by itself.
+        """
         if "vector" in self._functions:
-            return self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
-        return draw.standard_normal(elements, dtype=np.float32)
+            drawn = self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
+        else:
+            drawn = draw.standard_normal(elements, dtype=np.float32)
+        if sparsity:
+            zero = draw.random(-(-elements // SPARSE_BLOCK)) < sparsity
+            drawn[np.repeat(zero, SPARSE_BLOCK)[:elements]] = 0
+        return drawn
 
     def exact(self, inputs: Sequence[Vector]) -> NDArray[np.float64]:
         """Return the result that workers with these inputs should get, float64 [elements]: by default their sum."""
@@ -146,6 +158,27 @@ class Protocol:
         if "sums" in self._functions:
             return self._functions["sums"](values, window, workers)
         return _Sums(self, values, window)
+
+    def chunks(self, lengths: Sequence[int], values: int, window: int) -> int | None:
+        """Return how many chunk numbers soak grants for all-reduces, one after the other.
+
+        Args:
+            lengths: Elements of each all-reduce.
+            values: The key `values` of scenarios.
+            window: Slots of the lease.
+
+        Returns:
+            The number. None: as many as fanin's own protocol needs.
+
+        Raises:
+            PythonFileError: If the protocol does not return a positive integer.
+        """
+        if "chunks" not in self._functions:
+            return None
+        made = self._functions["chunks"](lengths, values, window)
+        if not isinstance(made, int) or made < 1:
+            raise PythonFileError(f"{self.file}: chunks() returns {made!r}, must return a positive integer")
+        return made
 
     @property
     def survives(self) -> frozenset[str]:

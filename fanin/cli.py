@@ -331,8 +331,6 @@ def main() -> None:
     except Exception as error:
         if message := out_of_memory(error):
             sys.exit(f"fanin: {message}")
-        if isinstance(error, OSError) and error.errno in _NO_FILE:
-            sys.exit(f"fanin: {error.filename!s:.60}: {error.strerror}; check the names of files")
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve()
             sys.exit(f"fanin: {error}; check the names of files")
         if not isinstance(error, OSError) or error.errno not in _NO_ROOM:

@@ -140,8 +140,17 @@ class SlottedWorker(ABC):
         Raises:
             StallError: If nothing new has arrived for too long.
         """
+        chunks = self.due(now)
+        return [self.sent(self.updates(chunks, chunks - self._first))] if len(chunks) else []
+
+    def due(self, now: float) -> Chunks:
+        """Return the chunks [m] to send now, retransmissions first, and start their timers.
+
+        Raises:
+            StallError: If nothing new has arrived for too long.
+        """
         if not self._missing:
-            return []
+            return np.zeros(0, np.int64)
         if now - self._latest >= self._give_up:
             raise StallError(
                 f"rank {self.lease.rank} of {self.lease.workers}, lease {self.lease.id}: {self._missing} results "
@@ -149,19 +158,25 @@ class SlottedWorker(ABC):
                 f"nothing new for {now - self._latest:.3g} s"
             )
         expired = self._awaited[self._due <= now]
+        new = self.unsent()
+        self._awaited[new % self.lease.window] = new
+        self.statistics.retransmissions += len(expired)
+        chunks = np.concatenate([expired, new])
+        self._due[chunks % self.lease.window] = now + self._timeout
+        return chunks
+
+    def unsent(self) -> Chunks:
+        """Return the chunks [m] that were never sent, and whose slots are free."""
         new = np.arange(self._unsent, min(self._unsent + self.lease.window, self._end))
         blocked = self._awaited[new % self.lease.window] >= 0
         new = new[: int(np.argmax(blocked))] if blocked.any() else new
         self._unsent += len(new)
-        self._awaited[new % self.lease.window] = new
-        self.statistics.retransmissions += len(expired)
-        chunks = np.concatenate([expired, new])
-        if not len(chunks):
-            return []
-        self._due[chunks % self.lease.window] = now + self._timeout
-        datagrams = self.updates(chunks, chunks - self._first)
+        return new
+
+    def sent(self, datagrams: Datagrams) -> Datagrams:
+        """Count datagrams that are about to be sent, and return them."""
         self.statistics.bytes_sent += datagrams.size
-        return [datagrams]
+        return datagrams
 
     def deadline(self) -> float | None:
         """Return when a packet must be retransmitted, or the worker gives up; None if no result is missing."""

@@ -70,7 +70,7 @@ def _load(*named: Any) -> None:
 def _run_seed(seed: int) -> tuple[int, Outcome]:
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # inputs with the largest values, and infinities
-            return seed, run_scenario(scenario_for(seed, _protocol.survives), _switch, protocol=_protocol)
+            return seed, run_scenario(scenario_for(seed, _protocol), _switch, protocol=_protocol)
     except Exception as error:
         error.add_note(f"while it ran the scenario of seed {seed}")
         raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +20,7 @@ from fanin.assurance.soak.scenario import (
     lossless_queue_bytes,
 )
 from fanin.controller.routes import Routes
-from fanin.experiments.protocol import FAULTS
+from fanin.experiments.protocol import FAULTS, Protocol
 from fanin.topologies.link import Burst, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Link, Topology
 from fanin.workers.collective import Transport
@@ -77,14 +77,15 @@ def draw_scenario(seed: int) -> Scenario:
     return _shorten_going_back(_corrupt_once(scenario))
 
 
-def scenario_for(seed: int, survives: Set[str]) -> Scenario:
+def scenario_for(seed: int, protocol: Protocol) -> Scenario:
     """Draw the scenario of a seed, without the faults that a protocol does not survive.
 
     Args:
         seed: The seed.
-        survives: Some of FAULTS (experiments/protocol.py). With all of them, it is that of draw_scenario().
+        protocol: The protocol. If it survives all FAULTS (experiments/protocol.py), the scenario is that of
+            draw_scenario().
     """
-    scenario = draw_scenario(seed)
+    scenario, survives = draw_scenario(seed), protocol.survives
     if survives >= set(FAULTS):
         return scenario
     links: dict[str, Any] = {}
@@ -96,8 +97,8 @@ def scenario_for(seed: int, survives: Set[str]) -> Scenario:
         "taps": 0.0,
         "revocations": (),
     }
-    changes["jobs"] = tuple(map(_agreed, scenario.jobs))
-    changes["later"] = tuple(replace(one, work=_agreed(one.work)) for one in scenario.later)
+    changes["jobs"] = tuple(_agreed(work, protocol) for work in scenario.jobs)
+    changes["later"] = tuple(replace(one, work=_agreed(one.work, protocol)) for one in scenario.later)
     if "new leases" not in survives:
         changes |= {"regrants": (), "restarts": (), "later": (), "same_leases": False, "descending": False}
     if "restarts" not in survives:
@@ -106,12 +107,16 @@ def scenario_for(seed: int, survives: Set[str]) -> Scenario:
         changes["registers_lost"] = ()
     if "strangers" not in survives:
         changes["strangers"] = 0.0
-    return replace(scenario, **changes)
+    scenario = replace(scenario, **changes)
+    needed = _chunks_needed(scenario)
+    first = min(scenario.first_chunk, 2**32 - needed)
+    return replace(scenario, first_chunk=max(first, needed) if scenario.descending else first)
 
 
-def _agreed(work: Work) -> Work:
-    """Return a job without what concerns fanin's own workers only: saturation, special values and mismatches."""
-    return replace(work, overflow=False, special=False, mismatch="")
+def _agreed(work: Work, protocol: Protocol) -> Work:
+    """Return a job with the protocol's chunk numbers, and without what concerns fanin's own workers only."""
+    numbers = protocol.chunks(work.elements, work.values, work.window)
+    return replace(work, overflow=False, special=False, mismatch="", chunk_numbers=numbers)
 
 
 def _shorten_going_back(scenario: Scenario) -> Scenario:

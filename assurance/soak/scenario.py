@@ -121,6 +121,7 @@ class Work(_Brief):
         shards: Shards of a parameter server. None: one on every worker.
         compression: Compression of a ring, which then gathers the compressed vectors.
         priority: Priority of its packets, 0 to 7.
+        chunk_numbers: Chunk numbers of its lease. None: those that fanin's own protocol needs.
     """
 
     racks: tuple[int, ...] = (2,)
@@ -138,6 +139,7 @@ class Work(_Brief):
     shards: int | None = None
     compression: Compressor | None = None
     priority: int = 0
+    chunk_numbers: int | None = None
 
     @property
     def in_network(self) -> bool:
@@ -147,7 +149,7 @@ class Work(_Brief):
     @property
     def chunks(self) -> int:
         """Return how many chunk numbers a lease needs."""
-        return sum(map(self._chunks, self.elements))
+        return sum(map(self._chunks, self.elements)) if self.chunk_numbers is None else self.chunk_numbers
 
     @property
     def workers(self) -> int:

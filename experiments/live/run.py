@@ -237,7 +237,9 @@ def work_of(settings: Settings) -> TrainingConfig | Vectors:
             **settings.training.model_dump(), seed=settings.seed, compressor=settings.compression.compressor
         )
     assert settings.elements is not None
-    return Vectors(settings.elements, settings.repetitions, settings.seed, settings.protocol)
+    return Vectors(
+        settings.elements, settings.repetitions, settings.seed, settings.protocol, settings.sparsity
+    )
 
 
 def _in_network(host: Host, job: Job, settings: Settings, pace: Pace) -> InNetwork:

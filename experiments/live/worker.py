@@ -136,7 +136,7 @@ def sum_vectors(vectors: Vectors, task: Task, collective: Collective) -> None:
     protocol = protocol_of(vectors.protocol)
     # Draw all vectors first: computing in between would delay the workers that share this worker's core.
     for vector in recording.inputs:
-        vector[:] = protocol.vector(rng, vectors.elements)
+        vector[:] = protocol.vector(rng, vectors.elements, vectors.sparsity)
     all_reduce = reporting(recording.wrap(collective.all_reduce))
     say(Progress(0))
     for vector in recording.inputs:

@@ -83,6 +83,7 @@ class Vectors:
     repetitions: int
     seed: int = 1
     protocol: str = OURS
+    sparsity: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ _LABELS = {
     "workers_left": "remaining workers",
     "packet_hops": "packets over all links",
     "elements": "vector (float32 values)",
+    "sparsity": "share of blocks that are 0",
     "step_seconds": "time of a training step, mean",
     "exposed_seconds": "time of a step that computing does not hide, mean",
     "trace_step_seconds": "time of a training step in the trace",
@@ -101,7 +102,16 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
     **dict.fromkeys(
-        (*_PROBABILITIES, "accuracy", "utilization", "load", "density", "gpu_idle_share", "workload_scale"),
+        (
+            *_PROBABILITIES,
+            "accuracy",
+            "utilization",
+            "load",
+            "density",
+            "sparsity",
+            "gpu_idle_share",
+            "workload_scale",
+        ),
         SHARES,
     ),
     "learning_rate": {},  # a factor, although its name ends in "rate"

@@ -59,7 +59,7 @@ _VIRTUAL_ONLY = (
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
-    *("compression", "faults", "min_workers"),
+    *("compression", "sparsity", "faults", "min_workers"),
 )
 
 # Keys that do not work with a trace of a training.
@@ -149,6 +149,10 @@ class Settings(Table):
         Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
     ] = True
     recovery: Annotated[Recovery, Field(description="timers of retransmission")] = Recovery()
+    sparsity: Annotated[
+        float,
+        Field(ge=0, le=1, description="share of blocks of 256 elements in which a worker's vector is 0"),
+    ] = 0.0
     coalescing: Annotated[
         Seconds, Field(description="virtual: time until a host notices a packet that has arrived")
     ] = 4e-6
@@ -313,6 +317,8 @@ class Settings(Table):
             yield "hosts: replaces workers and placement; leave those out"
         if (self.size is None) == (self.training is None):
             yield "size: give size, such as '4 MB', or a table training"
+        if self.training is not None and self.sparsity:
+            yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"

@@ -247,4 +247,4 @@ def _vectors(settings: Settings) -> Iterator[list[Vector]]:
     assert settings.elements is not None
     draws = [np.random.default_rng((settings.seed, rank)) for rank in range(len(settings.members))]
     for _ in range(settings.repetitions):
-        yield [settings.implementation.vector(draw, settings.elements) for draw in draws]
+        yield [settings.implementation.vector(draw, settings.elements, settings.sparsity) for draw in draws]

@@ -16,6 +16,7 @@ from fanin.options import (
     Offload,
     Program,
     ProgramCompiler,
+    ProtocolName,
     Rate,
     ResultsFolder,
     Spines,
@@ -53,6 +54,7 @@ def demo(
         ),
     ] = 0.01,
     switch: Switch = "embedded",
+    protocol: ProtocolName = None,
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
     controller: ControllerFile = None,
@@ -81,9 +83,9 @@ def demo(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.controller.errors import ControllerError
     from fanin.controller.python_file import PythonFileError
-    from fanin.controller.requirements import PROGRAM
     from fanin.experiments.demo import demo_points, run_demo
     from fanin.experiments.live.worker_group import RunError
+    from fanin.experiments.protocol import OURS, ProtocolError, built_in, folder_of, protocol_of
     from fanin.experiments.scenario.file import ScenarioError, load_network
     from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
     from fanin.experiments.scenario.targets import target
@@ -96,9 +98,13 @@ def demo(
 
     errors = (PythonFileError, ToolError, CompileError, RunError, NetworkError, ControllerError)
     with (
-        failing("demo", ScenarioError, TopologyError, status=2),
+        failing("demo", ScenarioError, TopologyError, ProtocolError, status=2),
         failing("demo", *errors, KeyboardInterrupt),
     ):
+        named = protocol or OURS
+        if named not in built_in():
+            named = str(folder_of(named))
+        chosen = protocol_of(named, program, controller, worker)
         link_rate = target(switch).rate if rate is None else rate
         if topology:
             network = load_network(topology)
@@ -107,10 +113,17 @@ def demo(
             shape.build(offload)  # to report errors with the names of the options
             network = TopologySettings(leaf_spine=shape, offload=offload)
         points = demo_points(
-            network, loss, switch, compiler, program=program, controller=controller, worker=worker
+            network,
+            loss,
+            switch,
+            compiler,
+            protocol=named,
+            program=program,
+            controller=controller,
+            worker=worker,
         )
         with ProgressObserver(shown=not as_json) as observer:
-            observer.stage(f"compiling {(program or PROGRAM).name}")
+            observer.stage(f"compiling {chosen.program.name}")
             compiled, *_ = map(program_of, points)  # one program that has what each point needs
             show_warnings(compiled.warnings)
             measured = run_demo(points, compiled, results / "logs", observer, pcap)
@@ -136,9 +149,15 @@ def show(measured: Demo) -> None:
     ratio = in_network.measured.median / ring.measured.median
     n = len(ring.settings.members)
     console.print(table(measured.runs))
+    if in_network.settings.implementation.ours:
+        theory = (
+            f"the bytes alone explain {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)"
+        )
+    else:  # how many bytes it sends depends on the protocol
+        sent = [run.measured.wire_bytes_per_worker / 1e3 for run in measured.vectors]
+        theory = f"each worker sends and receives {sent[0]:,.0f} kB instead of {sent[1]:,.0f}"
     comparison = (
-        f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; "
-        f"the bytes alone explain {n / (2 * (n - 1)):.2f} (ring moves 2(n-1)/n of the vector each way)."
+        f"{ring.name} on these links: in-network takes {ratio:.2f} of ring's time with {n} workers; {theory}."
     )
     say(fill(comparison, 80))
     if by_processors := [run for run in measured.runs if run.measured.limit == "processors"]:

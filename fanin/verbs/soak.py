@@ -139,7 +139,7 @@ def explain(
     chosen = protocol_of(protocol or OURS, program, controller)
     switch = load_switch(chosen.program)
     smallest = shrink(
-        scenario_for(seed, chosen.survives),
+        scenario_for(seed, chosen),
         lambda scenario: bool(run_scenario(scenario, switch, protocol=chosen).violations),
     )
     path = results / f"trace-{seed}.txt"

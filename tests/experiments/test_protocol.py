@@ -12,6 +12,7 @@ from fanin.controller.requirements import PROGRAM
 from fanin.experiments.protocol import (
     FAULTS,
     OURS,
+    SPARSE_BLOCK,
     ProtocolError,
     built_in,
     folder_of,
@@ -103,7 +104,7 @@ def test_a_folder_that_does_not_exist_is_reported_in_the_scenario_with_the_names
 ) -> None:
     (tmp_path / "try.toml").write_text(SCENARIO)
     with pytest.raises(
-        ScenarioError, match=r"protocol: .*mine: no such folder; .*: fanin, majority, switchml"
+        ScenarioError, match=r"protocol: .*mine: no such folder; .*: fanin, majority, omnireduce, switchml"
     ):
         load_scenario(tmp_path / "try.toml")
 
@@ -144,6 +145,11 @@ def test_an_error_in_its_file_is_reported_with_the_line(tmp_path: Path) -> None:
             r"vector.. returns float64 \[3\], must return an array of float32 \[3\]",
         ),
         (
+            "def chunks(lengths, values, window): return 0",
+            lambda p: p.chunks([3], 64, 4),
+            "chunks.. returns 0, must return a positive integer",
+        ),
+        (
             "def survives(): return ['fire']",
             lambda p: p.survives,
             "survives.. names fire; soak has the faults",
@@ -155,3 +161,23 @@ def test_what_a_function_returns_is_checked(tmp_path: Path, function: str, call:
     protocol = load(made(tmp_path, f"{WHOLE}\n{function}\n"))
     with pytest.raises(PythonFileError, match=words):
         call(protocol)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", built_in())
+def test_blocks_of_a_sparse_vector_are_zero(name: str) -> None:
+    protocol, elements = protocol_of(name), 1000 * SPARSE_BLOCK - 5
+    zero = protocol.vector(np.random.default_rng(1), elements, 0.9) == 0
+    blocks = np.append(zero, [True] * 5).reshape(-1, SPARSE_BLOCK)
+    assert 850 < np.count_nonzero(blocks.all(axis=1)) < 950
+    assert not zero[~np.repeat(blocks.all(axis=1), SPARSE_BLOCK)[:elements]].any()
+    dense = protocol.vector(np.random.default_rng(1), elements)
+    assert np.array_equal(dense, protocol.vector(np.random.default_rng(1), elements, 0.0))
+
+
+def test_a_training_has_no_sparsity(tmp_path: Path) -> None:
+    (tmp_path / "try.toml").write_text(
+        'name = "try"\nworld = "live"\nsparsity = 0.5\n[training]\nepochs = 1\n'
+        "[topology.leaf_spine]\nspines = 0\nleaves = 1\nhosts_per_leaf = 2\n"
+    )
+    with pytest.raises(ScenarioError, match="sparsity: is that of random vectors"):
+        load_scenario(tmp_path / "try.toml")

@@ -60,7 +60,7 @@ def test_the_result_is_the_majority_of_all_workers_below_the_root(
 
 @pytest.mark.parametrize("seed", range(4))
 def test_soak_finds_nothing_wrong_in_random_networks(majority: Protocol, voting: Engine, seed: int) -> None:
-    assert not run_scenario(scenario_for(seed, majority.survives), voting, protocol=majority).violations
+    assert not run_scenario(scenario_for(seed, majority), voting, protocol=majority).violations
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,11 @@ from typer.testing import CliRunner
 import fanin.experiments.demo
 import fanin.verbs.demo
 from fanin.cli import app
-from fanin.experiments.demo import Demo
+from fanin.experiments.demo import Demo, demo_points
 from fanin.experiments.live.worker_group import RunError
 from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.summary import Run
+from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
 from tests.experiments.results.runs import BARE, CURVE, RING, RUN, run
 
 pytestmark = pytest.mark.slow
@@ -42,6 +43,25 @@ def test_all_is_well_if_every_sum_is_within_its_bound(tmp_path: Path) -> None:
     assert "in-network takes 0.60 of ring's time" in " ".join(output.split())
     assert (tmp_path / "summary.json").exists()
     assert [row["algorithm"] for row in read_rows(tmp_path)] == ["in-network", "ring"] * 2
+
+
+@pytest.mark.usefixtures("measured")
+def test_with_another_protocol_it_compares_the_bytes_that_were_sent(
+    measured: list[Run], tmp_path: Path
+) -> None:
+    size, kilobytes = "4 MB", [one.measured.wire_bytes_per_worker / 1e3 for one in measured[2:]]
+    measured[2] = run(size=size, protocol="majority")
+    status, output = demo("--results", tmp_path, "--protocol", "majority")
+    assert status == 0
+    told = " ".join(output.split())
+    assert f"each worker sends and receives {kilobytes[0]:,.0f} kB instead of {kilobytes[1]:,.0f}." in told
+    assert "explain" not in told
+
+
+def test_the_points_of_a_protocol_have_its_program_and_workers() -> None:
+    network = TopologySettings(leaf_spine=LeafSpine(spines=1, leaves=2, hosts_per_leaf=2))
+    points = demo_points(network, protocol="majority")
+    assert {one.implementation.name for one in points if one.algorithm == "in-network"} == {"majority"}
 
 
 def test_a_sum_outside_its_bound_fails_the_demo_after_the_results_are_written(
@@ -78,6 +98,7 @@ def test_a_run_that_does_not_finish_fails_it_and_says_who_waited(
         (["--loss", "51%"], "0.51: at most 0.5"),
         (["--loss", "2%%"], "write a number from 0 to 1, or a percentage such as '1%'"),
         (["--rate", "0 Mb/s"], "rate: is 0"),
+        (["--protocol", "nothere"], "nothere: no such folder; give the folder of a protocol"),
         (["--rate", "100"], "100: write a number and its unit, such as '100 Mb/s'"),
     ],
 )
