@@ -270,7 +270,8 @@ def _options(
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP)  # which pathlib raises even where it only asks whether a file exists
+# pathlib raises these even where it only asks whether a file exists.
+_NO_FILE = (errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def main() -> None:

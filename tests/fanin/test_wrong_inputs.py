@@ -306,16 +306,19 @@ def test_a_log_that_cannot_be_written_is_refused_before_a_network_is_built(tmp_p
     assert "file" in done.stderr
 
 
+@pytest.mark.parametrize("words", [["diagnose"], ["lab", "check"], ["run"]], ids=" ".join)
 @pytest.mark.parametrize("name", ["a" * 5000, "loop"], ids=["a name that is too long", "a link to itself"])
 def test_names_that_no_file_can_have_are_named(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from fanin import cli
 
     (tmp_path / "loop").symlink_to("loop")
-    for words in (["diagnose", name], ["lab", "check", name], ["run", name]):
-        with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as ended:
-            patch.setattr("sys.argv", ["fanin", *words])
-            cli.main()
-        said = str(ended.value.code) + capsys.readouterr().err
-        assert name[:20] in said
+    monkeypatch.setattr("sys.argv", ["fanin", *words, name])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert name[:20] in str(ended.value.code) + capsys.readouterr().err
