@@ -278,10 +278,6 @@ def _options(
 
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_NO_FILE = (
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-)  # which pathlib raises even where it only asks whether a file exists
 # Rich fills lines up to the width: with a hundred million columns, help takes half a minute.
 _MOST_COLUMNS = 9_999
 

@@ -26,7 +26,6 @@ _CLOSING = frozenset(_OPENING.values())
 _BLOCK_PROPERTIES = ("key", "actions", "entries")
 _LISTS = ("enum", "error", "match_kind")
 _BEFORE_PARENTHESIS = ("if", "for", "switch", "return", "in", "while")  # these keep a space before it
-_UNARY = ("-", "+", "!", "~")
 _BASE_TYPES = ("bit", "int", "varbit", "bool", "tuple", "list", "error", "string", "void")
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]*")
 

@@ -39,7 +39,6 @@ from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation, Transport
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
-from fanin.workers.protocol import InNetworkStatistics
 
 _ACTIVATIONS = 3  # separates their random numbers from those of gradients
 
@@ -127,15 +126,6 @@ class _Model:
             )
             for rank in range(self._workers)
         ]
-        self._unfinished = list(self.stations)
-        for member, station in zip(settings.members, self.stations, strict=True):
-            fabric.network.replace_station(member, station, 0.0)
-
-    def all_finished(self) -> bool:
-        """Return whether every worker has done all its steps."""
-        while self._unfinished and self._unfinished[-1].finished:
-            self._unfinished.pop()
-        return not self._unfinished
 
     def errors(self) -> Iterator[Errors]:
         """Yield the errors of what stations receive, then those of gradients' sums, by step and bucket."""
@@ -143,11 +133,6 @@ class _Model:
         for job, promises in self._jobs:
             for call, promise in enumerate(promises):
                 yield promise.hold(station.outputs[call] for station in job.stations)
-
-    def congestion_windows(self) -> list[float | None]:
-        """Return the congestion window of each worker that sums gradients in the network."""
-        found = [station.worker.statistics for job, _ in self._jobs for station in job.stations]
-        return [one.congestion_window for one in found if isinstance(one, InNetworkStatistics)]
 
     # -- gradients -------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import Frames, Vector, WorkerStation
+from fanin.workers.protocol import InNetworkStatistics
 from fanin.workers.wire import HEADERS
 
 _SCALES = 16  # successive calls scale their vectors by different powers of two, which scale sums exactly
@@ -307,16 +308,8 @@ class Ranks(Protocol):
     @property
     def window(self) -> int: ...  # noqa: D102
 
-    def all_finished(self) -> bool:
-        """Return whether every rank has done all its steps."""
-        ...
-
     def errors(self) -> Iterator[Errors]:
         """Yield the errors of all results."""
-        ...
-
-    def congestion_windows(self) -> list[float | None]:
-        """Return the congestion window of each worker that sums in the network."""
         ...
 
 
@@ -326,7 +319,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
     Args:
         settings: The point.
         switch: The program of its switches.
-        make: Puts the ranks on the fabric.
+        make: Starts the jobs of the ranks on the fabric, and returns the ranks.
 
     Raises:
         CollectiveError: If a worker gives up.
@@ -346,9 +339,18 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
             priorities=settings.prioritized,
         )
         ranks = make(fabric)
+        for host, station in zip(settings.members, ranks.stations, strict=True):
+            fabric.network.replace_station(host, station, 0.0)
         meter = LinkMeter(fabric, settings.priority)
         sampler = QueueSampler(fabric.network, settings.queue_samples)
-        if not fabric.network.run(ranks.all_finished, LIMIT):
+        unfinished = list(ranks.stations)
+
+        def all_finished() -> bool:
+            while unfinished and unfinished[-1].finished:
+                unfinished.pop()
+            return not unfinished
+
+        if not fabric.network.run(all_finished, LIMIT):
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
 
     ended = np.array([station.ended for station in ranks.stations])
@@ -366,6 +368,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
         )
         for rank, (host, station) in enumerate(zip(settings.members, ranks.stations, strict=True))
     ]
+    statistics = [station.worker.statistics for job in fabric.jobs for station in job.stations]
     return Measured(
         seconds=tuple(seconds.tolist()),
         elements=settings.elements,
@@ -376,7 +379,9 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
         closed_form_seconds=None,
         window=ranks.window,
         recovery=recovery(settings),
-        congestion_window=mean_window(ranks.congestion_windows()),
+        congestion_window=mean_window(
+            [one.congestion_window for one in statistics if isinstance(one, InNetworkStatistics)]
+        ),
         wait_seconds=float(seconds.mean() - ranks.computing.mean()),
         usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
         workers_left=len(workers),

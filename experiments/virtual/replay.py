@@ -32,7 +32,6 @@ from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Algorithm, Operation, Transport
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
-from fanin.workers.protocol import InNetworkStatistics
 
 _VALUES = 4  # separates their random numbers from those of other vectors
 _SHIFTS = 16  # successive calls send other parts of a rank's values, so that an old result is never right
@@ -160,24 +159,10 @@ class _Replay:
             for (step, _), time in busy.items():
                 self.computing[rank, step] = max(self.computing[rank, step], time)
             self.stations.append(_ReplayStation(nodes, seconds, called, own, trace.steps))
-        self._unfinished = list(self.stations)
-        for member, station in zip(settings.members, self.stations, strict=True):
-            fabric.network.replace_station(member, station, 0.0)
-
-    def all_finished(self) -> bool:
-        """Return whether every rank has done all its nodes."""
-        while self._unfinished and self._unfinished[-1].finished:
-            self._unfinished.pop()
-        return not self._unfinished
 
     def errors(self) -> Iterator[Errors]:
         """Yield the errors of what ranks receive."""
         yield from (station.errors for station in self.stations)
-
-    def congestion_windows(self) -> list[float | None]:
-        """Return the congestion window of each worker that sums in the network."""
-        found = [station.worker.statistics for job in self._fabric.jobs for station in job.stations]
-        return [one.congestion_window for one in found if isinstance(one, InNetworkStatistics)]
 
     def _in_network(self, call: TraceCall) -> bool:
         return self._settings.algorithm == "in-network" and call.operation == "all-reduce" and not call.send

@@ -21,6 +21,7 @@ from tests.docs.commands import (
     ELSEWHERE,
     EXEMPT,
     FENCE,
+    HELP,
     ROOT,
     SMALLER,
     TEXTS,
@@ -74,7 +75,14 @@ def leave(child: int, run: runs.Run, _: int) -> NoReturn:
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("document", documents_to_run(live=False))
+@pytest.mark.parametrize(
+    "document",
+    [
+        # The examples of help take longest. tests/fanin/test_cli.py checks each time that they can be typed.
+        pytest.param(document, marks=pytest.mark.few(0)) if document == HELP else document
+        for document in documents_to_run(live=False)
+    ],
+)
 def test_what_needs_no_network_runs(document: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sandbox, "_supervise", leave)
