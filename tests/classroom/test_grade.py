@@ -419,3 +419,13 @@ def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
         ada, closed = found.marks(tmp_path, 1)
     assert (ada.points, closed.points) == (MOST, 0)
     assert closed.note.endswith("closed: Permission denied")
+
+
+@pytest.mark.parametrize(
+    "name", ["=1", "=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1", "\uff201"]
+)
+def test_no_name_is_a_formula(name: str) -> None:
+    file = io.StringIO()
+    write_csv([Marks(name, ())], file)
+    [row] = csv.DictReader(io.StringIO(file.getvalue(), newline=""))
+    assert row["student"] == f"'{name}"
