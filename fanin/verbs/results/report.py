@@ -15,10 +15,7 @@ from fanin.output import say
 def report(
     results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", dir_okay=False, help="File to write; report.html in RESULTS by default"
-        ),
+        Path | None, typer.Option("-o", "--output", help="File to write; report.html in RESULTS by default")
     ] = None,
 ) -> None:
     """Write results as one self-contained HTML page.

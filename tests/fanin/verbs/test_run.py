@@ -194,7 +194,7 @@ def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ('y = "median_secs"', "median_secs: no such column; did you mean 'median_seconds'?"),
+        ('y = "median_secs"', "median_secs: no such column; did you mean 'median_seconds'"),
         ('y = "switch"', "switch: is 'embedded', not a number"),
         ('y = "accuracy"', "no row has workers and accuracy"),
         (
