@@ -27,7 +27,7 @@ from fanin.classroom.bench import LabTest, collect
 from fanin.classroom.check import FAST_COMPILE, check
 from fanin.classroom.confine import COMPLAINT, Confinement, files_of_fanin
 from fanin.classroom.judge import COMPILED, END, Judges, judges
-from fanin.classroom.manifest import Lab, LabError
+from fanin.classroom.manifest import Lab, LabError, labs
 from fanin.classroom.story import Outcome, Problem, outcome_from, told
 from fanin.native.text import printable
 from fanin.testbed.patience import setting
@@ -98,7 +98,7 @@ class Grader:
             at_once: How many run at the same time.
 
         Raises:
-            LabError: Two names are the same where they are shown.
+            LabError: Two names are the same where they are shown, or no submission has a file of the lab.
         """
         folders = sorted(
             each
@@ -113,6 +113,14 @@ class Grader:
                 raise LabError(
                     f"{submissions}: two submissions would be called {name}; rename one of their folders"
                 )
+        there = {file.name for folder in folders for file in (*folder.glob("*"), *folder.glob("*/*"))}
+        files = self.lab.manifest.files
+        if folders and there.isdisjoint(files):
+            others = [one.name for one in labs() if not there.isdisjoint(one.manifest.files)]
+            hint = f"; their files are those of {' or '.join(others)}" if others else ""
+            raise LabError(
+                f"{submissions}: no submission has a file of {self.lab.name}: {', '.join(files)}{hint}"
+            )
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
@@ -140,7 +148,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(_shown(folder.name), outcomes, note or ended or _common_reason(outcomes))
+        return Marks(_shown(folder.name), outcomes, note or ended or _why_none_passed(outcomes))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -353,10 +361,13 @@ def is_archive(file: Path) -> bool:
     return file.suffix in {".zip", ".tar", ".gz", ".tgz", ".xz", ".7z", ".rar"}
 
 
-def _common_reason(outcomes: Sequence[Outcome]) -> str:
-    """Return why all tests failed if it is one reason for all, such as a program that does not compile."""
-    reasons = {outcome.problem and outcome.problem.text for outcome in outcomes}
-    return " ".join(printable(reasons.pop() or "").split())[:_LONGEST_NOTE] if len(reasons) == 1 else ""
+def _why_none_passed(outcomes: Sequence[Outcome]) -> str:
+    """Return why the first test failed if all have, such as a program that does not compile; empty if one passed."""
+    if not outcomes or any(outcome.problem is None for outcome in outcomes):
+        return ""
+    first = outcomes[0].problem
+    assert first is not None
+    return " ".join(printable(first.text).split())[:_LONGEST_NOTE]
 
 
 def _end(group: int) -> None:

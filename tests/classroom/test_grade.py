@@ -21,7 +21,7 @@ from fanin.classroom.bench import Bench, LabTest, run_test
 from fanin.classroom.confine import require_sandboxes
 from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
 from fanin.classroom.judge import Judges, judges
-from fanin.classroom.manifest import Lab, LabError
+from fanin.classroom.manifest import Lab, LabError, find_lab
 from fanin.classroom.student import student_programs
 from fanin.testbed.process_stats import process_stats
 from fanin.testbed.sandbox import SandboxError
@@ -269,16 +269,28 @@ def no_judges() -> Iterator[Judges]:
 def test_a_name_cannot_look_like_the_line_of_another_submission(
     lab: Lab, tmp_path: Path, no_judges: Judges
 ) -> None:
-    (tmp_path / "mine\nyours: 10 of 10").mkdir()
+    name = tmp_path / "mine\nyours: 10 of 10"
+    name.mkdir()
+    (name / lab.manifest.files[0]).touch()
     with judges([]) as found_judges:
         [found] = Grader(lab, "", 0, tmp_path, found_judges).marks(tmp_path, 1)
     assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
-    for name in (b"\xfe", b"\xff"):
-        Path(os.fsdecode(bytes(tmp_path) + b"/" + name)).mkdir()
+    for byte in (b"\xfe", b"\xff"):
+        Path(os.fsdecode(bytes(tmp_path) + b"/" + byte)).mkdir()
     with pytest.raises(
         LabError, match="two submissions would be called \N{REPLACEMENT CHARACTER}; rename one"
     ):
         list(Grader(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 1))
+
+
+def test_submissions_of_another_lab_are_not_marked(tmp_path: Path, no_judges: Judges) -> None:
+    handed_in = find_lab("02-counters").manifest.files[0]
+    (tmp_path / "ann" / "counters").mkdir(parents=True)
+    (tmp_path / "ann" / "counters" / handed_in).touch()
+    with pytest.raises(
+        LabError, match=r"no submission has a file of 01-forwarding: .*; their files are those of 02-"
+    ):
+        list(Grader(find_lab("forwarding"), "", 0, tmp_path, no_judges).marks(tmp_path, 1))
 
 
 def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no_judges: Judges) -> None:
@@ -296,6 +308,7 @@ def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no
 
     for name in "ab":
         (tmp_path / name).mkdir()
+        (tmp_path / name / lab.manifest.files[0]).touch()
     with pytest.raises(KeyboardInterrupt):
         list(Interrupted(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 2))
     assert started.get().returncode == -signal.SIGKILL
