@@ -71,9 +71,7 @@ class Bench:
         if file.exists():
             return json.loads(file.read_text())
         made = make()
-        with suppress(
-            OSError
-        ):  # in a sandbox, which only reads: a submission has come further than the solution
+        with suppress(OSError):  # a sandbox only reads: a submission has come further than the solution
             file.write_text(json.dumps(made))
         return made
 

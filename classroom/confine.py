@@ -32,13 +32,8 @@ _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}  # unistd.h
 _PR_SET_SECCOMP, _SECCOMP_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
 _SECCOMP_ALLOW, _SECCOMP_ERROR = 0x7FFF0000, 0x00050000  # linux/seccomp.h; an error's number is added
-_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = (
-    0x20,
-    0x15,
-    0x35,
-    0x45,
-    0x06,
-)  # linux/bpf_common.h: LD|W|ABS, JMP|…, RET|K
+# linux/bpf_common.h: LD|W|ABS, JMP|…, RET|K.
+_LOAD, _EQUAL, _AT_LEAST, _ANY_OF, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _X32 = 0x40000000  # from here on are the calls of another ABI of x86_64
 _NAMESPACES = 0x7E020080  # clone's flags for new namespaces, sched.h
 _CLONE3 = 435

@@ -232,6 +232,11 @@ class _Verbs(TyperGroup):
             # /proc, for instance, root gets FileNotFoundError.
             say(f"fanin: {error.filename}: {error.strerror}", err=True)
             raise typer.Exit(1) from None
+        except RuntimeError as error:
+            if not str(error).startswith("Symlink loop"):  # Path.resolve() raises no OSError there
+                raise
+            say(f"fanin: {error}", err=True)
+            raise typer.Exit(1) from None
 
 
 _WELCOME = """fanin runs in-network aggregation on this machine. Start with:
@@ -327,8 +332,6 @@ def main() -> None:
     except Exception as error:
         if message := out_of_memory(error):
             sys.exit(f"fanin: {message}")
-        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):  # of Path.resolve()
-            sys.exit(f"fanin: {error}; check the names of files")
         if not isinstance(error, OSError) or error.errno not in _NO_ROOM:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of its buffer

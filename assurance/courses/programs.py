@@ -36,25 +36,28 @@ class Programs:
         compiled: The programs that compile.
         refused: The first error of each program that does not.
         others: The architecture of each program for another one.
-        refused_by_p4c: The first error of p4c for each program that it does not compile.
+        by_p4c: The first error of p4c for each program that it was asked to compile, or None if it does.
     """
 
     compiled: list[Path] = field(default_factory=list)
     refused: dict[Path, str] = field(default_factory=dict)
     others: dict[Path, str] = field(default_factory=dict)
-    refused_by_p4c: dict[Path, str] = field(default_factory=dict)
+    by_p4c: dict[Path, str | None] = field(default_factory=dict)
+
+    @property
+    def refused_by_p4c(self) -> dict[Path, str]:
+        """Return the first error of p4c for each program that it does not compile."""
+        return {file: error for file, error in self.by_p4c.items() if error is not None}
 
     @property
     def wrongly_refused(self) -> list[Path]:
-        """Return the programs for v1model that p4c compiles and our compiler does not."""
-        return [file for file in self.refused if file in self._judged and file not in self.refused_by_p4c]
+        """Return the programs that p4c compiles and our compiler does not."""
+        return [file for file in self.refused if self.by_p4c.get(file, "not asked") is None]
 
     @property
     def wrongly_compiled(self) -> list[Path]:
-        """Return the programs for v1model that our compiler compiles and p4c does not."""
+        """Return the programs that our compiler compiles and p4c does not."""
         return [file for file in self.compiled if file in self.refused_by_p4c]
-
-    _judged: set[Path] = field(default_factory=set)
 
     def ask_p4c(self, p4c: Sequence[str], include_dirs: Iterable[Path], defines: Mapping[str, str]) -> None:
         """Compile the programs for v1model with p4c, too.
@@ -68,7 +71,7 @@ class Programs:
             *(f"-I{folder}" for folder in include_dirs),
             *(f"-D{name}={value}" for name, value in defines.items()),
         ]
-        self._judged = {file for file in (*self.compiled, *self.refused) if _main_of(file) == "V1Switch"}
+        asked = [file for file in (*self.compiled, *self.refused) if _main_of(file) == "V1Switch"]
 
         def refusal(file: Path) -> str | None:
             command = [*p4c, *options, "--Wdisable", "-o", os.devnull, os.fspath(file)]
@@ -87,9 +90,7 @@ class Programs:
             return (errors or [f"ends with status {done.returncode}"])[0] if done.returncode else None
 
         with ThreadPool(os.cpu_count()) as pool:
-            for file, error in zip(self._judged, pool.map(refusal, self._judged), strict=True):
-                if error is not None:
-                    self.refused_by_p4c[file] = error
+            self.by_p4c = dict(zip(asked, pool.map(refusal, asked), strict=True))
 
 
 def _main_of(file: Path) -> str | None:

@@ -13,10 +13,10 @@ from fanin.workers.collective import CollectiveError
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
+from fanin.workers.values import fixed_point
 
 BLOCK = 128  # elements: two blocks of values in program.p4
 NO_BLOCK = 0xFFFFFFFF  # no further block of the slot is non-zero
-LARGEST = 16.0  # |x| that can be sent
 _UPDATE, _RESULT = 0x00, 0x10
 _FIELDS: list[tuple[Any, ...]] = [
     ("kind", "u1"),
@@ -27,11 +27,6 @@ _FIELDS: list[tuple[Any, ...]] = [
 ]
 _EMPTY = np.dtype(_FIELDS)
 _FULL = np.dtype([*_FIELDS, ("values", ">i4", BLOCK)])
-
-
-def scale(workers: int) -> float:
-    """Return the factor of the integers: even if all workers send LARGEST, the sum fits into 31 bits."""
-    return float((2**31 - 1 - workers) / (workers * LARGEST))
 
 
 # -- the worker ------------------------------------------------------------------------------------------------------
@@ -46,18 +41,17 @@ class OmniReduceWorker(SlottedWorker):
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
         super().__init__(lease, recovery, BLOCK)
-        self._scale = scale(lease.workers)
+        self._scale = fixed_point.scale(lease.workers)
         self._integers = np.zeros((0, BLOCK), np.int32)
         self._columns = 0
         # By block: whether it is not zero, and the next one of its column that is not.
         self._filled = np.zeros(0, np.bool_)
         self._follows = np.zeros(0, np.int64)
         # By slot of the lease: the number of its next chunk, and the block that the workers are at.
-        self._slots = (
-            np.arange(lease.first_chunk, lease.first_chunk + lease.window) % lease.window
-        )  # of columns
+        first = np.arange(lease.first_chunk, lease.first_chunk + lease.window)
         self._chunks = np.zeros(lease.window, np.int64)
-        self._chunks[self._slots] = np.arange(lease.first_chunk, lease.first_chunk + lease.window)
+        self._slots = first % lease.window  # by column: its slot
+        self._chunks[self._slots] = first
         self._block = np.zeros(lease.window, np.int64)
         self._ready = np.zeros(lease.window, np.bool_)  # to be sent for the first time
 
@@ -101,11 +95,7 @@ class OmniReduceWorker(SlottedWorker):
 
     def load(self, x: Vector) -> None:
         """Turn a vector [blocks, elements] into integers, and find the blocks that are not zero."""
-        if not (np.abs(x) <= LARGEST).all():
-            raise ValueError(
-                f"OmniReduce's fixed factor sends magnitudes up to {LARGEST:g}: clip or scale the input"
-            )
-        self._integers = np.rint(x.astype(np.float64) * self._scale).astype(np.int32)
+        self._integers = fixed_point.integers(x, self.lease.workers)
         self._filled = np.any(self._integers, axis=1)
 
     def unsent(self) -> Chunks:
@@ -195,7 +185,7 @@ def packet(_values: int) -> tuple[int, int]:
 
 def vector(draw: np.random.Generator, elements: int) -> Vector:
     """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return np.clip(draw.standard_normal(elements, dtype=np.float32), -LARGEST, LARGEST)
+    return fixed_point.draw_vector(draw, elements)
 
 
 def inputs(seed: int, job: int, work: Any) -> list[list[Vector]]:
@@ -215,8 +205,7 @@ def inputs(seed: int, job: int, work: Any) -> list[list[Vector]]:
 
 def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
     """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
-    magnitude = np.abs(sum(x.astype(np.float64) for x in inputs))
-    return len(inputs) * 0.5 / scale(len(inputs)) + magnitude * 2.0**-23
+    return fixed_point.sum_bound(inputs)
 
 
 def chunks(lengths: Sequence[int], _values: int, window: int) -> int:

@@ -16,14 +16,7 @@ from fanin.workers import wire
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
-
-LARGEST = 16.0  # |x| that can be sent
-
-
-def scale(workers: int) -> float:
-    """Return the factor of the integers: even if all workers send LARGEST, the sum fits into 31 bits."""
-    return float((2**31 - 1 - workers) / (workers * LARGEST))
-
+from fanin.workers.values import fixed_point
 
 # -- the worker ------------------------------------------------------------------------------------------------------
 
@@ -33,17 +26,13 @@ class SwitchMLWorker(SlottedWorker):
 
     def __init__(self, lease: Lease, recovery: Recovery) -> None:
         super().__init__(lease, recovery, lease.values)
-        self._scale = scale(lease.workers)
+        self._scale = fixed_point.scale(lease.workers)
         self._integers = np.zeros((0, lease.values), np.int32)
         self._layout = wire.packet_dtype(lease.values)
 
     def load(self, x: Vector) -> None:
         """Turn a vector [chunks, elements] into integers."""
-        if not (np.abs(x) <= LARGEST).all():
-            raise ValueError(
-                f"SwitchML's fixed factor sends magnitudes up to {LARGEST:g}: clip or scale the input"
-            )
-        self._integers = np.rint(x.astype(np.float64) * self._scale).astype(np.int32)
+        self._integers = fixed_point.integers(x, self.lease.workers)
 
     def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
         """Return the packets of chunks [m]."""
@@ -100,13 +89,12 @@ def _published(entry: TableEntry) -> TableEntry:
 
 def vector(draw: np.random.Generator, elements: int) -> Vector:
     """Draw a worker's vector, [elements], within what the fixed factor can send."""
-    return np.clip(draw.standard_normal(elements, dtype=np.float32), -LARGEST, LARGEST)
+    return fixed_point.draw_vector(draw, elements)
 
 
 def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
     """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
-    magnitude = np.abs(sum(x.astype(np.float64) for x in inputs))
-    return len(inputs) * 0.5 / scale(len(inputs)) + magnitude * 2.0**-23
+    return fixed_point.sum_bound(inputs)
 
 
 def survives() -> Iterable[str]:

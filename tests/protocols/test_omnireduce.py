@@ -174,7 +174,7 @@ def test_the_time_follows_the_blocks_that_any_worker_has(over_sparsity: list[Mea
 
 
 def _violations(omnireduce: Protocol, switch: Engine, folder: Path, text: str, mutated: str) -> Sequence[str]:
-    """What soak finds with a worker in whose file `text` is replaced."""
+    """Return what soak finds with a worker in whose file `text` is replaced."""
     source = omnireduce.file.read_text()
     assert source.count(text) == 1
     for name in ("program.p4", "README.md"):
