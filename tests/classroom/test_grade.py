@@ -111,8 +111,11 @@ ATTACKS = {
     import ctypes, os
     libc = ctypes.CDLL(None, use_errno=True)
     watch = libc.inotify_init1(0)
+    # The sandbox's own root has folders of these names, if they lead to the interpreter or the clone.
+    own = os.stat("/").st_dev
     seen = [each for each in ("GOOD", "SOLUTION", "/tmp", "/var/tmp", "/home", "/root")
-            if libc.inotify_add_watch(watch, each.encode(), 0xFFF) >= 0 and os.listdir(each)]
+            if libc.inotify_add_watch(watch, each.encode(), 0xFFF) >= 0 and os.listdir(each)
+            and os.stat(each).st_dev != own]
     raise ValueError(f"watches {seen}")""",
     "reads-the-tests": """
     import os, sys
