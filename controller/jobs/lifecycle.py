@@ -256,7 +256,7 @@ class Jobs:
         """End the calls of a member's job after one of them failed; in a job with groups only the member leaves."""
         for job in self._of(member):
             if job.request.min_workers is None:
-                self._abort(job, f"{_named(job, member)} {member.failure}")
+                self._abort(job, f"{_named(job, member)} {member.failure}", [member])
             else:
                 member.dismiss(member.failure)
 
@@ -274,18 +274,18 @@ class Jobs:
         said = [f"{_and([_named(job, each) for each in members])}: {what}" for what, members in callers]
         if len(callers) == 2 and len(callers[0][1]) < len(callers[1][1]):
             said[1] = f"the others: {callers[1][0]}"
-        self._abort(job, f"the workers make different calls. {'; '.join(said)}")
+        self._abort(job, f"the workers make different calls. {'; '.join(said)}", callers[0][1])
 
     def _of(self, member: Member) -> list[_Job]:
         """Return the job of a member, as a list."""
         return [job for job in self._present if member in job.members]
 
-    def _abort(self, job: _Job, why: str) -> None:
-        """Tell all workers of a job that its calls have ended; does nothing the second time."""
+    def _abort(self, job: _Job, why: str, causes: Sequence[Member]) -> None:
+        """Tell all workers of a job that its calls have ended because of some; does nothing the second time."""
         if not job.aborted:
             job.aborted = why
             job.log(logging.WARNING, why)
-            job.tell({"aborted": why})
+            job.tell({"aborted": why, "ranks": [job.members.index(cause) for cause in causes]})
 
     def documents(self) -> list[Mapping[str, Any]]:
         """Return the descriptions of all jobs, in the order of their beginning."""

@@ -232,7 +232,7 @@ def _show_slowness(name: str, slowness: Slowness) -> None:
         return
     say(
         f"{name}, {slowness.calls} calls in {slowness.seconds:.1f} s: computing {slowness.computing:.0%}, waiting for "
-        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n"
+        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n\n{slowness.summary}\n"
     )
     ranks = new_table(["rank", "host"], "computes", "exposed", "hidden", "comes last", "late ms")
     for rank in slowness.ranks:

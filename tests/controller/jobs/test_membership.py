@@ -134,7 +134,8 @@ def test_only_first_workers_of_hosts_are_asked_what_they_have_finished(service: 
         assert await first.hear() == {"carry_on": [[3, 7]]}
         first.say(b'{"failed": {"call": 4, "what": "a sum", "error": "too late"}}')
         assert await second.hear() == {
-            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late"
+            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late",
+            "ranks": [0],
         }
 
     service(check)

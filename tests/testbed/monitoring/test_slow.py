@@ -130,12 +130,24 @@ def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> No
     assert (cause.cause, round(cause.share, 2)) == ("computing", 0.98)
 
 
-def test_two_causes_are_both_named() -> None:
+def test_two_causes_are_both_named_and_do_not_contradict_each_other() -> None:
     found = times({**dict.fromkeys(HOSTS, 0.02), "h2": 0.06}, 0.06)
-    assert [cause.cause for cause in explained(found, used=0.1, h3=20_000_000).causes] == [
-        "slow link",
-        "straggler",
-    ]
+    slow = explained(found, used=0.1, h3=20_000_000)
+    assert [cause.cause for cause in slow.causes] == ["slow link", "straggler"]
+    assert "the network is not the limit" not in slow.causes[1].change
+    assert slow.summary == (
+        "About 50% of the time, h3 → leaf2 is the limit (20 Mb/s), and about 33% of the time, the others wait for rank "
+        "1 on h2: the one does not cause the other, so both times add up."
+    )
+
+
+def test_a_rank_that_comes_late_because_of_its_link_is_no_cause_of_its_own() -> None:
+    """The link carries something else between the calls, too: it is full for longer than data of the job moves."""
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.06)
+    slow = explained(found, used=0.19, h3=20_000_000)
+    [cause] = slow.causes
+    assert (cause.cause, round(cause.share, 2)) == ("slow link", 0.88)
+    assert "it is full between calls, too, so rank 2 on h3 comes late because of it" in cause.evidence
 
 
 def test_who_comes_last_at_random_is_not_blamed() -> None:
