@@ -273,8 +273,8 @@ def _assumptions(job: Job) -> Iterator[str]:
     )
     yield f"- Gradients are sent {when}; --overlap changes that."
     yield (
-        f"- A server has {quantity_text(8 * job.bandwidth, RATES)} to the network; --nics and --rate change that. A GPU "
-        f"costs {job.price:,g} $ an hour; --price changes that."
+        f"- A server has {quantity_text(8 * job.bandwidth, RATES)} to the network; --nics and --rate change that. "
+        f"A GPU costs {job.price:,g} $ an hour; --price changes that."
     )
     if job.network and job.compute is None:
         yield (

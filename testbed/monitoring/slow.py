@@ -8,7 +8,7 @@ last worker, and data moves. A link that is full while data moves is a limit; on
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -491,23 +491,25 @@ class _Causes:
         )
 
     def _loss(self, now: Snapshot, before: Snapshot) -> SlowCause | None:
-        lost = {
-            link.name: (link.lost or 0) - (then.lost or 0)
-            for link, then in zip(now.links, before.links, strict=True)
-        }
+        lost: Counter[str] = Counter()
+        for link, then in zip(now.links, before.links, strict=True):
+            lost[" - ".join(sorted((link.sender, link.receiver)))] += (link.lost or 0) - (then.lost or 0)
         again = _growth(now, before, self.job.name)
-        total = sum(lost.values())
+        total = lost.total()
         if total <= 0 or again == 0:
             return None
-        worst = max(lost, key=lost.__getitem__)
+        (worst, most), *_ = lost.most_common(1)
+        alone = 2 * most > total
+        where = f"the link {worst}" if alone else f"{len(+lost)} links"
         full = max((link.moving for link in self.links), default=0.0)
         return SlowCause(
             "loss",
             self.moving * (1 - min(1.0, full)) if full < _FULL else 0.0,
-            f"packets that {worst} has lost are missing",
-            f"links have lost {total:,} packets, most of them {worst}"
+            f"packets that {where} {'has' if alone else 'have'} lost are missing",
+            f"links have lost {total:,} packets, "
+            + (f"most of them {where}" if alone else f"none of the {where} most of them")
             + ("" if again is None else f"; workers retransmitted {again:,}"),
-            f"find out what drops packets on {worst} (`fanin top`, `fanin link`)",
+            f"find out what drops packets on {where} (`fanin top`, `fanin link`)",
         )
 
     def _machine(self, processors: float | None) -> SlowCause | None:

@@ -38,8 +38,13 @@ def sync(number: int, began: float, ended: float) -> CallTime:
     return CallTime(number=number, what="allreduce", submitted=began, waited=began, began=began, ended=ended)
 
 
-def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates: int) -> Snapshot:
-    """A look at that time, when each link had carried so much of `built` since the beginning; rates: those changed."""
+def links(
+    at: float, *, used: float, built: int = 10**8, lost: int = 0, losing: str = "h1", **rates: int
+) -> Snapshot:
+    """A look at that time, when each link had carried so much of `built` since the beginning.
+
+    losing: hosts whose links lose packets in each direction. rates: those changed.
+    """
     count = int(used * built * (at - NOW + SECONDS) / 8)
     found = [
         LinkView(
@@ -50,7 +55,7 @@ def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates:
             up=True,
             packets=count,
             bytes=count,
-            lost=lost if host == "h1" and at == NOW else 0,
+            lost=lost if host in losing and at == NOW else 0,
             queue_bytes=0,
         )
         for host, leaf in zip(HOSTS, ("leaf1", "leaf1", "leaf2", "leaf2"), strict=True)
@@ -119,10 +124,18 @@ def test_calls_that_fill_no_link_are_bound_by_latency_or_by_the_machine(
     assert "the fullest link, h1 → leaf1, was used to 3% while data moved" in cause.evidence
 
 
-def test_losses_are_named_with_the_link() -> None:
-    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50).causes
+@pytest.mark.parametrize(
+    ("losing", "where"),
+    [
+        ("h1", "100 packets, most of them the link h1 - leaf1"),
+        ("h1 h3", "200 packets, none of the 2 links most of them"),
+    ],
+)
+def test_losses_are_named_with_the_link_if_it_is_one(losing: str, where: str) -> None:
+    slow = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50, losing=losing)
+    [cause] = slow.causes
     assert cause.cause == "loss"
-    assert cause.evidence == "links have lost 100 packets, most of them h1 → leaf1"
+    assert cause.evidence == f"links have lost {where}"
 
 
 def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> None:
