@@ -203,7 +203,7 @@ def _lag(times: Sequence[float], rank: int) -> float:
 
 def explain_slow(
     job: JobView,
-    times: Mapping[str, Sequence[CallTime]],
+    times: Sequence[Sequence[CallTime]],
     now: Snapshot,
     before: Snapshot,
     processors: float | None = None,
@@ -212,15 +212,18 @@ def explain_slow(
 
     Args:
         job: The job.
-        times: Times of the last calls of its workers, by host.
+        times: Times of the last calls of its workers, by rank.
         now: Snapshot of the network, taken with `times`.
         before: A snapshot some seconds before. Calls that ended before it are left out.
         processors: Utilization of this machine's processors between the two; None if it is not known.
     """
-    by_rank = [{each.number: each for each in times.get(host, ())} for host in job.hosts]
+    if len(times) != len(job.workers):
+        why = "workers have just come or gone: try again"
+        return Slowness(0.0, 0, 0.0, 0.0, 0.0, (), (), (), "", (), why)
+    by_rank = [{each.number: each for each in calls} for calls in times]
     calls = list(_calls(by_rank, before.at))
     if len(calls) < _FEW:
-        silent = [host for host in job.hosts if not times.get(host)]
+        silent = [job.named(worker) for worker, known in zip(job.workers, times, strict=True) if not known]
         who = f"; nothing has come from {', '.join(silent)}" if silent else ""
         why = (
             f"{len(calls)} calls have ended at all workers within {now.at - before.at:.0f} s{who}: use a longer "
@@ -275,7 +278,7 @@ def _ranks(
         exposed = _cut(_union(_exposed(mine)), spans)
         estimated = not all(map(_is_known, _overlapping(mine)))
         yield RankTimes(
-            rank * job.per_host,
+            rank,
             worker.host,
             worker.process,
             max(0.0, 1 - busy / whole),

@@ -69,7 +69,9 @@ JOB: JobView = job(*(worker(host, 7) for host in HOSTS))
 
 
 def explained(found: Mapping[str, Sequence[CallTime]], processors: float = 0.3, **of: Any) -> Slowness:
-    return explain_slow(JOB, found, links(NOW, **of), links(NOW - SECONDS, **of), processors)
+    return explain_slow(
+        JOB, [found.get(host, ()) for host in HOSTS], links(NOW, **of), links(NOW - SECONDS, **of), processors
+    )
 
 
 def test_a_rank_that_comes_late_is_named_with_its_delay() -> None:
