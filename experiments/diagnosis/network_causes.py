@@ -100,8 +100,8 @@ def oversubscription(case: Case) -> Finding | None:
         "oversubscription",
         case.relief(case.own, after),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
-        f"{percent(at_hosts)}; the links below {switch} have {quantity_text(round(down), RATES)} in total, those "
-        f"above it {quantity_text(round(up), RATES)}",
+        f"{percent(at_hosts)}; hosts can send {quantity_text(round(down), RATES)} up through {switch}, and the links "
+        f"above it have {quantity_text(round(up), RATES)} in total",
         "use more or faster uplinks, place fewer workers on each leaf, or use in-network aggregation, which "
         "sends one vector up instead of many",
     )
@@ -113,11 +113,17 @@ def _ratio(case: Case, way: Direction) -> float:
 
 
 def _rates(case: Case, switch: str) -> tuple[float, float]:
-    """Return the total rates of a switch's links down and up in bits/s; infinite if one of them is unlimited."""
+    """Return what the hosts below a switch can send through it, and the total rate of its links up, in bits/s.
+
+    Both are infinite if a link is unlimited. Hosts spread what they send over all links up. So wider links above a leaf
+    alone do not help if those above the spine are as narrow.
+    """
     down = up = 0.0
     for node in case.topology.neighbours(switch).values():
         if case.tier(node) > case.tier(switch):
             up += case.usual_rate((switch, node))
+        elif 0 < case.tier(node) < case.tier(switch):
+            down += _rates(case, node)[0] / len(case.siblings((node, switch)))
         else:
             down += case.usual_rate((switch, node))
     return down, up

@@ -133,6 +133,20 @@ STEP = {"forward": "100 us", "backward": "200 us"}
         ("no overlap", "set step.bucket = ", {"step": STEP, "size": "800 kB"}),
         ("small buckets", "set step.bucket = ", {"step": STEP | {"bucket": "512 B"}}),
         ("data loader", "num_workers", {"step": STEP | {"bucket": "25 kB", "loading": "300 us"}}),
+        (
+            "oversubscription",
+            "use more or faster uplinks",
+            {
+                "topology": {
+                    "fat_tree": {
+                        "pods": 2,
+                        "rate": "100 Gb/s",
+                        "uplink_rate": "8 Gb/s",
+                        "core_rate": "8 Gb/s",
+                    }
+                },
+            },
+        ),
         ("latency", "sum several vectors in one call", {"size": "256 B", "links": {"delay": "20 us"}}),
         (
             "communication",
