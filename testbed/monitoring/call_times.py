@@ -21,7 +21,7 @@ Span = tuple[float, float]  # from and to
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a worker's process did: shares of the time in which it, and its child processes, used a processor."""
+    """Shares of the time in which a worker's process, and its child processes, used a processor."""
 
     own: float
     children: float

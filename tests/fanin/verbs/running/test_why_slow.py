@@ -104,9 +104,9 @@ def test_a_diagnosis_of_a_job_that_runs_has_the_cause_the_calls_and_what_it_cann
     with job(up, tmp_path, 10_000, 0.4):
         slowness(up, fanin)  # until it has made enough calls
         shown = fanin("diagnose", "train", "--live", **up.environment).stdout
-        missing = fanin("diagnose", "trian", "--live", **up.environment)
+        missing = fanin("diagnose", "trein", "--live", **up.environment)
     assert "1. straggler, about" in shown
     assert "its process used no processor for" in shown
     assert re.search(r"^allreduce sum of 10,000 float32 +[0-9]+ +[0-9]+% ", shown, re.MULTILINE)
     assert "Cannot tell live: collision, pause storm" in shown
-    assert "trian: no such job; did you mean 'train'?" in missing.stderr
+    assert "trein: no such job; did you mean 'train'?" in missing.stderr
