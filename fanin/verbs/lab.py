@@ -11,6 +11,7 @@ import typer
 
 from fanin.cli_errors import ending, failing, failure
 from fanin.experiments.scenario.tools import SwitchKind
+from fanin.native.text import counted
 from fanin.options import creatable
 from fanin.output import say
 
@@ -33,9 +34,10 @@ app = typer.Typer(
 )
 
 
-def _in_creatable(file: Path) -> Path:
+def _in_creatable(file: Path | None) -> Path | None:
     """Refuse a file whose folder cannot be written before submissions are marked, not afterwards."""
-    creatable(file.absolute().parent)
+    if file is not None:
+        creatable(file.absolute().parent)
     return file
 
 
@@ -214,8 +216,7 @@ def verify_labs(
             wrong += bool(problem)
             say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
     if wrong:
-        problems = "1 problem" if wrong == 1 else f"{wrong} problems"
-        raise failure("lab", f"{problems} in {', '.join(lab.name for lab in chosen)}")
+        raise failure("lab", f"{counted(wrong, 'problem')} in {', '.join(lab.name for lab in chosen)}")
 
 
 @app.command("new")
@@ -259,8 +260,14 @@ def grade_submissions(
         typer.Option("--tests", exists=True, dir_okay=False, help="Further tests of your own, in Python"),
     ] = None,
     table: Annotated[
-        Path, typer.Option("--csv", dir_okay=False, callback=_in_creatable, help="Where to write the points")
-    ] = Path("grades.csv"),
+        Path | None,
+        typer.Option(
+            "--csv",
+            dir_okay=False,
+            callback=_in_creatable,
+            help="Where to write the points (default: grades-LAB.csv)",
+        ),
+    ] = None,
     gradescope_folder: Annotated[
         Path | None,
         typer.Option(
@@ -287,21 +294,45 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import grader, gradescope, is_archive, write_csv
+    from fanin.classroom.grade import (
+        Marks,
+        find_submissions,
+        grader,
+        gradescope,
+        is_archive,
+        shown,
+        write_csv,
+    )
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError
 
-    with failing("lab", LabError, status=2):
-        lab = find_lab(name)
     if not submissions.is_dir():
         raise failure("lab", f"{submissions}: no such folder; it has a folder for each submission", 2)
+    with failing("lab", LabError, status=2):
+        lab = find_lab(name)
+        folders = find_submissions(submissions, lab)
+    names = [shown(folder.name) for folder in folders]
+    if gradescope_folder is not None:
+        earlier = sorted({file.stem for file in gradescope_folder.glob("*.json")} - {*names})
+        if earlier:
+            raise failure(
+                "lab",
+                f"{gradescope_folder} has results of other submissions: {', '.join(earlier[:3])}; "
+                "remove them, or name another folder",
+                2,
+            )
+    packed = [
+        Marks(shown(each.name), (), "not marked, since it is not unpacked")
+        for each in sorted(submissions.iterdir())
+        if is_archive(each) and each.stem.removesuffix(".tar") not in names
+    ]
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     marks = []
     with failing("lab", LabError, SandboxError, KeyboardInterrupt):
         require_sandboxes()
         with grader(lab, seed=drawn, further=further) as found:
-            for each in found.marks(submissions, at_once or os.cpu_count() or 1):
+            for each in found.marks(folders, at_once or os.cpu_count() or 1):
                 marks.append(each)
                 if as_json:
                     passed_tests = [outcome.test for outcome in each.outcomes if outcome.passed]
@@ -310,26 +341,26 @@ def grade_submissions(
                 else:
                     note = f" ({each.note})" if each.note else ""
                     say(f"{each.student}: {each.points} of {each.most}{note}")
-    packed = sorted(each.name for each in submissions.iterdir() if is_archive(each))
     if packed:
-        say(f"not marked, since they are not unpacked: {', '.join(packed)}", err=True)
-    if not marks:
-        raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
+        say(
+            f"not marked, since they are not unpacked: {', '.join(each.student for each in packed)}", err=True
+        )
+    table = table or Path(f"grades-{lab.name}.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
     with table.open("w", newline="") as file:
-        write_csv(marks, file)
+        write_csv([*marks, *packed], file)
     if gradescope_folder is not None:
         gradescope_folder.mkdir(parents=True, exist_ok=True)
         for each in marks:
             (gradescope_folder / f"{each.student}.json").write_text(json.dumps(gradescope(each), indent=2))
     if as_json:
         return
-    shown = new_table(["test"], "points", "passed")
+    shown_table = new_table(["test"], "points", "passed by")
     for number, outcome in enumerate(marks[0].outcomes):
         passed = sum(each.outcomes[number].passed for each in marks)
-        shown.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
-    print_table(shown)
-    say(f"{table}: the points of {len(marks)} submissions; the same tests again: --seed {drawn}")
+        shown_table.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
+    print_table(shown_table)
+    say(f"{table}: the points of {counted(len(marks), 'submission')}; the same tests again: --seed {drawn}")
 
 
 def _work(folder: Path) -> WorkFolder:

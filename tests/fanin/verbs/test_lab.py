@@ -131,7 +131,8 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
         pytest.skip(str(error))
     for name, folder in (("ann", "solution"), ("bob", "skeleton")):
         shutil.copytree(Path("my-lab", folder), Path("submissions", name))
-    Path("submissions", "eve.zip").write_bytes(b"PK")
+    for name in ("ann.zip", "eve.zip"):  # ann's is unpacked next to it
+        Path("submissions", name).write_bytes(b"PK")
     marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results")
     assert "ann: 4 of 4" in marked.stdout
     assert "bob: 1 of 4" in marked.stdout
@@ -140,8 +141,8 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     assert json.loads(records[0]) == {
         "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
     }  # fmt: skip
-    rows = list(csv.DictReader(Path("grades.csv").read_text().splitlines()))
-    assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1")]
+    rows = list(csv.DictReader(Path("grades-my-lab.csv").read_text().splitlines()))
+    assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1"), ("eve.zip", "")]
     assert json.loads(Path("results", "ann.json").read_text())["score"] == 4
 
 
@@ -163,9 +164,18 @@ def test_without_sandboxes_nothing_is_marked(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(confine, "require_sandboxes", refuse)
     Path("submissions", "ann").mkdir(parents=True)
+    Path("submissions", "ann", "forwarding.p4").touch()
     said = lab("grade", "submissions", "--lab", "1", status=1).output
     assert "no user namespaces here; run it as root" in said
-    assert not Path("grades.csv").exists()
+    assert not list(Path().glob("*.csv"))
+
+
+def test_marks_of_other_submissions_do_not_stay_between_new_ones() -> None:
+    for file in ("submissions/ann/forwarding.p4", "results/ann.json", "results/bob.json"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch()
+    said = lab("grade", "submissions", "--lab", "1", "--gradescope", "results", status=2).output
+    assert "results has results of other submissions: bob; remove them" in " ".join(said.split())
 
 
 def test_marks_that_cannot_be_written_are_refused_before_anything_is_marked(tmp_path: Path) -> None:
