@@ -36,6 +36,18 @@ _STRICT = ConfigDict(extra="forbid")
 Match = int | str | tuple[int | str, int | str]
 
 
+def require_prefix_length(match: Match, where: str) -> None:
+    """Refuse the value of an lpm key that has no prefix length: which one was meant is a guess.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if not isinstance(match, tuple) and "/" not in str(match):
+        raise ValueError(
+            f"{where}: {match} has no prefix length; write [VALUE, LENGTH], such as ['10.1.0.0', 16]"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class NamedEntry:
     """An entry in the program's names, with an action, or with a member or group of the table's action profile."""
@@ -104,6 +116,16 @@ class Entries:
         Raises:
             ValueError: If the program has no place for one of them.
         """
+        prefixes = {
+            (table.preamble.name, key.name)
+            for table in p4info.tables
+            for key in table.match_fields
+            if key.match_type == p4i.MatchField.LPM
+        }
+        for entry in self.entries:
+            for name, match in entry.match.items():
+                if (entry.table, name) in prefixes:
+                    require_prefix_length(match, f"table {entry.table}: {name}")
         try:
             schema = schema_of(p4info)
         except ControllerError as error:

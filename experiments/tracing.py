@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile
+from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile, require_prefix_length
 from fanin.p4switch import entries as p4
 from fanin.p4switch.bmv2json.program import Table, TableKey
 from fanin.p4switch.engine.engine import Engine
@@ -105,6 +105,8 @@ def _call(table: Table, name: str, params: Mapping[str, int | str], where: str) 
 def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
     everything = (1 << key.width) - 1
     given: Match | None = match
+    if key.kind == "lpm" and match is not None:
+        require_prefix_length(match, where)
     if isinstance(match, str) and "/" in match:
         prefix = match.partition("/")
         given = prefix[0], prefix[2]
@@ -113,8 +115,6 @@ def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
             return p4.Lpm(0, 0)
         case "lpm", (value, length):
             return p4.Lpm(_number(value, where), _number(length, where))
-        case "lpm", int() | str() as value:
-            return p4.Lpm(_number(value, where), key.width)
         case "ternary", None:
             return p4.Ternary(0, 0)
         case "ternary", (value, mask):

@@ -49,24 +49,46 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that the test
 def list_labs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lab")] = False,
 ) -> None:
-    """List all labs: name, subject, and rough duration in minutes.
+    """List all labs: name, subject, rough duration in minutes, and how far you are.
+
+    How far you are is shown for the labs that you have started in this folder: tests that passed in the last check.
 
     Examples:
         fanin lab list
         fanin lab list --json
     """
     from fanin.classroom.manifest import labs
+    from fanin.classroom.work_folder import enclosing, started
     from fanin.table import new_table, print_records, print_table
 
+    inside = enclosing(Path())
+    mine = [*started(Path() if inside is None else inside.parent)]
     records = [
-        {"lab": lab.name, "title": lab.manifest.title, "minutes": lab.manifest.minutes} for lab in labs()
+        {
+            "lab": lab.name,
+            "title": lab.manifest.title,
+            "minutes": lab.manifest.minutes,
+            "started": [
+                {"folder": work.folder.name, "passed": work.progress.passed, "tests": work.progress.tests}
+                for work in mine
+                if work.lab.folder == lab.folder
+            ],
+        }
+        for lab in labs()
     ]
     if as_json:
         print_records(records)
         return
-    table = new_table(["lab", "subject"], "minutes")
+    columns = ["lab", "subject"] + ["passed here"] * bool(mine)
+    table = new_table(columns, "minutes")
     for record in records:
-        table.add_row(*map(str, record.values()))
+        here = ", ".join(
+            (f"{each['passed']} of {each['tests']}" if each["tests"] else "started")
+            + (f" in {each['folder']}" if each["folder"] != record["lab"] else "")
+            for each in record["started"]
+        )
+        row = [record["lab"], record["title"], *([here] if mine else []), str(record["minutes"])]
+        table.add_row(*row)
     print_table(table)
 
 
@@ -167,7 +189,7 @@ def show_hint(folder: Folder = Path()) -> None:
         found = work.hint(further=True)
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
-    hint, given = found
+    hint, given, _ = found
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
@@ -416,20 +438,26 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
             say(told(outcome))
     not_run = sum(bool(outcome.not_run) for outcome in outcomes)
     failed = [outcome.test for outcome in outcomes if outcome.problem is not None]
-    broken = first is not None and first.problem is not None and first.problem.broken
-    work.remember(failed[0] if failed else None, broken=broken)
+    work.remember(outcomes)
     if as_json:
         return not failed
     left_out = f", {not_run} cannot run here" if not_run else ""
     say(f"\n{len(outcomes) - len(failed) - not_run} of {len(outcomes)} tests pass{left_out}")
-    if broken:
+    if work.progress.broken:
         say("repair this first, and check again")
     elif not failed and (following := next_lab(work.lab)):
         say(
             f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
         )
     elif failed and (found := work.hint(further=False)):
-        hint, given = found
-        more = "a clearer one" if given < len(hint.stages) else "all hints"
-        say(f"hint: {hint.stages[0]}\n      for {more}: fanin lab hint")
+        hint, given, new = found
+        left = given < len(hint.stages)
+        if new:
+            say(
+                f"hint: {hint.stages[0]}\n      for {'a clearer one' if left else 'all hints'}: fanin lab hint"
+            )
+        else:  # what it says may be done already
+            say(
+                f"hints: {given} of {len(hint.stages)} given; for {'a clearer one' if left else 'all'}: fanin lab hint"
+            )
     return not failed

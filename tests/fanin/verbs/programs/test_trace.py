@@ -209,6 +209,19 @@ def test_matches_and_arguments_in_any_notation():
     assert switch.table("ingress.range_table").entries()[0].key.match[0] == Range(1, 2)
 
 
+def test_an_lpm_match_needs_a_prefix_length_here_and_over_p4runtime():
+    compiled = compile_program(TABLES, "embedded")
+    match = {"hdr.probe.d": 3, "hdr.probe.b": "10.0.0.1"}
+    entries = Entries([NamedEntry("ingress.lpm_table", match, "ingress.answer_lpm", {"n": 1})])
+    complaint = (
+        r"table ingress.lpm_table: hdr.probe.b: 10.0.0.1 has no prefix length; write \[VALUE, LENGTH\]"
+    )
+    with pytest.raises(ValueError, match=complaint):
+        fill(Engine.load(compiled.device_config), entries)
+    with pytest.raises(ValueError, match=complaint):
+        entries.encode(compiled.p4info)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
