@@ -247,7 +247,7 @@ def _misfit(entries: Any, error: ValidationError) -> str:
     place = ".".join(map(str, one["loc"][:3]))
     if one["type"] == "unexpected_keyword_argument":
         known = Entries if len(one["loc"]) == 1 else NamedEntry
-        return f": there is no {place}; the names are {', '.join(each.name for each in fields(known))}"
+        return f": there is no {place}; the names are {', '.join(each.name for each in fields(known) if each.init)}"
     return f": {place}: {one['msg']}; the form is {form}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,6 +23,7 @@ from finsy import (
 )
 from finsy.proto import p4i, p4r
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.schema import schema_of
@@ -61,6 +63,8 @@ class NamedEntry:
     priority: int = 0
     member: int | None = None
     group: int | None = None
+    # The file and the line that it came from, for error messages, such as `entries.json:4: `.
+    place: str = field(default="", init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if [self.action, self.member, self.group].count(None) != 2:
@@ -125,7 +129,7 @@ class Entries:
         for entry in self.entries:
             for name, match in entry.match.items():
                 if (entry.table, name) in prefixes:
-                    require_prefix_length(match, f"table {entry.table}: {name}")
+                    require_prefix_length(match, f"{entry.place}table {entry.table}: {name}")
         try:
             schema = schema_of(p4info)
         except ControllerError as error:
@@ -141,6 +145,8 @@ class Entries:
                 entity = part.entity() if isinstance(part, NamedEntry) else part
                 entities.append(entity.encode(schema))
             except (LookupError, ValueError) as error:
+                if isinstance(part, NamedEntry):
+                    raise ValueError(f"{part.place}table {part.table}: {error}") from None
                 raise ValueError(f"the program has no place for {part}: {error}") from None
         return entities
 
@@ -165,33 +171,66 @@ def read_entries(path: Path) -> Entries:
         ValueError: If the file cannot be read or is invalid; the message has a line for each problem.
     """
     try:
-        return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
+        text = path.read_text()
+        found = TypeAdapter(Entries).validate_python(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except ValidationError as error:
-        lines = dict.fromkeys(_explain(error))  # pydantic repeats the error for each kind of match
-        raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
+        lines = dict.fromkeys(  # pydantic repeats the error for each kind of match
+            f"{path}:{_line(text, one['loc'])}: {_explain(one)}" for one in error.errors()
+        )
+        raise ValueError("\n".join(lines)) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: cannot be read as JSON: {error}") from None
+    for number, entry in enumerate(found.entries):
+        object.__setattr__(entry, "place", f"{path}:{_line(text, ('entries', number))}: ")
+    return found
 
 
-def _explain(error: ValidationError) -> Iterator[str]:
-    """Yield a line for each error: the place, what is wrong, and the fix."""
-    for one in error.errors():
-        *above, name = one["loc"] or ("the document",)
-        place = ".".join(map(str, (*above, name)))
-        match one["type"]:
-            case "missing" if "match" not in above:
-                yield f"{place}: missing; add it"
-            case "unexpected_keyword_argument":
-                known = fields(
-                    _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
-                )
-                yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
-            case "value_error":
-                yield f"{place}: {one['ctx']['error']}"
-            case _ if "match" in above:
-                yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
-            case _:
-                yield f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+def _line(text: str, place: Sequence[int | str]) -> int:
+    """Return the line of a JSON document on which a value begins, or the innermost one around it that exists."""
+    decode, after = json.JSONDecoder().raw_decode, re.compile(r"[\s,:]*")
+
+    def skip(index: int) -> int:
+        found = after.match(text, index)
+        assert found is not None
+        return found.end()
+
+    here = skip(0)
+    for step in place:
+        if text[here] not in "{[":
+            break
+        index, key, number = skip(here + 1), None, 0
+        while text[index] not in "]}":
+            start, key = index, number
+            if text[here] == "{":
+                key, index = decode(text, index)
+                index = skip(index)
+            if str(key) == str(step):
+                here = start if text[here] == "{" and step == place[-1] else index
+                break
+            _, index = decode(text, index)
+            index, number = skip(index), number + 1
+        else:
+            break
+    return text.count("\n", 0, here) + 1
+
+
+def _explain(one: ErrorDetails) -> str:
+    """Return the place of an error, what is wrong, and the fix."""
+    *above, name = one["loc"] or ("the document",)
+    place = ".".join(map(str, (*above, name)))
+    match one["type"]:
+        case "missing" if "match" not in above:
+            return f"{place}: missing; add it"
+        case "unexpected_keyword_argument":
+            kind = _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
+            return f"{place}: not known; keys are {', '.join(key.name for key in fields(kind) if key.init)}"
+        case "value_error":
+            return f"{place}: {one['ctx']['error']}"
+        case _ if "match" in above:
+            return f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
+    return f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
 
 
 def observed(found: Iterable[Mapping[str, Any]]) -> Entries:

@@ -44,6 +44,7 @@ def fill(engine: Engine, entries: Entries) -> None:
     Raises:
         ValueError: If one of them does not fit the program.
     """
+    place = ""
     try:
         for kind, numbered in ((engine.multicast, entries.groups), (engine.sessions, entries.sessions)):
             for number, replicas in numbered.items():
@@ -52,9 +53,10 @@ def fill(engine: Engine, entries: Entries) -> None:
             _fill_profile(engine, name, profile)
         for entry in entries.entries:
             table, found = _entry(engine.program.tables, entry)
+            place = entry.place
             engine.table(table).insert(found)
     except p4.TableError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{place}{error}") from None
 
 
 def _fill_profile(engine: Engine, name: str, profile: Profile) -> None:
@@ -74,8 +76,8 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
     table = tables.get(entry.table)
     if table is None:
         there = ", ".join(table.name for table in tables.values() if table.keys)
-        raise ValueError(f"table {entry.table} does not exist; there are {there}")
-    where = f"table {table.name}"
+        raise ValueError(f"{entry.place}table {entry.table} does not exist; there are {there}")
+    where = f"{entry.place}table {table.name}"
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
         keys = ", ".join(key.name for key in table.keys)
         raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}, only {keys}")

@@ -12,7 +12,7 @@ import typer
 from fanin.cli_errors import ending, failing, failure
 from fanin.experiments.scenario.tools import SwitchKind
 from fanin.native.text import counted
-from fanin.options import creatable
+from fanin.options import creatable, file_to_write
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -285,7 +285,8 @@ def grade_submissions(
         Path | None,
         typer.Option(
             "--csv",
-            dir_okay=False,
+            parser=file_to_write,
+            metavar="FILE",
             callback=_in_creatable,
             help="Where to write the points (default: grades-LAB.csv)",
         ),

@@ -209,6 +209,27 @@ def test_matches_and_arguments_in_any_notation():
     assert switch.table("ingress.range_table").entries()[0].key.match[0] == Range(1, 2)
 
 
+def test_an_entry_of_a_file_that_does_not_fit_is_named_with_its_line(tmp_path):
+    made, file = hub(tmp_path), tmp_path / "entries.json"
+    file.write_text('{"entries": [\n\n{"table": "nothing", "match": {},\n"action": "x"}]}')
+    entries = read_entries(file)
+    with pytest.raises(ValueError, match=r"entries\.json:3: table nothing does not exist"):
+        fill(Engine.load(made.device_config), entries)
+    with pytest.raises(ValueError, match=r"entries\.json:3: table nothing: no P4Table"):
+        entries.encode(made.p4info)
+
+
+def test_a_filter_that_no_packet_meets_is_reported(program, tmp_path):
+    done = run(program, "--packet", "00" * 60, "--filter", "port=5")
+    assert done.exit_code == 1
+    assert "no packet meets --filter port=5" in done.stderr
+    empty = tmp_path / "empty.pcap"
+    wrpcap(str(empty), [])
+    done = run(program, "--read", str(empty))
+    assert done.exit_code == 1
+    assert "empty.pcap has no packets" in done.stderr
+
+
 def test_an_lpm_match_needs_a_prefix_length_here_and_over_p4runtime():
     compiled = compile_program(TABLES, "embedded")
     match = {"hdr.probe.d": 3, "hdr.probe.b": "10.0.0.1"}
