@@ -345,7 +345,9 @@ def _comments(text: str) -> Iterator[str]:
 
 
 def _entry(command: Command, program: Program) -> TableEntry:
-    table = _named(program.tables, command.words[0])
+    table = _named(
+        {name: each for name, each in program.tables.items() if not each.is_call}, command.words[0]
+    )
     action, arguments = _call(command.action, table, program) if command.action else ("", {})
     number = int(command.words[1], 0) if command.action is None else None
     keys = {key.name: key for key in table.keys}

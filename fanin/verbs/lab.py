@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,7 +63,7 @@ def list_labs(
 
     inside = enclosing(Path())
     mine = [*started(Path() if inside is None else inside.parent)]
-    records = [
+    records: list[dict[str, Any]] = [
         {
             "lab": lab.name,
             "title": lab.manifest.title,

@@ -79,8 +79,8 @@ class StfRunner:
     Attributes:
         differences: The failures.
         notes: The output that was only requested.
-        wrong: The lines of the packets with which the differences began, so far as there is such a packet: the one
-            that caused what left, or the last one before the line that expects what is missing.
+        wrong: The lines of the packets that went wrong. For a packet that left, that is the one that caused it. For
+            a packet that is missing, it is the last one before the line that expects it.
         traces: For each line with a packet its path through the program, if there is a tracer.
     """
 

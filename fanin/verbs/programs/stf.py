@@ -54,8 +54,8 @@ def stf(
     except (StfError, OSError, UnicodeDecodeError) as error:
         say(f"{test}: {error}", err=True)
         raise typer.Exit(2) from None
-    for line in (*runner.notes, *runner.differences):
-        say(line)
+    for text in (*runner.notes, *runner.differences):
+        say(text)
     if not runner.differences:
         say(f"PASS {test}")
         return

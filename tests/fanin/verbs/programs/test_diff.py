@@ -89,7 +89,7 @@ def test_packets_and_entries_come_from_files_too(fanin, tmp_path):
     done = fanin(
         *("diff", str(tmp_path / "hub.p4"), "--packets", str(capture), "--entries", str(entries)), **ELSEWHERE
     )
-    assert "1 table entries, 1 multicast groups, 2 packets" in done.stdout
+    assert "1 table entry, 1 multicast group, 2 packets" in done.stdout
     assert "ours on ours: 1 packets out" in done.stdout
 
 
@@ -105,7 +105,7 @@ def test_files_that_are_not_there_are_named(fanin, option):
     ("text", "said"),
     [
         ('{"entries": [{"table": "t", "match": {}}]}', "1: entries.0: needs one of action, member and group"),
-        ('\n{"entrys": []}', "2: entrys: not known; keys are entries, groups, sessions, profiles"),
+        ('\n{"entrees": []}', "2: entrees: not known; keys are entries, groups, sessions, profiles"),
         (
             '{"entries": [\n{"table": "t", "match": {}, "action": "a",\n"prio": 1}]}',
             "3: entries.0.prio: not known; keys are table, match, action, params, priority, member, group",
