@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -233,24 +234,42 @@ def _explain(one: ErrorDetails) -> str:
     return f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
 
 
-def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
-    """Return what was written to a switch, from what Observer.tables() yields (controller/observer.py).
+def observed(found: Iterable[Mapping[str, Any]], implementations: Mapping[str, str]) -> Entries:
+    """Return what was written to a switch.
 
-    Raises:
-        ValueError: If an entry has a member or group of an action profile instead of an action.
+    An entry that chooses from actions of its own gets a group of its own.
+
+    Args:
+        found: What Observer.tables() yields (controller/observer.py).
+        implementations: The action profiles of the tables that have one, by the names of the tables.
     """
     entries, groups = [], {}
+    members: dict[str, dict[int, NamedMember]] = defaultdict(dict)
+    choices: dict[str, dict[int, dict[int, int]]] = defaultdict(dict)
     for each in found:
         if "multicast_group" in each:
             groups[each["multicast_group"]] = tuple((port, number) for port, number in each["replicas"])
+        elif "action_profile" in each:
+            profile = each["action_profile"]
+            if "member" in each:
+                members[profile][each["member"]] = NamedMember(each["action"], each["params"])
+            else:
+                choices[profile][each["group"]] = dict(each["members"])
         elif each["kind"] == "entry":
-            if "action" not in each:
-                raise ValueError(
-                    f"an entry of table {each['table']} uses an action profile, which is not supported"
-                )
             match = {name: _observed_match(value) for name, value in each["match"].items()}
-            entries.append(NamedEntry(each["table"], match, each["action"], each["params"], each["priority"]))
-    return Entries(entries, groups)
+            member, group = each.get("member"), each.get("group")
+            if "one_of" in each:  # then the profile has no members and groups that were written
+                profile = implementations[each["table"]]
+                first, group = len(members[profile]), len(choices[profile])
+                new = {first + index: one for index, one in enumerate(each["one_of"])}
+                members[profile] |= {
+                    number: NamedMember(one["action"], one["params"]) for number, one in new.items()
+                }
+                choices[profile][group] = {number: one["weight"] for number, one in new.items()}
+            action, params = each.get("action"), each.get("params", {})
+            entries.append(NamedEntry(each["table"], match, action, params, each["priority"], member, group))
+    profiles = {name: Profile(members[name], choices[name]) for name in (members | choices)}
+    return Entries(entries, groups, profiles=profiles)
 
 
 def _observed_match(match: Any) -> Match:

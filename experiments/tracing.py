@@ -94,14 +94,11 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
 
 
 def _call(table: Table, name: str, params: Mapping[str, int | str], where: str) -> p4.ActionCall:
-    action = table.action(name)
-    if action is None:
-        actions = ", ".join(each.name for each in table.actions)
-        raise ValueError(f"{where} has no action {name}, only {actions}")
-    names = [parameter.name for parameter in action.parameters]
-    if set(names) != set(params):
-        raise ValueError(f"{where}: action {action.name} takes ({', '.join(names)}), not {dict(params)}")
-    return p4.ActionCall(action.name, tuple(_number(params[each], f"{where}: {each}") for each in names))
+    action = table.action_for(name, params, where)
+    return p4.ActionCall(
+        action.name,
+        tuple(_number(params[each.name], f"{where}: {each.name}") for each in action.parameters),
+    )
 
 
 def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:

@@ -250,9 +250,9 @@ class StfRunner:
     @_runs("act_prof_add_member_to_group")
     def _act_prof_add_member_to_group(self, command: Command) -> None:
         profile = self.engine.profile(self._name("profiles", command.words[0], command))
-        member, group = (number(word, command.line) for word in command.words[1:])
+        member, group, *weight = (number(word, command.line) for word in command.words[1:])
         profile.group(group)
-        profile.modify_group(group, (*profile.groups[group], (member, 1)))
+        profile.modify_group(group, (*profile.groups[group], (member, weight[0] if weight else 1)))
 
     # Counters, registers, meters
 

@@ -179,6 +179,23 @@ def test_entries_name_members_and_groups_of_an_action_profile(entities: bytes) -
         assert differences(entities, f"{writes}\npacket 1 {packet}\nexpect {expected}$") == ""
 
 
+def test_members_of_a_group_have_weights(entities: bytes) -> None:
+    """The source modulo the weights, in the order of the members."""
+    writes = """
+        act_prof_create_member path_choice forward(port:4)
+        act_prof_create_member path_choice forward(port:5)
+        act_prof_create_group path_choice
+        act_prof_add_member_to_group path_choice 0 0 3
+        act_prof_add_member_to_group path_choice 1 0
+        table_indirect_add_with_group paths hdr.flow.destination:7 => 0
+    """
+    ports = {source: 5 if source % 4 == 3 else 4 for source in range(8)}
+    packets = [
+        f"packet 1 00000{source}070000\nexpect {port} 00000{source}07" for source, port in ports.items()
+    ]
+    assert differences(entities, "\n".join([writes, *packets])) == ""
+
+
 @pytest.mark.parametrize(
     ("line", "why"),
     [
