@@ -101,6 +101,10 @@ def scenario_for(seed: int, protocol: Protocol) -> Scenario:
     changes["later"] = tuple(replace(one, work=_agreed(one.work, protocol)) for one in scenario.later)
     if "new leases" not in survives:
         changes |= {"regrants": (), "restarts": (), "later": (), "same_leases": False, "descending": False}
+    if protocol.make_server:
+        changes |= {"servers": True, "later": ()}
+    if protocol.shares_slots:  # so few that jobs collide
+        changes["slots"] = max(1, sum(work.window for work in scenario.jobs) // 2)
     if "restarts" not in survives:
         changes["restarts"] = ()
     if "registers lost" not in survives:
