@@ -52,7 +52,7 @@ class SoakFabric(Fabric):
         self._ended: dict[Job, Sequence[SoakHost]] = {}
         self.order = SendingOrder(scenario) if SendingOrder.judged_by(scenario) else None
         self.tap = Tap(scenario, self._inject) if scenario.taps else None
-        every = not (scenario.disturbed or scenario.strangers)
+        every = not (scenario.disturbed or scenario.strangers or scenario.servers)
         self.marks = Marks(scenario, every=every) if Marks.judged_by(scenario) else None
         super().__init__(
             scenario.topology,
