@@ -19,7 +19,7 @@ from fanin.controller.planner import FUNCTIONS, Planner, planner_of
 from fanin.controller.python_file import Function, PythonFileError, functions
 from fanin.workers.collective import Participant, Server
 from fanin.workers.lease import Lease
-from fanin.workers.protocol import AnyWorker, MakeServer, MakeWorker
+from fanin.workers.protocol import MakeServer, MakeWorker
 from fanin.workers.recovery import Recovery
 
 Vector = NDArray[np.float32]

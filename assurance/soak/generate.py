@@ -112,7 +112,9 @@ def scenario_for(seed: int, protocol: Protocol) -> Scenario:
     if "strangers" not in survives:
         changes["strangers"] = 0.0
     before, scenario = scenario.topology, replace(scenario, **changes)
-    scenario = replace(scenario, outages=tuple(_moved(one, before, scenario.topology) for one in scenario.outages))
+    scenario = replace(
+        scenario, outages=tuple(_moved(one, before, scenario.topology) for one in scenario.outages)
+    )
     needed = _chunks_needed(scenario)
     first = min(scenario.first_chunk, 2**32 - needed)
     return replace(scenario, first_chunk=max(first, needed) if scenario.descending else first)
