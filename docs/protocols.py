@@ -26,8 +26,8 @@ TIMES: dict[str, tuple[str, ...]] = {
     "no loss": (),
     "0.1% loss": ("loss=0.1%",),
     "1% loss": ("loss=1%",),
-    "16 slots": ("window=16",),
-    "16 slots, late workers": ("window=16", "lateness=200 us"),
+    "16 slots": ("window=16", "slots=16"),
+    "16 slots, late workers": ("window=16", "slots=16", "lateness=200 us"),
 }
 
 

@@ -1,4 +1,4 @@
-"""A protocol's server in a live network: the process on its host, and what the run knows of it."""
+"""A protocol's server in a live network: the process on its host, and the run's end of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fanin.workers.udp import UdpSocket
 
 @dataclass(frozen=True, slots=True)
 class ServerTask:
-    """What a server's process needs.
+    """The task of a server's process.
 
     Attributes:
         lease: The lease of the job.

@@ -41,7 +41,7 @@ def _order(lease: int, first_slot: int, slots: int) -> NDArray[np.int64]:
 
 
 def slots_of(lease: Lease, indices: NDArray[Any], attempts: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the slots [m] for places [m] in the window, after so many collisions [m] at each."""
+    """Return the slots [m] for places [m] in the window, at which there were this many collisions [m]."""
     order = _order(lease.id, lease.first_slot, lease.slots or lease.window)
     found: NDArray[np.int64] = order[(indices + attempts * lease.window) % len(order)]
     return found
@@ -151,7 +151,7 @@ def packet(values: int) -> tuple[int, int]:
 class ParameterServer:
     """A Server that adds up what switches could not, and sends all results.
 
-    It keeps two windows of chunks: a packet for chunk k + 2W says that all workers have the result of chunk k.
+    It keeps two windows of chunks: a packet for chunk k + 2W shows that all workers have the result of chunk k.
     """
 
     def __init__(self, lease: Lease) -> None:

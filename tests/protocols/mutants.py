@@ -1,4 +1,4 @@
-"""Protocols with a mistake that soak has to find."""
+"""Protocols with a mistake that soak has to find, and links on which it shows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
+from fanin.topologies.link import LinkProperties
+
+FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
 
 
 def _replaced(file: Path, text: str, mutated: str) -> str:

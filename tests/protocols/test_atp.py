@@ -22,18 +22,16 @@ from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
-from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers import wire
 from fanin.workers.collective import Server
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
-from tests.protocols.mutants import protocol_with, switch_with
+from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atp")]
 
-FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
 RESENT, COLLIDED, CONGESTED = 1, 2, 4
 SCENARIO = """
 name = "shared"
