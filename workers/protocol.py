@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers import collective, wire
-from fanin.workers.collective import CollectiveError, Participant, StallError, Statistics
+from fanin.workers.collective import CollectiveError, Participant, Server, StallError, Statistics
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
 from fanin.workers.engines.native import fastest
@@ -493,3 +493,4 @@ class Worker:
 
 AnyWorker: TypeAlias = Participant[NDArray[np.uint8]]
 MakeWorker: TypeAlias = Callable[[Lease, Recovery], AnyWorker]
+MakeServer: TypeAlias = Callable[[Lease, Recovery], Server]
