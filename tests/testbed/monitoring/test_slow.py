@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fanin.controller.jobs.reports import CallTime
+from fanin.testbed.monitoring.call_times import Activity
 from fanin.testbed.monitoring.slow import Slowness, explain_slow
 from fanin.testbed.monitoring.snapshot import JobView, LinkView, Snapshot, SwitchView
 from tests.testbed.monitoring.snapshots import NOW, job, worker
@@ -215,3 +216,71 @@ def test_calls_are_grouped_by_their_size() -> None:
         ("sum of 1", 20, 0.02),
         ("sum of 2", 19, 0.02),
     }
+
+
+def steps(computes: float, calls: Sequence[tuple[str, float]], count: int = 20) -> dict[str, list[CallTime]]:
+    """Return the times of steps that compute, and then make these calls one after the other: what, and seconds."""
+    found: dict[str, list[CallTime]] = {host: [] for host in HOSTS}
+    now, number = NOW - SECONDS, 0
+    for _ in range(count):
+        now += computes
+        for what, seconds in calls:
+            number += 1
+            for host in HOSTS:
+                found[host].append(sync(number, now, now + seconds).model_copy(update={"what": what}))
+            now += seconds
+    return found
+
+
+def active(own: float, children: float = 0.0) -> list[Activity]:
+    return [Activity(own, children)] * len(HOSTS)
+
+
+def test_workers_that_neither_call_nor_use_a_processor_wait_for_data() -> None:
+    times = [list(calls) for calls in steps(0.2, [("allreduce", 0.02)]).values()]
+    slow = explain_slow(
+        JOB, times, links(NOW, used=0.02), links(NOW - SECONDS, used=0.02), 0.3, active(0.2, children=0.6)
+    )
+    assert [(cause.cause, round(cause.share, 2)) for cause in slow.causes] == [("data loader", 0.71)]
+    assert "num_workers" in slow.causes[0].change
+    assert "while its child processes use one for 60%" in slow.causes[0].evidence
+
+
+def test_a_rank_that_is_late_without_using_a_processor_waits_for_something() -> None:
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.01)
+    did = [Activity(0.2, 0.0), Activity(0.2, 0.0), Activity(0.1, 0.0), Activity(0.2, 0.0)]
+    slow = explain_slow(
+        JOB, list(found.values()), links(NOW, used=0.05), links(NOW - SECONDS, used=0.05), 0.3, did
+    )
+    [cause] = slow.causes
+    assert cause.evidence.endswith("its process used no processor for 81% of the time")
+    assert cause.change.startswith("find out what h3 waits for between its calls (its data, a disk, a GPU)")
+
+
+def test_data_that_moves_only_after_computing_is_told_with_the_calls() -> None:
+    slow = explained(steps(0.1, [("first", 0.03), ("second", 0.05)]), used=0.1)
+    causes = {cause.cause: cause for cause in slow.causes}
+    assert causes["no overlap"].share == pytest.approx(0.08 / 0.18, abs=0.01)
+    assert "wait longest in calls of second, 29%" in causes["no overlap"].evidence
+    assert [group.what for group in slow.groups] == ["second", "first"]
+    assert [group.exposed for group in slow.groups] == pytest.approx([0.05 / 0.18, 0.03 / 0.18], abs=0.02)
+
+
+def test_calls_that_are_hidden_behind_computing_are_no_cause() -> None:
+    """A call in the background, and the program waits for it only at its very end."""
+    found = steps(0.1, [("allreduce", 0.08)])
+    hidden = {
+        host: [
+            call.model_copy(update={"submitted": call.began, "waited": call.ended - 0.005}) for call in calls
+        ]
+        for host, calls in found.items()
+    }
+    assert "no overlap" not in {cause.cause for cause in explained(hidden, used=0.1).causes}
+
+
+def test_many_calls_in_a_step_are_small_buckets() -> None:
+    slow = explained(steps(0.01, [*[("bucket", 0.005)] * 9, ("last", 0.004)]), used=0.03)
+    [cause] = slow.causes
+    assert cause.cause == "small buckets"
+    assert cause.evidence.startswith("there are about 10 calls in a step; a call takes 4.9 ms")
+    assert "bucket_cap_mb" in cause.change
