@@ -214,7 +214,7 @@ def run_scenario(
     import shlex
 
     from fanin.experiments.results.drawing.plot import draw
-    from fanin.experiments.results.drawing.series import PlotError, select, series
+    from fanin.experiments.results.drawing.series import PlotError, mixed, select, series
 
     lesson = scenario.frame.lesson
     where = [] if results is None else ["--results", str(results)]
@@ -246,10 +246,17 @@ def run_scenario(
     if figure and any(row["error"] is None for row in rows):
         path = work.folder / f"{work.name}.png"
         try:
-            draw(series(select(rows, figure.where), figure), figure, path)
+            shown = select(rows, figure.where)
+            draw(series(shown, figure), figure, path)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         work.note(f"Figure: {path}")
+        if names := mixed(shown, figure):
+            complain(
+                verb,
+                f"points of the figure mix rows that differ in {', '.join(names)}; "
+                "separate them with by or where in [plot]",
+            )
     if lesson:
         page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
         work.note(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")

@@ -197,7 +197,7 @@ class Config(_message.Message):
     def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., local: _Optional[_Union[Address, _Mapping]] = ..., remote: _Optional[_Union[Address, _Mapping]] = ..., segments: _Optional[int] = ..., offload: _Optional[bool] = ..., recovery: _Optional[_Union[Recovery, _Mapping]] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("id", "rank", "workers", "window", "first_slot", "values", "first_chunk", "last_chunk")
+    __slots__ = ("id", "rank", "workers", "window", "first_slot", "values", "first_chunk", "last_chunk", "slots")
     ID_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -206,6 +206,7 @@ class Lease(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     FIRST_CHUNK_FIELD_NUMBER: _ClassVar[int]
     LAST_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     rank: int
     workers: int
@@ -214,7 +215,8 @@ class Lease(_message.Message):
     values: int
     first_chunk: int
     last_chunk: int
-    def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., workers: _Optional[int] = ..., window: _Optional[int] = ..., first_slot: _Optional[int] = ..., values: _Optional[int] = ..., first_chunk: _Optional[int] = ..., last_chunk: _Optional[int] = ...) -> None: ...
+    slots: int
+    def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., workers: _Optional[int] = ..., window: _Optional[int] = ..., first_slot: _Optional[int] = ..., values: _Optional[int] = ..., first_chunk: _Optional[int] = ..., last_chunk: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class Recovery(_message.Message):
     __slots__ = ("initial_rto", "min_rto", "max_rto", "give_up", "granularity", "packet_threshold")

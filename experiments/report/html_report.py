@@ -27,7 +27,7 @@ from fanin.experiments.results.provenance import provenance
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import KEYS
 from fanin.experiments.scenario.tables.figure import Plot
-from fanin.native.text import printable
+from fanin.native.text import counted, printable
 
 _TEMPLATE = Path(__file__).with_name("html_report.html")
 _MEASURED = {
@@ -69,7 +69,7 @@ def page(about: Mapping[str, Any], runs: Sequence[tuple[Row, Usage | None]], pla
     points = points_of(runs, _names(rows), compute if _is_number(compute) and compute > 0 else None)
     scenario = _scenario(about)
     wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
-    outcome = "1 point" if len(rows) == 1 else f"{len(rows)} points"
+    outcome = counted(len(rows), "point")
     if wrong:
         outcome += f", of which {wrong} failed or have sums outside their bound"
     elif all("violations" in row for row in rows):

@@ -73,7 +73,8 @@ def draw_steps(steps: Sequence[Step], path: Path) -> None:
                 f"{width * factor / step.seconds:.0%}" if width * factor >= _ROOM * longest else ""
                 for step, width in zip(steps, widths, strict=True)
             ]
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1.5}
+            # Not quite white: on a dark page it takes the colour of the page, behind a light number.
+            box = {"facecolor": "#fefefe", "edgecolor": "none", "pad": 1.5}
             for text in axes.bar_label(bars, texts, label_type="center"):
                 text.set_bbox(box if text.get_text() else None)
             begins = [begin + width for begin, width in zip(begins, widths, strict=True)]

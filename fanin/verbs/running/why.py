@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.text import counted
 from fanin.options import Network
 from fanin.output import say
 from fanin.testbed.running import RunningNetwork, find_network
@@ -142,8 +143,8 @@ def _who_waits(explanation: Explanation) -> str:
             what = "exponents" if waiting.announcing else "sums"
             missing = waiting.total - waiting.accepted
             waits.append(
-                f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of {waiting.total} chunks "
-                f"({what}), no progress for {waiting.silent:.0f} s"
+                f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of "
+                f"{counted(waiting.total, 'chunk')} ({what}), no progress for {waiting.silent:.0f} s"
             )
     return "".join(waits)
 
