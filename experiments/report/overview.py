@@ -18,7 +18,7 @@ _GPUS = CLUSTERS[1]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What the report states about one point.
+    """A point and what the report states about it.
 
     Attributes:
         name: Its name.
