@@ -21,8 +21,8 @@ Event = dict[str, Any]
 def trace_events(recordings: Sequence[PacketRecording]) -> dict[str, Any]:
     """Return a JSON document with processes for each recording: its workers, buckets, links, and each switch's slots.
 
-    Each worker is a thread with its calls, each bucket one with its sums, each link and direction one with the packets
-    that are being sent on it, and each version of a slot one with the chunks that it holds.
+    Each worker is a thread with its calls, and each bucket one with its sums. Each link and direction is a thread with
+    the packets that are being sent on it, each version of a slot one with the chunks that it holds.
     """
     events: list[Event] = []
     numbers = itertools.count(1)

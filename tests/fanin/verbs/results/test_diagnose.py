@@ -130,7 +130,7 @@ STEP = {"forward": "100 us", "backward": "200 us"}
 @pytest.mark.parametrize(
     ("cause", "change", "settings"),
     [
-        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "800 kB"}),
+        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "400 kB"}),
         ("small buckets", "set step.bucket = ", {"step": STEP | {"bucket": "512 B"}}),
         ("data loader", "num_workers", {"step": STEP | {"bucket": "25 kB", "loading": "300 us"}}),
         (
