@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -23,18 +24,19 @@ from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import AlgorithmName, Priority, Table
+from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.experiments.schedule_file import SUFFIXES, is_file, problem_of
 from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
-from fanin.workers.collective import Operation, Transport, WindowScope
+from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
 
@@ -47,6 +49,7 @@ FILES = (
     "controller",
     "worker",
     "protocol",
+    "algorithm",
 )  # keys whose values are the user's own files or folder
 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
@@ -63,6 +66,12 @@ _NOT_PARALLEL = (
 
 # Keys that do not work with a trace of a training.
 _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
+
+
+def _known_or_file(algorithm: str) -> str:
+    """Return the name of an algorithm, or of a file."""
+    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
@@ -87,10 +96,19 @@ class Settings(Table):
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
     algorithm: Annotated[
-        AlgorithmName,
-        WithJsonSchema({"enum": [*algorithm_names(), AUTO], "type": "string"}),
+        Algorithm,
+        AfterValidator(_known_or_file),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [*algorithm_names(), AUTO], "type": "string"},
+                    {"pattern": rf"({'|'.join(map(re.escape, SUFFIXES))})$", "type": "string"},
+                ]
+            }
+        ),
         Field(
-            description="the all-reduce algorithm; auto: the one that the analytical model predicts to be fastest"
+            description="the all-reduce algorithm, or a file with a schedule, relative to this file; auto: the one "
+            "that the analytical model predicts to be fastest"
         ),
     ] = "in-network"
     trees: Annotated[
@@ -346,6 +364,8 @@ class Settings(Table):
         if self.workers is not None and self.workers > len(names):
             yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
             return
+        if is_file(self.algorithm) and (problem := problem_of(self.algorithm, len(self.members))):
+            yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
         if (self.size is None) == (self.training is None):

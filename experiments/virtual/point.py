@@ -15,6 +15,7 @@ from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.schedule_file import use
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
@@ -60,6 +61,7 @@ def run_virtual(
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
+    use(settings.algorithm)
     if settings.workload is not None and settings.workload.trace:
         return run_replay(settings, settings.workload, switch)
     if settings.parallelism is not None:
