@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.constants import ConstantChecker
@@ -11,6 +12,7 @@ from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import Span, error
 
+_Type = TypeVar("_Type", bound=types.Type)
 _BASIC: dict[str, types.Type] = {
     "bool": types.Bool(),
     "int": types.Int(),
@@ -19,6 +21,8 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
+# A few lines can declare a type with more values than fit into any memory: each struct has two of the one before.
+MAX_PARTS = 1 << 14
 MATCH_KIND = "match_kind"  # the owner of match kinds in an index
 
 
@@ -52,9 +56,9 @@ class TypeChecker:
                 count = self.constants.compile_time(size, "a stack's size")
                 if count < 1:
                     raise error(size.span, "a header stack has at least one element")
-                return types.Stack(of, count)
+                return _limited(types.Stack(of, count), span)
             case nodes.TupleType(span, elements):
-                return types.Tuple(tuple(self.resolve(e) for e in elements))
+                return _limited(types.Tuple(tuple(self.resolve(e) for e in elements)), span)
             case nodes.ListType(span, element):
                 return types.List(self.resolve(element))
             case nodes.NamedType(span, name, arguments, rooted):
@@ -111,7 +115,7 @@ class TypeChecker:
                     base = types.NewType(node.name, base, annotations)
                 self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
-                made = self.composite(node)
+                made = _limited(self.composite(node), node.name_span)
                 self.scopes.declare(node.name, node.name_span, made)
                 for field in node.fields:
                     self.scopes.declare_member(made, field.name, field.name_span, made.by_name[field.name])
@@ -230,6 +234,15 @@ class TypeChecker:
             )
             for p in parameters
         )
+
+
+def _limited(of: _Type, span: Span) -> _Type:
+    """Return a type, unless a value of it would be too large."""
+    if (count := types.parts(of)) > MAX_PARTS:
+        what = of.name if isinstance(of, types.Named) else f"this {type(of).__name__.lower()}"
+        most = f"{MAX_PARTS:,} are possible"
+        raise error(span, f"{what} has {count:,} values; at most {most}", "declare fewer or smaller parts")
+    return of
 
 
 def _block_type(block: ir.Block) -> types.Block:
