@@ -8,7 +8,7 @@ last worker, and data moves. A link that is full while data moves is a limit; on
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -103,10 +103,19 @@ class LinkLoad:
 
 @dataclass(frozen=True, slots=True)
 class SlowCause:
-    """A cause, the share of the time that it costs, what shows it, and what to change."""
+    """A cause of slowness.
+
+    Attributes:
+        cause: Its name.
+        share: Share of the observed time that it costs.
+        headline: What happens in this time, in a few words.
+        evidence: What shows it.
+        change: What to change.
+    """
 
     cause: Cause
     share: float
+    headline: str
     evidence: str
     change: str
 
@@ -124,6 +133,7 @@ class Slowness:
         ranks: The workers, by rank.
         groups: The calls by size, the most costly first.
         links: Links with a rate, the fullest first.
+        summary: The causes in one sentence, and how they depend on each other; "" if nothing is known.
         causes: The causes, the most costly first.
         unknown: Why nothing is known, or "".
     """
@@ -136,6 +146,7 @@ class Slowness:
     ranks: tuple[RankTimes, ...]
     groups: tuple[CallGroup, ...]
     links: tuple[LinkLoad, ...]
+    summary: str
     causes: tuple[SlowCause, ...]
     unknown: str = ""
 
@@ -192,7 +203,7 @@ def _lag(times: Sequence[float], rank: int) -> float:
 
 def explain_slow(
     job: JobView,
-    times: Mapping[str, Sequence[CallTime]],
+    times: Sequence[Sequence[CallTime]],
     now: Snapshot,
     before: Snapshot,
     processors: float | None = None,
@@ -201,27 +212,30 @@ def explain_slow(
 
     Args:
         job: The job.
-        times: Times of the last calls of its workers, by host.
+        times: Times of the last calls of its workers, by rank.
         now: Snapshot of the network, taken with `times`.
         before: A snapshot some seconds before. Calls that ended before it are left out.
         processors: Utilization of this machine's processors between the two; None if it is not known.
     """
-    by_rank = [{each.number: each for each in times.get(host, ())} for host in job.hosts]
+    if len(times) != len(job.workers):
+        why = "workers have just come or gone: try again"
+        return Slowness(0.0, 0, 0.0, 0.0, 0.0, (), (), (), "", (), why)
+    by_rank = [{each.number: each for each in calls} for calls in times]
     calls = list(_calls(by_rank, before.at))
     if len(calls) < _FEW:
-        silent = [host for host in job.hosts if not times.get(host)]
+        silent = [job.named(worker) for worker, known in zip(job.workers, times, strict=True) if not known]
         who = f"; nothing has come from {', '.join(silent)}" if silent else ""
         why = (
             f"{len(calls)} calls have ended at all workers within {now.at - before.at:.0f} s{who}: use a longer "
             "--interval, or `fanin why` without --slow if the job stands still"
         )
-        return Slowness(0.0, len(calls), 0.0, 0.0, 0.0, (), (), (), (), why)
+        return Slowness(0.0, len(calls), 0.0, 0.0, 0.0, (), (), (), "", (), why)
     seconds = sum(call.period for call in calls)
     late, moving = (sum(getattr(call, what) for call in calls) / seconds for what in ("late", "moving"))
     ranks = tuple(_ranks(job, by_rank, calls))
     links = tuple(sorted(_loads(job, now, before, moving), key=lambda link: -link.moving))
     found = _Causes(job, ranks, links, late, moving, len(calls), seconds)
-    causes = found.causes(now, before, processors)
+    causes = sorted(found.causes(now, before, processors), key=lambda cause: -cause.share)
     return Slowness(
         seconds,
         len(calls),
@@ -231,8 +245,21 @@ def explain_slow(
         ranks,
         tuple(_groups(calls, seconds)),
         links,
-        tuple(sorted(causes, key=lambda cause: -cause.share)),
+        _summary(causes),
+        tuple(causes),
     )
+
+
+_AT_WORKERS = frozenset({"straggler", "waiting", "computing"})
+
+
+def _summary(causes: Sequence[SlowCause]) -> str:
+    """Return the causes in a sentence, the most costly first."""
+    said = [f"{cause.share:.0%} of the time, {cause.headline}" for cause in causes]
+    at_workers = {cause.cause in _AT_WORKERS for cause in causes}
+    # Data moves only once the last rank has come.
+    adds = ": the one does not cause the other, so both times add up" if len(at_workers) == 2 else ""
+    return f"About {', and about '.join(said)}{adds}."
 
 
 def _ranks(
@@ -251,7 +278,7 @@ def _ranks(
         exposed = _cut(_union(_exposed(mine)), spans)
         estimated = not all(map(_is_known, _overlapping(mine)))
         yield RankTimes(
-            rank * job.per_host,
+            rank,
             worker.host,
             worker.process,
             max(0.0, 1 - busy / whole),
@@ -347,8 +374,14 @@ class _Causes:
     seconds: float
 
     def causes(self, now: Snapshot, before: Snapshot, processors: float | None) -> list[SlowCause]:
-        found = [self._straggler(), self._full_link(), self._loss(now, before)]
-        known = [cause for cause in found if cause is not None and cause.share >= _NAMED]
+        link = self._fullest_link()
+        behind = link is not None and self._delays(link)
+        full = None if link is None else self._full_link(link, behind=behind)
+        network = [full, self._loss(now, before)]
+        known = [cause for cause in network if cause is not None and cause.share >= _NAMED]
+        straggler = None if behind else self._straggler(alone=not known)
+        if straggler is not None and straggler.share >= _NAMED:
+            known.append(straggler)
         if self.moving >= _NAMED and not {"slow link", "full link", "loss"} & {one.cause for one in known}:
             known.append(self._machine(processors) or self._latency(processors))
         computing = 1 - self.waiting - self.moving
@@ -357,6 +390,7 @@ class _Causes:
                 SlowCause(
                     "computing",
                     computing,
+                    "the workers compute",
                     f"workers compute for {computing:.0%} of the time, in which no data moves and nobody waits",
                     "make the computation faster, or look at the data loader: communication costs "
                     f"{1 - computing:.0%} of the time at most",
@@ -364,9 +398,24 @@ class _Causes:
             )
         return known
 
-    def _straggler(self) -> SlowCause | None:
+    @property
+    def _latest(self) -> RankTimes:
+        """Return the rank for which the others waited longest."""
+        return max(self.ranks, key=lambda rank: rank.late_seconds)
+
+    def _delays(self, link: LinkLoad) -> bool:
+        """Return whether a full link is the reason why the rank behind it comes late.
+
+        It is if it is full while no data of the job moves, too: then it carries something else that the rank sends or
+        gets between its calls.
+        """
+        outside = (link.used - self.moving) / (1 - self.moving) if self.moving < 1 else 0.0
+        return self._latest.host in link.name.split(" → ") and self.waiting >= _NAMED and outside >= _FULLER
+
+    def _straggler(self, *, alone: bool) -> SlowCause | None:
+        """Look for a rank that comes late; `alone`: nothing in the network is a cause."""
         total = sum(rank.late_seconds for rank in self.ranks)
-        worst = max(self.ranks, key=lambda rank: rank.late_seconds)
+        worst = self._latest
         if not total:
             return None
         each = 1e3 * worst.late_seconds / max(1, worst.last)
@@ -376,36 +425,46 @@ class _Causes:
             return SlowCause(
                 "waiting",
                 self.waiting,
+                "ranks wait for one another",
                 f"the others wait for the last rank, which differs from call to call; {who} was the last in {came}",
                 "give all ranks the same work (batch size, sequence length, data loader) and the same processors",
             )
         return SlowCause(
             "straggler",
             worst.late_seconds / self.seconds,
+            f"the others wait for rank {worst.rank} on {worst.host}",
             f"{who} came last in {came}, while the others waited",
-            f"find out what {worst.host} does between its calls (data loader, another process, a slower processor); "
-            "the network is not the limit",
+            f"find out what {worst.host} does between its calls (data loader, another process, a slower processor)"
+            + ("; the network is not the limit" if alone else ""),
         )
 
-    def _full_link(self) -> SlowCause | None:
-        if not self.links:
-            return None
-        usual = median(link.rate for link in self.links)
-        among = median(link.moving for link in self.links)
-        full = [
+    @property
+    def _full_links(self) -> list[LinkLoad]:
+        among = median(link.moving for link in self.links) if self.links else 0.0
+        return [
             link for link in self.links if link.moving >= (_FULL if link.moving < _TWICE * among else _FULLER)
         ]
-        if not full:
-            return None
-        most = min(full, key=lambda link: (link.rate, -link.moving))
-        rate, others = quantity_text(most.rate, RATES), len(full) - 1
+
+    def _fullest_link(self) -> LinkLoad | None:
+        """Return the slowest of the full links; None if no link is full."""
+        return min(self._full_links, key=lambda link: (link.rate, -link.moving), default=None)
+
+    def _full_link(self, most: LinkLoad, *, behind: bool) -> SlowCause:
+        """Return the cause for a full link; `behind`: the rank behind it comes late because of it."""
+        usual = median(link.rate for link in self.links)
+        rate, others = quantity_text(most.rate, RATES), len(self._full_links) - 1
         also = f"; also full: {others} other {'direction' if others == 1 else 'directions'}" if others else ""
         evidence = (
             f"{most.name} carried {most.bits_per_second / 1e6:,.4g} of {rate} on average, {most.moving:.0%} of its "
             f"rate while data moved{also}"
         )
         share = self.moving * most.moving
+        if behind:
+            late = self._latest
+            share += late.late_seconds / self.seconds
+            evidence += f"; it is full between calls, too, so rank {late.rank} on {late.host} comes late because of it"
         ends = most.name.replace(" → ", " ")
+        headline = f"{most.name} is the limit ({rate})"
         if most.built_rate is None or most.rate < _SLOWED * most.built_rate:
             built = "no limit" if most.built_rate is None else quantity_text(most.built_rate, RATES)
             # Without a space, as a shell takes it.
@@ -413,6 +472,7 @@ class _Causes:
             return SlowCause(
                 "slow link",
                 share,
+                headline,
                 f"{evidence}. The network was built with {built} there",
                 f"fix the link, here with `fanin link {ends} {restore}`, or place no worker behind it",
             )
@@ -420,34 +480,39 @@ class _Causes:
             return SlowCause(
                 "slow link",
                 share,
+                headline,
                 f"{evidence}. The median link has {quantity_text(round(usual), RATES)}",
                 "fix the link, or place no worker behind it",
             )
         return SlowCause(
             "full link",
             share,
+            headline,
             evidence,
             "send less (compression=, fewer steps without an update), overlap more of it with computation "
             "(async_op=True, DDP's buckets), or use faster links",
         )
 
     def _loss(self, now: Snapshot, before: Snapshot) -> SlowCause | None:
-        lost = {
-            link.name: (link.lost or 0) - (then.lost or 0)
-            for link, then in zip(now.links, before.links, strict=True)
-        }
+        lost: Counter[str] = Counter()
+        for link, then in zip(now.links, before.links, strict=True):
+            lost[" - ".join(sorted((link.sender, link.receiver)))] += (link.lost or 0) - (then.lost or 0)
         again = _growth(now, before, self.job.name)
-        total = sum(lost.values())
+        total = lost.total()
         if total <= 0 or again == 0:
             return None
-        worst = max(lost, key=lost.__getitem__)
+        (worst, most), *_ = lost.most_common(1)
+        alone = 2 * most > total
+        where = f"the link {worst}" if alone else f"{len(+lost)} links"
         full = max((link.moving for link in self.links), default=0.0)
         return SlowCause(
             "loss",
             self.moving * (1 - min(1.0, full)) if full < _FULL else 0.0,
-            f"links have lost {total:,} packets, most of them {worst}"
+            f"packets that {where} {'has' if alone else 'have'} lost are missing",
+            f"links have lost {total:,} packets, "
+            + (f"most of them {where}" if alone else f"none of the {where} most of them")
             + ("" if again is None else f"; workers retransmitted {again:,}"),
-            f"find out what drops packets on {worst} (`fanin top`, `fanin link`)",
+            f"find out what drops packets on {where} (`fanin top`, `fanin link`)",
         )
 
     def _machine(self, processors: float | None) -> SlowCause | None:
@@ -456,6 +521,7 @@ class _Causes:
         return SlowCause(
             "this machine",
             self.moving,
+            "this machine's processors are the limit",
             f"this machine's processors were busy for {processors:.0%} of the time, {self._fullest()}",
             "use fewer workers or slower links: the emulated switches and the workers share these processors",
         )
@@ -466,6 +532,7 @@ class _Causes:
         return SlowCause(
             "latency",
             self.moving,
+            "calls wait for latencies",
             f"a call takes {each:,.3g} ms after the last worker has come, but {self._fullest()}{busy}",
             "make fewer and larger calls (DDP: raise bucket_cap_mb; fanin: pass a list of arrays), or more slots "
             "(fanin launch --slots)",

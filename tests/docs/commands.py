@@ -82,6 +82,7 @@ EXEMPT = {
         [
             "make demo",
             "make docs",
+            "make help",
             "make lint",
             "make setup",
             "make test",

@@ -222,6 +222,17 @@ def _twice(first: str, other: str) -> str:
             "",
             "this tuple has 32,768 values",
         ),
+        (
+            "struct S<A, B> { bit<8> x; } typedef S<bit<8>, bit<8>> t0;"
+            + _twice("", "typedef S<t%, t%> t@;\n"),
+            "",
+            "the type arguments of S are too long",
+        ),
+        (
+            "struct S<T> { T a; T b; } typedef S<bit<8>> t0;" + _twice("", "typedef S<t%> t@;\n"),
+            "",
+            "S_S",
+        ),
         ("struct big { h_t[10000] a; }", "", "this stack has 40,000 values"),
         (
             _twice("control c0(inout bit<8> x) { apply { x = x + 1; } }",
@@ -241,7 +252,7 @@ def _twice(first: str, other: str) -> str:
             "macros expand to more than",
         ),
     ],
-    ids=["structs", "tuples", "stacks", "controls", "functions", "macros"],
+    ids=["structs", "tuples", "names", "generics", "stacks", "controls", "functions", "macros"],
 )  # fmt: skip
 def test_a_few_lines_that_stand_for_too_much_are_refused(
     complain: Callable[..., str], monkeypatch: pytest.MonkeyPatch, declarations: str, apply: str, said: str

@@ -105,8 +105,8 @@ def _named(look: Snapshot, name: str | None) -> set[str | None]:
     return {name}
 
 
-def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
-    """Return the states of the job's processes by host, as far as this user may read them.
+def _processes(network: RunningNetwork, job: JobView) -> dict[int, str]:
+    """Return the states of the job's processes by their ids, as far as this user may read them.
 
     Process ids may be those inside the sandbox.
     """
@@ -117,7 +117,7 @@ def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
         ids = (worker.process, inner.get(worker.process))
         process = next((each for each in ids if (worker.host, each) in there), None)
         if process is not None and (state := _state(process)):
-            does[worker.host] = state
+            does[worker.process] = state
     return does
 
 
@@ -213,10 +213,7 @@ def _why_slow(service: JobServiceClient, name: str | None, seconds: float, as_js
     for job in now.jobs:
         if job.name not in found:
             continue
-        times = {
-            host: [CallTime.model_validate(each) for each in calls]
-            for host, calls in service.times(job.name).items()
-        }
+        times = [[CallTime.model_validate(each) for each in calls] for calls in service.times(job.name)]
         slowness = explain_slow(job, times, now, before, processors.utilization)
         if as_json:
             _print_line(job.name, asdict(slowness))
@@ -232,7 +229,7 @@ def _show_slowness(name: str, slowness: Slowness) -> None:
         return
     say(
         f"{name}, {slowness.calls} calls in {slowness.seconds:.1f} s: computing {slowness.computing:.0%}, waiting for "
-        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n"
+        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n\n{slowness.summary}\n"
     )
     ranks = new_table(["rank", "host"], "computes", "exposed", "hidden", "comes last", "late ms")
     for rank in slowness.ranks:

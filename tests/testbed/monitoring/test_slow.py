@@ -38,8 +38,13 @@ def sync(number: int, began: float, ended: float) -> CallTime:
     return CallTime(number=number, what="allreduce", submitted=began, waited=began, began=began, ended=ended)
 
 
-def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates: int) -> Snapshot:
-    """A look at that time, when each link had carried so much of `built` since the beginning; rates: those changed."""
+def links(
+    at: float, *, used: float, built: int = 10**8, lost: int = 0, losing: str = "h1", **rates: int
+) -> Snapshot:
+    """A look at that time, when each link had carried so much of `built` since the beginning.
+
+    losing: hosts whose links lose packets in each direction. rates: those changed.
+    """
     count = int(used * built * (at - NOW + SECONDS) / 8)
     found = [
         LinkView(
@@ -50,7 +55,7 @@ def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates:
             up=True,
             packets=count,
             bytes=count,
-            lost=lost if host == "h1" and at == NOW else 0,
+            lost=lost if host in losing and at == NOW else 0,
             queue_bytes=0,
         )
         for host, leaf in zip(HOSTS, ("leaf1", "leaf1", "leaf2", "leaf2"), strict=True)
@@ -64,7 +69,9 @@ JOB: JobView = job(*(worker(host, 7) for host in HOSTS))
 
 
 def explained(found: Mapping[str, Sequence[CallTime]], processors: float = 0.3, **of: Any) -> Slowness:
-    return explain_slow(JOB, found, links(NOW, **of), links(NOW - SECONDS, **of), processors)
+    return explain_slow(
+        JOB, [found.get(host, ()) for host in HOSTS], links(NOW, **of), links(NOW - SECONDS, **of), processors
+    )
 
 
 def test_a_rank_that_comes_late_is_named_with_its_delay() -> None:
@@ -119,10 +126,18 @@ def test_calls_that_fill_no_link_are_bound_by_latency_or_by_the_machine(
     assert "the fullest link, h1 → leaf1, was used to 3% while data moved" in cause.evidence
 
 
-def test_losses_are_named_with_the_link() -> None:
-    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50).causes
+@pytest.mark.parametrize(
+    ("losing", "where"),
+    [
+        ("h1", "100 packets, most of them the link h1 - leaf1"),
+        ("h1 h3", "200 packets, none of the 2 links most of them"),
+    ],
+)
+def test_losses_are_named_with_the_link_if_it_is_one(losing: str, where: str) -> None:
+    slow = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50, losing=losing)
+    [cause] = slow.causes
     assert cause.cause == "loss"
-    assert cause.evidence == "links have lost 100 packets, most of them h1 → leaf1"
+    assert cause.evidence == f"links have lost {where}"
 
 
 def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> None:
@@ -130,12 +145,24 @@ def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> No
     assert (cause.cause, round(cause.share, 2)) == ("computing", 0.98)
 
 
-def test_two_causes_are_both_named() -> None:
+def test_two_causes_are_both_named_and_do_not_contradict_each_other() -> None:
     found = times({**dict.fromkeys(HOSTS, 0.02), "h2": 0.06}, 0.06)
-    assert [cause.cause for cause in explained(found, used=0.1, h3=20_000_000).causes] == [
-        "slow link",
-        "straggler",
-    ]
+    slow = explained(found, used=0.1, h3=20_000_000)
+    assert [cause.cause for cause in slow.causes] == ["slow link", "straggler"]
+    assert "the network is not the limit" not in slow.causes[1].change
+    assert slow.summary == (
+        "About 50% of the time, h3 → leaf2 is the limit (20 Mb/s), and about 33% of the time, the others wait for rank "
+        "1 on h2: the one does not cause the other, so both times add up."
+    )
+
+
+def test_a_rank_that_comes_late_because_of_its_link_is_no_cause_of_its_own() -> None:
+    """The link carries something else between the calls, too: it is full for longer than data of the job moves."""
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.06)
+    slow = explained(found, used=0.19, h3=20_000_000)
+    [cause] = slow.causes
+    assert (cause.cause, round(cause.share, 2)) == ("slow link", 0.88)
+    assert "it is full between calls, too, so rank 2 on h3 comes late because of it" in cause.evidence
 
 
 def test_who_comes_last_at_random_is_not_blamed() -> None:
