@@ -35,7 +35,7 @@ from fanin.p4compiler.source import CompileError, Diagnostic, Expansion, Reporte
 
 MAX_INCLUDE_DEPTH = 64
 # A few lines can name more than fits into any memory: each macro, or each file, has the one before twice.
-MAX_EXPANDED = 1 << 20  # tokens that macros are looked for in
+MAX_EXPANDED = 1 << 18  # tokens that macros are looked for in
 MAX_INCLUDES = 10_000
 _MAX_KEPT = 64  # files whose tokens are kept
 _MOST_BYTES = 16 << 20  # of a file
