@@ -55,16 +55,23 @@ def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
     result = []
     for call, number in numbers.learn_lists.items():
         data = call.arguments[1]
-        of = call.type_arguments[0] if call.type_arguments else data.type
         result.append(
             {
                 "id": number,
-                "name": of.name if isinstance(of, types.Struct) else "digest",
+                "name": digest_name(call) or "digest",
                 "source_info": source_info(data.span),
                 "elements": [_input(e, expressions) for e in leaves(data)],
             }
         )
     return result
+
+
+def digest_name(call: ir.CallExtern) -> str:
+    """Return the control plane's name of a digest: that of PSA's object or of the data's struct, else empty."""
+    if isinstance(call.instance, ir.Instance):
+        return call.instance.name
+    of = call.type_arguments[0]
+    return of.name if isinstance(of, types.Struct) else ""
 
 
 def _input(e: ir.Expr, expressions: ExpressionWriter) -> Json:

@@ -34,6 +34,7 @@ from fanin.p4compiler.parse.lex import (
 from fanin.p4compiler.source import CompileError, Diagnostic, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
+_PSA = ("psa.p4", "bmv2/psa.p4")
 _MAX_KEPT = 64  # files whose tokens are kept
 _MOST_BYTES = 16 << 20  # of a file
 _DIRECTIVES = (
@@ -121,7 +122,7 @@ def preprocess(
 
     Args:
         path: The file.
-        include_dirs: The folders to search.
+        include_dirs: The folders to search. The last one has the compiler's own files.
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
@@ -420,6 +421,8 @@ class _Preprocessor:
             wanted, places = rest[0].text[1:-1], (path.parent, *self.include_dirs)
         elif len(rest) > 2 and rest[0].text == "<" and rest[-1].text == ">":
             wanted, places = "".join(t.text for t in rest[1:-1]), self.include_dirs
+            if wanted in _PSA:  # p4c's, in a folder of -I, does not say how PSA is carried out here
+                places = places[-1:]
         else:
             raise error(
                 directive.span, "#include needs a file", 'write #include "file.p4" or #include <file.p4>'
