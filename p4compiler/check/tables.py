@@ -260,6 +260,9 @@ class TableChecker:
         P4Runtime has no priority 0. If an entry has it, all priorities are one higher in the control plane.
         """
         written = node.entries or ()
+        if written and not table.key:
+            hint = "leave the entries out, and write default_action = ...;"
+            raise error(written[0].span, f"table '{node.name}' has no key that an entry could match", hint)
         _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
         delta = 1

@@ -40,6 +40,9 @@ def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
         hash_, data = (
             (call.arguments[1], call.arguments[3]) if call.name == "hash" else call.arguments[3:0:-2]
         )
+        if types.width(data.type) is not None:  # v1model demands a tuple
+            hint = f"write {{ {data.span.fragment()} }}"
+            raise error(data.span, f"{call.name}() needs a list of fields, not a value of {data.type}", hint)
         inputs = [_input(e, expressions) for e in leaves(data)]
         if call.name.endswith("_with_payload"):
             inputs.append({"type": "payload", "value": None})

@@ -201,6 +201,7 @@ def test_data_parameters_come_last(complain: Complain) -> None:
          "a key of kind exact needs a value"),
         ("key = { hdr.h.a: lpm; } actions = { a; } const entries = { 1 &&& 5: a(1); }",
          "the mask of an lpm key is a prefix: ones, then zeros"),
+        ("actions = { a; } const entries = { _: a(1); }", "table 't' has no key that an entry could match"),
         ("actions = { a; } counters = c;", "there is no name 'c'"),
         ("actions = { a; } size = meta.x;", "a table's size must be a number known when compiling"),
     ],

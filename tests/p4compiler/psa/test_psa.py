@@ -115,8 +115,8 @@ def test_a_digest_and_a_field_among_the_headers(tmp_path: Path) -> None:
     path = tmp_path / "x.p4"
     text = deparser(
         PROGRAM.read_text(),
-        "Digest<handed_t>() learnt;",
-        "normal_meta.value = 0x1111; if (hdr.tag == 5) { learnt.pack(normal_meta); learnt.pack({ 0x77 }); }",
+        "Digest<tuple<bit<16>, bit<16>>>() learnt;",
+        "normal_meta.value = 0x1111; if (hdr.tag == 5) { learnt.pack({ normal_meta.value, 0x77 }); }",
     )
     text = text.replace("    report_t report;\n}", "    report_t report;\n    bit<8> tag;\n}")
     text = text.replace("counted.count(1);", "counted.count(1); hdr.tag = hdr.cmd.to + 3;")
@@ -129,9 +129,7 @@ def test_a_digest_and_a_field_among_the_headers(tmp_path: Path) -> None:
     try:
         engine.keep_digests(event)
         assert len(engine.process(1, bytes.fromhex("00 02 0000 00 00 0000 0000 0000 abcd"))) == 1
-        assert engine.digests() == [
-            Digest("IngressDeparserImpl.learnt", (value,)) for value in (0x1111, 0x77)
-        ]
+        assert engine.digests() == [Digest("IngressDeparserImpl.learnt", (0x1111, 0x77))]
     finally:
         os.close(event)
 
