@@ -1,11 +1,12 @@
-"""All-reduce by any participant on a UDP socket to the switch: a simpler and slower udp.py."""
+"""Any participant or server on a UDP socket to the switch: a simpler and slower udp.py."""
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.workers.collective import Closing, Participant, Statistics
+from fanin.workers.collective import Closing, Participant, Server, Statistics, marked
 from fanin.workers.udp import UdpSocket
 
 _LONGEST_WAIT = 1.0  # seconds, if the participant has no deadline
@@ -37,11 +38,28 @@ class ParticipantAllReduce(Closing):
             for batch in participant.datagrams_to_send(time.monotonic()):
                 self.socket.send(batch)
             deadline, now = participant.deadline(), time.monotonic()
-            left = _LONGEST_WAIT if deadline is None else max(0.0, deadline - now)
-            for batch in self.socket.receive(left):
-                participant.receive(batch, time.monotonic())
+            receive(participant, self.socket, _LONGEST_WAIT if deadline is None else max(0.0, deadline - now))
         return participant.finish()
 
     def close(self) -> None:
         """Release the port."""
         self.socket.close()
+
+
+def serve(server: Server, socket: UdpSocket, ended: Callable[[], bool]) -> None:
+    """Run a protocol's server on a socket until `ended` returns True, which is called at least each second."""
+    while not ended():
+        deadline, now = server.deadline(), time.monotonic()
+        left = _LONGEST_WAIT if deadline is None else max(0.0, deadline - now)
+        receive(server, socket, min(left, _LONGEST_WAIT))
+        for batch in server.datagrams_to_send(time.monotonic()):
+            socket.send(batch)
+
+
+def receive(end: Server, socket: UdpSocket, timeout: float) -> None:
+    """Give a participant or server the datagrams that arrive within `timeout` (seconds), and their congestion marks."""
+    batches = socket.receive(timeout)
+    if batches and socket.marks and (counting := marked(end)):
+        counting.count_marks(socket.marks)
+    for batch in batches:
+        end.receive(batch, time.monotonic())

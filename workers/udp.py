@@ -271,6 +271,11 @@ class UdpSocket:
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
+    @property
+    def marks(self) -> int:
+        """Return how many of the datagrams that receive() returned last carried a congestion mark."""
+        return self._marked
+
     def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
         """Send, receive and answer, as socket_loop.c does, for any engine; see Engine.exchange().
 

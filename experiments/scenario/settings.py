@@ -37,7 +37,6 @@ from fanin.topologies.units import Seconds
 from fanin.workers.collective import Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
-from fanin.workers.recovery import Recovery as Timers
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -134,6 +133,14 @@ class Settings(Table):
     window: Annotated[
         int | None,
         Field(ge=1, le=SLOTS, description="packets that a worker, or a connection, may have in flight"),
+    ] = None
+    slots: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=SLOTS,
+            description="in-network: slots of a switch, if the protocol's jobs share them; default: all",
+        ),
     ] = None
     window_per: Annotated[
         WindowScope,
@@ -233,10 +240,34 @@ class Settings(Table):
         return protocol_of(self.protocol, self.program, self.controller, self.worker)
 
     @property
+    def shared_slots(self) -> int | None:
+        """Return how many slots all jobs share; None if each has its own."""
+        return (self.slots or SLOTS) if self.implementation.shares_slots else None
+
+    @property
     def bystanders(self) -> tuple[str, ...]:
+        """Return the hosts without workers or servers, in the network's order."""
+        return self._outside[: len(self._outside) - self._servers_needed]
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Return the hosts of parameter servers: one for each tree, then one for each other job in the network."""
+        return self._outside[len(self._outside) - self._servers_needed :]
+
+    @cached_property
+    def _outside(self) -> tuple[str, ...]:
         """Return the hosts without workers, in the network's order."""
         members = set(self.members)
         return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
+
+    @cached_property
+    def _servers_needed(self) -> int:
+        if self.implementation.make_server is None:
+            return 0
+        others = self.other_job
+        return (self.trees if self.algorithm == "in-network" else 0) + (
+            others.jobs if others is not None and others.algorithm == "in-network" else 0
+        )
 
     @property
     def between_hosts(self) -> bool:
@@ -295,7 +326,9 @@ class Settings(Table):
         if self.algorithm != "in-network":
             changes |= {"checksums": True, "worker": None, "values": 256, "trees": 1}
             if self.other_job is None or self.other_job.algorithm != "in-network":
-                changes |= {"protocol": OURS}
+                changes |= {"protocol": OURS, "slots": None}
+        if not self.implementation.shares_slots:
+            changes |= {"slots": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         if self.parallelism is not None and self.parallelism.pipeline == 1:
@@ -319,6 +352,12 @@ class Settings(Table):
             yield "size: give size, such as '4 MB', or a table training"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
+        if self._servers_needed > len(self._outside):
+            yield (
+                f"protocol: {self.implementation.name} needs {self._servers_needed} hosts without workers, for its "
+                f"servers, and there are {len(self._outside)}; set workers, or enlarge the topology"
+            )
+            return
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
@@ -330,7 +369,7 @@ class Settings(Table):
             self.hosts or self.algorithm == "in-network"
         ) and not self.controller:  # it may allow other trees
             try:
-                aggregation_tree(self.network, Job(1, self.members))
+                aggregation_tree(self.network, Job(1, self.members, server=next(iter(self.servers), None)))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
         if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
@@ -361,18 +400,15 @@ class Settings(Table):
             yield "segments: is live only; leave it out, or set world = 'live'"
         if not self.topology.offload:
             yield "topology.offload: is live only; leave it out, or set world = 'live'"
-        try:
-            Timers(**self.recovery.model_dump(exclude_none=True))
-        except ValueError as error:
-            yield f"recovery: {error}"
         bystanders = self.bystanders
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,
-            "other_job": 2 if self.other_job else 0,
+            "other_job": 2 * self.other_job.jobs if self.other_job else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
-                hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
+                words = {1: "a host that is not a worker", 2: "two hosts that are not workers"}
+                hosts = words.get(count, f"{count} hosts that are not workers")
                 yield f"{name}: needs {hosts}, and there are {len(bystanders)}; set workers"
         if self.min_workers is not None:
             if self.min_workers > len(self.members):
@@ -384,7 +420,8 @@ class Settings(Table):
         if self.other_job is not None:
             window = self.window or VIRTUAL_WINDOW
             trees = self.trees if self.algorithm == "in-network" else 1
-            if trees * window + (self.other_job.window or window) > SLOTS:
+            others = self.other_job.jobs * (self.other_job.window or window)
+            if self.shared_slots is None and trees * window + others > SLOTS:
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
                 yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
@@ -407,6 +444,8 @@ class Settings(Table):
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_parallel(self) -> Iterator[str]:
+        if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
+            yield f"protocol: {self.implementation.name} has servers, which work with plain all-reduces only"
         if self.parallelism is not None:
             yield from self.parallelism.problems(len(self.members), self.elements or 0)
             fields = type(self).model_fields
@@ -422,14 +461,14 @@ class Settings(Table):
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
             other = self.other_job is not None and self.other_job.algorithm == "in-network"
-            if self.trees + other > jobs:
+            if self.trees + (self.other_job.jobs if other and self.other_job else 0) > jobs:
                 yield f"trees: is {self.trees}, but switches make {jobs} sums at once, with other_job; reduce it"
             elif self.sums > jobs:
                 yield (
                     f"parallelism: needs {self.sums} sums of gradients, but switches make {jobs} at once; "
                     "set fewer trees, or algorithm = 'ring'"
                 )
-            elif (self.window or 1) * self.sums > SLOTS:
+            elif self.shared_slots is None and (self.window or 1) * self.sums > SLOTS:
                 yield (
                     f"window: is {self.window} for each of {self.sums} sums at once, more than the {SLOTS:,} slots "
                     "of a switch; reduce it"

@@ -29,13 +29,16 @@ class Conversions:
             return self.coerce(operand, target)
         if source == target:
             return operand
-        hint: str | None = None
         if isinstance(target, types.Int) and isinstance(arithmetic_operand(operand).type, types.Bits):
             if not isinstance(operand, ir.Constant):
-                hint = "cast it to a width that is large enough, like (bit<64>)x"
-                raise error(span, "only a value known when compiling can be cast to int", hint)
+                raise error(
+                    span,
+                    "only a value known when compiling can be cast to int",
+                    "cast it to a width that is large enough, like (bit<64>)x",
+                )
             return ir.Constant(target, span, operand.value, operand.base)
         if not _castable(source, target):
+            hint: str | None = None
             if isinstance(source, types.Bits) and isinstance(target, types.Bits):
                 middle = types.Bits(target.width, source.signed)
                 hint = f"change width and sign one after the other: ({target})({middle})x"
