@@ -37,6 +37,7 @@ MAX_INCLUDE_DEPTH = 64
 # A few lines can name more than fits into any memory: each macro, or each file, has the one before twice.
 MAX_EXPANDED = 1 << 18  # tokens that macros are looked for in
 MAX_INCLUDES = 10_000
+_PSA = ("psa.p4", "bmv2/psa.p4")
 _MAX_KEPT = 64  # files whose tokens are kept
 _MOST_BYTES = 16 << 20  # of a file
 _DIRECTIVES = (
@@ -124,7 +125,7 @@ def preprocess(
 
     Args:
         path: The file.
-        include_dirs: The folders to search.
+        include_dirs: The folders to search. The last one has the compiler's own files.
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
@@ -425,6 +426,8 @@ class _Preprocessor:
             wanted, places = rest[0].text[1:-1], (path.parent, *self.include_dirs)
         elif len(rest) > 2 and rest[0].text == "<" and rest[-1].text == ">":
             wanted, places = "".join(t.text for t in rest[1:-1]), self.include_dirs
+            if wanted in _PSA:  # p4c's, in a folder of -I, does not say how PSA is carried out here
+                places = places[-1:]
         else:
             raise error(
                 directive.span, "#include needs a file", 'write #include "file.p4" or #include <file.p4>'
