@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fanin.p4compiler.nodes import Annotations
@@ -157,15 +158,20 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields(Named):
-    """Type with fields: header, struct or header union."""
+    """Type with fields: header, struct or header union; with its arguments if it is one of a generic type."""
 
     fields: tuple[Field, ...]
     span: Span
     annotations: Annotations = ()
+    generic: Generic | None = None
+    arguments: tuple[Type, ...] = ()
     by_name: dict[str, Type] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {f.name: f.type for f in self.fields})
+
+    def __str__(self) -> str:
+        return f"{self.generic}<{', '.join(map(str, self.arguments))}>" if self.generic else self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +187,14 @@ class Struct(Fields):
 @dataclass(frozen=True, slots=True, eq=False)
 class Union(Fields):
     """Header union type."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generic(Named):
+    """Header, struct or header union with type parameters. `of` returns the one type for given arguments."""
+
+    type_parameters: tuple[str, ...]
+    of: Callable[[tuple[Type, ...]], Fields] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +341,8 @@ def substitute(type_: Type, bindings: dict[str, Type]) -> Type:
             return Tuple(tuple(substitute(e, bindings) for e in elements))
         case Stack(element=element, size=size):
             return Stack(substitute(element, bindings), size)
+        case Fields(generic=Generic() as generic, arguments=arguments):
+            return generic.of(tuple(substitute(a, bindings) for a in arguments))
         case ExternInstance(extern=extern, arguments=arguments):
             return ExternInstance(extern, tuple(substitute(a, bindings) for a in arguments))
         case BlockInstance(block=block, arguments=arguments):

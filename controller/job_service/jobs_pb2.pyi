@@ -111,7 +111,7 @@ class Finished(_message.Message):
     def __init__(self, count: _Optional[int] = ..., port: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class FromService(_message.Message):
-    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met", "aborted")
+    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met", "aborted", "ranks")
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class FromService(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     MET_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
     waiting_for: HostNames
     queued: Queued
     assignment: Assignment
@@ -136,7 +137,8 @@ class FromService(_message.Message):
     where: Where
     met: int
     aborted: str
-    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ..., aborted: _Optional[str] = ...) -> None: ...
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ..., aborted: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__ = ("rank", "place", "why")
@@ -369,20 +371,24 @@ class Part(_message.Message):
     def __init__(self, switch: _Optional[str] = ..., children: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("host", "process", "joined", "left", "heard", "report")
+    __slots__ = ("host", "process", "joined", "left", "heard", "report", "local", "call")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     JOINED_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
     host: str
     process: int
     joined: float
     left: bool
     heard: float
     report: Report
-    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., joined: _Optional[float] = ..., left: _Optional[bool] = ..., heard: _Optional[float] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    local: int
+    call: int
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., joined: _Optional[float] = ..., left: _Optional[bool] = ..., heard: _Optional[float] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., local: _Optional[int] = ..., call: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("all_reduces", "bytes_sent", "bytes_received", "retransmissions", "datagrams_sent", "datagrams_received", "accepted", "timeouts", "saturated", "ignored", "smoothed_rtt", "rto", "waiting", "congestion_window")
@@ -609,14 +615,7 @@ class TimesRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
 class TimesResponse(_message.Message):
-    __slots__ = ("hosts",)
-    class HostsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: CallTimes
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[CallTimes, _Mapping]] = ...) -> None: ...
-    HOSTS_FIELD_NUMBER: _ClassVar[int]
-    hosts: _containers.MessageMap[str, CallTimes]
-    def __init__(self, hosts: _Optional[_Mapping[str, CallTimes]] = ...) -> None: ...
+    __slots__ = ("workers",)
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    workers: _containers.RepeatedCompositeFieldContainer[CallTimes]
+    def __init__(self, workers: _Optional[_Iterable[_Union[CallTimes, _Mapping]]] = ...) -> None: ...

@@ -101,8 +101,7 @@ def communication(case: Case) -> Finding | None:
     """Measure the time in which workers neither compute nor wait for data or for a slower worker."""
     if case.computing is None:
         return None
-    busiest, exposed = case.busiest, case.exposed
-    share = case.busy[busiest.near, busiest.far]
+    exposed, share = case.exposed, max(case.busy.values())
     cut = case.settings.parallelism
     fewer = (
         "" if cut is None or cut.tensor == 1 else ", or tensor groups of fewer workers (parallelism.tensor)"
@@ -111,8 +110,8 @@ def communication(case: Case) -> Finding | None:
     return Finding(
         "communication",
         exposed,
-        f"for {percent(exposed)} of the time even the slowest worker only waits for sums; the busiest link, "
-        f"{busiest.name}, sends for {percent(share)} of the time, so mostly {limit} set it",
+        f"for {percent(exposed)} of the time even the slowest worker only waits for sums; {case.busiest_text}, so "
+        f"mostly {limit} set it",
         "let workers compute more for each sum (larger batches, gradient accumulation), send less (compression), or "
         "use " + ("faster links" if limit == "bytes" else "shorter paths and fewer, larger sums") + fewer,
     )

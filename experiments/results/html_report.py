@@ -23,7 +23,7 @@ from fanin.experiments.results.measured import Row, wait_of
 from fanin.experiments.results.provenance import provenance
 from fanin.experiments.scenario.settings import KEYS
 from fanin.experiments.scenario.tables.figure import Plot
-from fanin.native.text import printable
+from fanin.native.text import counted, printable
 from fanin.topologies.units import TIMES, quantity_text
 
 _TEMPLATE = Path(__file__).with_name("html_report.html")
@@ -58,7 +58,7 @@ def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
     """
     scenario = _scenario(about)
     wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
-    outcome = "1 point" if len(rows) == 1 else f"{len(rows)} points"
+    outcome = counted(len(rows), "point")
     if wrong:
         outcome += f", of which {wrong} failed or have sums outside their bound"
     elif all("violations" in row for row in rows):

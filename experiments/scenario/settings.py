@@ -37,7 +37,6 @@ from fanin.topologies.units import Seconds
 from fanin.workers.collective import Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
-from fanin.workers.recovery import Recovery as Timers
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -403,10 +402,6 @@ class Settings(Table):
             yield "segments: is live only; leave it out, or set world = 'live'"
         if not self.topology.offload:
             yield "topology.offload: is live only; leave it out, or set world = 'live'"
-        try:
-            Timers(**self.recovery.model_dump(exclude_none=True))
-        except ValueError as error:
-            yield f"recovery: {error}"
         bystanders = self.bystanders
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,

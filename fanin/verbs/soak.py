@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.text import counted
 from fanin.options import ControllerFile, Program, ProtocolName, ResultsFolder
 from fanin.output import say
 from fanin.temporary_network import FANIN
@@ -88,7 +89,8 @@ def soak(
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     say(
-        f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
+        f"{counted(done.scenarios, 'scenario')}, {counted(done.packet_hops, 'packet-hop')}, {done.seconds:.0f} s; "
+        f"{faults or 'no faults'}"
     )
     if done.failures:
         explain(done, results, *named)

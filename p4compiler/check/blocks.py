@@ -176,7 +176,7 @@ class BlockChecker:
     def subject(self, node: nodes.Expr) -> ir.Expr:
         """Check an expression that a select matches on."""
         value = self.expressions.expr(node)
-        if isinstance(value.type, types.Int) or not types.width(value.type):
+        if isinstance(value.type, types.Int) or types.width(value.type) is None:
             raise error(node.span, f"a select over {value.type} is not supported", "select over its fields")
         return value
 

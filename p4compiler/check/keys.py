@@ -31,7 +31,7 @@ def _key_value(constants: ConstantChecker, node: nodes.Expr, of: types.Type) -> 
         case nodes.Binary(_, "&&&", left, right):
             base = types.scalar(of)
             value, mask = (constants.constant(n, base, "a key").value for n in (left, right))
-            width = types.width(of) or 1
+            width = types.width(of) or 0
             mask &= (1 << width) - 1
             return ir.KeyValue(value & mask, mask if mask != (1 << width) - 1 else None)
         case nodes.Binary(span, "..", left, right):
@@ -40,7 +40,7 @@ def _key_value(constants: ConstantChecker, node: nodes.Expr, of: types.Type) -> 
                 raise error(span, f"the range {low} .. {high} is empty")
             return ir.KeyValue(low, None, high)
     value = constants.constant(node, of, "a key").value
-    width = types.width(of) or 1
+    width = types.width(of) or 0
     return ir.KeyValue(value & ((1 << width) - 1))
 
 

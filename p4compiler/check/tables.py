@@ -84,7 +84,7 @@ class TableChecker:
             raise no_such("match kind", node.match_kind, node.match_span, self.types.match_kinds)
         self.scopes.use_member(MATCH_KIND, node.match_kind, node.match_span)
         value = self.expressions.expr(node.expression)
-        if isinstance(value.type, types.Int) or not types.width(value.type):
+        if isinstance(value.type, types.Int) or types.width(value.type) is None:
             raise error(node.expression.span, f"a value of type {value.type} cannot be a key")
         given = annotation_text(node.annotations, "name")
         name = given if given is not None else key_name(value)
@@ -350,7 +350,7 @@ def _check_priorities_allowed(node: nodes.Table, table: ir.Table) -> None:
 
 def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:
     kind = element.match_kind
-    width = types.width(element.expr.type) or 1
+    width = types.width(element.expr.type) or 0
     full = (1 << width) - 1
     if value.high is not None and kind != "range":
         raise error(span, f"a range cannot be the value of a key of kind {kind}")

@@ -279,8 +279,8 @@ class _Preprocessor:
         return same and all(self.exists(path) and self.text(path) == text for path, text in kept.texts)
 
     def flush(self, pending: list[Token]) -> None:
-        for token in pending:
-            if token.kind == STRAY:
+        for place, token in enumerate(pending):
+            if token.kind == STRAY and not _in_annotation([*self.output, *pending[:place]]):
                 hint = "this string is never closed" if token.text == '"' else None
                 raise error(token.span, f"unexpected character {token.text!r}", hint)
         self.output += self.expand(pending)
@@ -568,6 +568,20 @@ class _Marker:
 def _require_closed(conditions: list[_Condition]) -> None:
     if conditions:
         raise error(conditions[-1].opened, "this #if is never closed", "end it with #endif")
+
+
+def _in_annotation(before: list[Token]) -> bool:
+    """Return whether what follows these tokens is inside an annotation, whose text is free."""
+    depth = 0
+    for place in range(len(before) - 1, 1, -1):
+        text = before[place].text
+        if text in (")", "]", "}"):
+            depth += 1
+        elif text in ("(", "[", "{"):
+            if not depth and before[place - 2].text == "@":
+                return True
+            depth -= depth > 0
+    return False
 
 
 def _is_marker(line: list[Token]) -> bool:

@@ -172,18 +172,19 @@ class _Parser(StatementParser):
         keyword = self.advance()
         name = self.identifier(f"the {keyword.text}'s name")
         self.type_names.add(name.text)
-        if self.token.text == "<":
-            raise error(self.token.span, f"generic {keyword.text} types are not supported")
+        generic = self.type_parameters()
         self.expect("{")
         fields = []
-        while not self.accept("}"):
-            begin = self.at
-            try:
-                fields.append(self.field())
-            except CompileError as failure:
-                self.recover(failure, begin)
+        with self.scope():
+            self.type_names |= set(generic)
+            while not self.accept("}"):
+                begin = self.at
+                try:
+                    fields.append(self.field())
+                except CompileError as failure:
+                    self.recover(failure, begin)
         span = keyword.span.to(self.last())
-        return nodes.Composite(span, name.text, name.span, annotations, keyword.text, tuple(fields))
+        return nodes.Composite(span, name.text, name.span, annotations, keyword.text, generic, tuple(fields))
 
     def field(self) -> nodes.Field:
         annotations = self.annotations()

@@ -82,6 +82,7 @@ EXEMPT = {
         [
             "make demo",
             "make docs",
+            "make help",
             "make lint",
             "make setup",
             "make test",
@@ -216,7 +217,7 @@ ELSEWHERE = {
             "fanin lab verify my-lab",
             "fanin lab grade submissions --lab forwarding",
             "fanin lab grade submissions --lab 1 --seed 7 --gradescope results",
-            "fanin lab grade submissions --lab forwarding --csv grades.csv --gradescope results",
+            "fanin lab grade submissions --lab forwarding --gradescope results",
         ],
         _LAB_MARKED,
     ),

@@ -28,6 +28,7 @@ from fanin.options import (
     TopologyFile,
     Workers,
     creatable,
+    file_to_write,
     hosts_per_leaf,
     refuse_with_topology,
 )
@@ -118,8 +119,8 @@ def up(
     log: Annotated[
         Path | None,
         typer.Option(
-            dir_okay=False,
-            resolve_path=True,
+            parser=lambda text: file_to_write(text).resolve(),
+            metavar="FILE",
             help="File to which events are appended as lines of JSON",
         ),
     ] = None,
