@@ -128,7 +128,9 @@ def demo_points(
     if protocol_of(protocol).make_server:
         workers = len(topology.network.hosts) - 1
         if workers < 2:
-            raise ProtocolError(f"{protocol}: its server needs a host next to two workers; ask for 3 hosts or more")
+            raise ProtocolError(
+                f"{protocol}: its server needs a host next to two workers; ask for 3 hosts or more"
+            )
 
     def point(**settings: object) -> Settings:
         return Settings.model_validate(

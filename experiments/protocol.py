@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fanin.controller.plan import PathChoice
 from fanin.controller.planner import FUNCTIONS, Planner, planner_of
-from fanin.controller.python_file import Function, PythonFileError, functions
+from fanin.native.python_file import Function, PythonFileError, functions
 from fanin.workers.collective import Participant, Server
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import MakeServer, MakeWorker
@@ -336,6 +336,7 @@ def protocol_of(
     )
 
 
+@cache
 def make_worker_of(file: Path) -> MakeWorker:
     """Return the function that makes each in-network worker: `participant(lease, recovery)` of a file.
 
@@ -346,7 +347,6 @@ def make_worker_of(file: Path) -> MakeWorker:
     return cast(MakeWorker, _maker_of(file, "participant", Participant))
 
 
-@cache
 def _maker_of(file: Path, name: str, kind: type) -> Callable[[Lease, Recovery], Any]:
     """Return a function of a file that makes something, with a check that it has all members of `kind`."""
     make = functions(file, (name,))[name]

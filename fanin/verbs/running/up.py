@@ -164,10 +164,10 @@ def up(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.console import messages
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.scenario.file import ScenarioError, load_network
     from fanin.experiments.scenario.targets import target
     from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
     from fanin.testbed.interrupt import run_until_interrupted
