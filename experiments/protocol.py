@@ -95,6 +95,13 @@ class Protocol:
         return _maker_of(self.file, "server", Server) if "server" in self._functions else None
 
     @property
+    def unusable_in_jobs(self) -> str:
+        """Return why jobs of a running network cannot use the protocol; empty if they can."""
+        if self.make_server:
+            return "it has a parameter server, which only the runs of scenarios start"
+        return "its results are not sums" if "exact" in self._functions else ""
+
+    @property
     def shares_slots(self) -> bool:
         """Return whether all jobs use the same slots; otherwise each has its own."""
         return "shares_slots" in self._functions and bool(self._functions["shares_slots"]())
