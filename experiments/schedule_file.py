@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.controller.python_file import PythonFileError, functions
 from fanin.experiments.msccl import MscclError, read_msccl
+from fanin.native.python_file import PythonFileError, functions
 from fanin.workers.host_based.algorithms.all_reduce import AllReduce, Hosts, Vector
 from fanin.workers.host_based.algorithms.registry import FROM_FILES
 from fanin.workers.host_based.pieces import CHUNK, Piece, Schedule

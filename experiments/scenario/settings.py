@@ -390,9 +390,11 @@ class Settings(Table):
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
+            needed, there = self._servers_needed, len(self._outside)
+            hosts = "a host" if needed == 1 else f"{needed} hosts"
             yield (
-                f"protocol: {self.implementation.name} needs {self._servers_needed} hosts without workers, for its "
-                f"servers, and there are {len(self._outside)}; set workers, or enlarge the topology"
+                f"protocol: {self.implementation.name} needs {hosts} without workers for its servers, and there are "
+                f"{there}; set workers, or enlarge the topology"
             )
             return
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:

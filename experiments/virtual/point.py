@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fanin.controller.python_file import telling
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
@@ -26,6 +25,7 @@ from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel, VirtualNetwork
 from fanin.simulator.fabric import Cluster, Job

@@ -381,6 +381,9 @@ ELSEWHERE = {
     "fanin up --jobs-listen 0.0.0.0:9443 --jobs-tls certificates": (
         "tests/fanin/verbs/running/test_inside.py::test_the_job_service_is_reached_from_outside_with_a_certificate"
     ),
+    f"{UP} --protocol omnireduce": (
+        "tests/fanin/verbs/running/test_up_protocol.py::test_sums_of_a_job_are_right"
+    ),
     "fanin up --standby": (
         "tests/fanin/verbs/running/test_faults.py::"
         "test_the_standby_takes_over_while_jobs_run_and_in_the_middle_of_a_grant"
