@@ -123,11 +123,11 @@ def measure(
             2,
         )
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.dask_scheduler import SchedulerError
     from fanin.experiments.results.files import Journal, write_results
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.sweep import run_points
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import PointsProgress
 
