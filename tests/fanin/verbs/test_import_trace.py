@@ -50,11 +50,11 @@ def test_a_replay_shows_the_predicted_time_next_to_the_measured_one(tmp_path: Pa
     changes = ("--set", "algorithm=ring", "--set", "workload.scale=0.01", "--results", str(tmp_path / "out"))
     done = CliRunner().invoke(app, ["run", str(output), *changes])
     assert done.exit_code == 0, done.output
-    [head] = [line for line in done.output.splitlines() if "off by" in line and "step ms  " in line]
-    row = done.output.splitlines()[done.output.splitlines().index(head) + 2].split()
-    step, exposed, measured, off = row[-4:]
-    assert off == f"{float(step) / float(measured) - 1:+.0%}"
-    assert float(exposed) < float(step)
+    row = json.loads(
+        CliRunner().invoke(app, ["run", str(output), *changes, "--json"]).stdout
+    )  # as it was measured
+    assert row["exposed_seconds"] < row["step_seconds"]
+    assert f" {row['step_seconds'] / row['trace_step_seconds'] - 1:+.0%}" in done.output
     for column in ("step ms: ", "exposed ms: ", "kB each: ", "in the trace ms: ", "off by: "):
         assert column in done.output
 
