@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
-from fanin.controller.python_file import PythonFileError
 from fanin.experiments.names import instead
 from fanin.experiments.protocol import ProtocolError, built_in, folder_of
 from fanin.experiments.protocol import load as load_protocol
@@ -38,6 +37,7 @@ from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
 from fanin.experiments.schedule_file import is_file
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.native.files import read_bytes
+from fanin.native.python_file import PythonFileError
 from fanin.native.text import nearest
 from fanin.topologies.units import Seconds
 from fanin.workers.host_based.algorithms.registry import algorithm_names

@@ -11,7 +11,6 @@ from typing import Any
 from fanin.controller.errors import ControllerError, ProgramMismatchError
 from fanin.controller.plan import PathChoice, Plan, SwitchPlan
 from fanin.controller.planner import planner_of
-from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM, check_program
 from fanin.controller.telemetry import cells_read
 from fanin.controller.tree import Job, Tree
@@ -20,6 +19,7 @@ from fanin.experiments.scenario.compilers import CompiledProgram, compile_progra
 from fanin.experiments.scenario.settings import FILES, Settings
 from fanin.experiments.scenario.tools import Compiler
 from fanin.experiments.schedule_file import is_file
+from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
 DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
