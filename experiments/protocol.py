@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fanin.controller.plan import PathChoice
 from fanin.controller.planner import FUNCTIONS, Planner, planner_of
-from fanin.controller.python_file import Function, PythonFileError, functions
+from fanin.native.python_file import Function, PythonFileError, functions
 from fanin.workers.collective import Participant, Server
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import MakeServer, MakeWorker
@@ -93,6 +93,13 @@ class Protocol:
     def make_server(self) -> MakeServer | None:
         """Return the function that makes the server of each lease; None if the protocol has no servers."""
         return _maker_of(self.file, "server", Server) if "server" in self._functions else None
+
+    @property
+    def unusable_in_jobs(self) -> str:
+        """Return why jobs of a running network cannot use the protocol; empty if they can."""
+        if self.make_server:
+            return "it has a parameter server, which only the runs of scenarios start"
+        return "its results are not sums" if "exact" in self._functions else ""
 
     @property
     def shares_slots(self) -> bool:
@@ -336,6 +343,7 @@ def protocol_of(
     )
 
 
+@cache
 def make_worker_of(file: Path) -> MakeWorker:
     """Return the function that makes each in-network worker: `participant(lease, recovery)` of a file.
 
@@ -346,7 +354,6 @@ def make_worker_of(file: Path) -> MakeWorker:
     return cast(MakeWorker, _maker_of(file, "participant", Participant))
 
 
-@cache
 def _maker_of(file: Path, name: str, kind: type) -> Callable[[Lease, Recovery], Any]:
     """Return a function of a file that makes something, with a check that it has all members of `kind`."""
     make = functions(file, (name,))[name]

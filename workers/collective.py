@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.native.python_file import DeliberateError
+
 # Names of all-reduce algorithms: "in-network" or one between hosts, and one between hosts alone. They are not Literals,
 # because algorithms register themselves (host_based/algorithms/registry.py).
 Algorithm: TypeAlias = str
@@ -23,7 +25,7 @@ Batch_co = TypeVar("Batch_co", covariant=True)
 _Number = TypeVar("_Number", bound=np.generic)
 
 
-class CollectiveError(RuntimeError):
+class CollectiveError(DeliberateError):
     """A failed all-reduce; the text explains which worker waited for what."""
 
 

@@ -181,20 +181,22 @@ class Address(_message.Message):
     def __init__(self, ip: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class Config(_message.Message):
-    __slots__ = ("lease", "local", "remote", "segments", "offload", "recovery")
+    __slots__ = ("lease", "local", "remote", "segments", "offload", "recovery", "worker")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     local: Address
     remote: Address
     segments: int
     offload: bool
     recovery: Recovery
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., local: _Optional[_Union[Address, _Mapping]] = ..., remote: _Optional[_Union[Address, _Mapping]] = ..., segments: _Optional[int] = ..., offload: _Optional[bool] = ..., recovery: _Optional[_Union[Recovery, _Mapping]] = ...) -> None: ...
+    worker: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., local: _Optional[_Union[Address, _Mapping]] = ..., remote: _Optional[_Union[Address, _Mapping]] = ..., segments: _Optional[int] = ..., offload: _Optional[bool] = ..., recovery: _Optional[_Union[Recovery, _Mapping]] = ..., worker: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
     __slots__ = ("id", "rank", "workers", "window", "first_slot", "values", "first_chunk", "last_chunk", "slots")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from fanin.controller.python_file import telling
 from fanin.experiments.live.output import lines_out, write_line
 from fanin.experiments.live.worker_group import RunError
 from fanin.experiments.protocol import protocol_of
+from fanin.native.python_file import telling
 from fanin.testbed.worker_process import Start, WorkerProcess
 from fanin.workers.lease import Lease
 from fanin.workers.participant_udp import serve

@@ -60,10 +60,10 @@ def soak(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.soak.campaign import soak as run_soak
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.protocol import OURS, ProtocolError, protocol_of
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import Steps
     from fanin.topologies.shapes import leaf_spine

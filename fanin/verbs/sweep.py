@@ -78,12 +78,12 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     from math import isnan
 
     from fanin.cli_errors import failing
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
     from fanin.experiments.results.files import Journal
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.sweep import cores, finished, memory_of
+    from fanin.native.python_file import PythonFileError
     from fanin.output import say
     from fanin.p4compiler import CompileError
     from fanin.run_points import setting_texts

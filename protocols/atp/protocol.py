@@ -133,6 +133,7 @@ class AtpWorker(SlottedWorker):
             self._allowed = min(self._allowed + results / self._allowed, self.lease.window)
         elif self._packets - self._reduced_at >= self._allowed:
             self._allowed, self._reduced_at = max(1.0, self._allowed / 2), self._packets
+        self.statistics.congestion_window = self._allowed
 
 
 def participant(lease: Lease, recovery: Recovery) -> AtpWorker:

@@ -91,7 +91,7 @@ class OmniReduceWorker(SlottedWorker):
         self._ready[slots] = True
         self._out = np.zeros((blocks, BLOCK), np.float32)
         self._result = out if out is not None else flat_out.reshape(x.shape)
-        self._missing, self._latest = columns, now
+        self._missing, self._total, self._latest = columns, columns, now
 
     def load(self, x: Vector) -> None:
         """Turn a vector [blocks, elements] into integers, and find the blocks that are not zero."""
@@ -144,6 +144,7 @@ class OmniReduceWorker(SlottedWorker):
     def receive(self, datagrams: Datagrams, now: float) -> None:
         """Process datagrams that have arrived; see Participant."""
         statistics = self.statistics
+        statistics.datagrams_received += len(datagrams)
         statistics.bytes_received += datagrams.size
         chunks, sums = self.results(datagrams)
         statistics.ignored["malformed"] += int(np.count_nonzero(chunks < 0))

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.protocol import (
     FAULTS,
@@ -20,6 +19,7 @@ from fanin.experiments.protocol import (
     protocol_of,
 )
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.native.python_file import PythonFileError
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery

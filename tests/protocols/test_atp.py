@@ -272,7 +272,7 @@ def test_what_cannot_be_is_refused(atp: Protocol, tmp_path: Path) -> None:
         atp.planner().plan_aggregation(network, tree)
     (tmp_path / "shared.toml").write_text(SCENARIO)
     with pytest.raises(
-        ScenarioError, match="atp needs 2 hosts without workers, for its servers, and there are 1"
+        ScenarioError, match="atp needs 2 hosts without workers for its servers, and there are 1"
     ):
         load_scenario(tmp_path / "shared.toml", ["workers=9"])
 
