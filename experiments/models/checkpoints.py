@@ -9,8 +9,7 @@ def lost_share(interval: float, pause: float, unsaved: float, restart: float, mt
     """Return the expected share of the time that checkpoints, restarts, and steps that failures undo take.
 
     With `unsaved` = 0, the rest is the reciprocal of the relative wall-clock time in the complete model of Daly, "A
-    higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22,
-    2006.
+    higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22, 2006.
     Failures during a restart count. A checkpoint that is written while training continues protects nothing until it is
     complete, so a failure also undoes that time, as a longer restart would.
 
