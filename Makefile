@@ -1,4 +1,6 @@
-# make demo: set everything up and run the main job.   make test: set everything up and pass the tests.
+# make help: this list.
+# make demo: set everything up and run the main job.
+# make test: set everything up and pass the tests.
 # make test-fast: all but live networks and what takes long.
 # make test-long: in full size what make test runs in small.
 # make test-torch: the tests of the PyTorch backend, with PyTorch in an environment of their own.
@@ -34,7 +36,10 @@ LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; d
 WAITING = 2
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup
 
-.PHONY: demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
+.PHONY: help demo test test-fast test-long test-torch test-bmv2 test-vm test-arm64 test-vagrant lint docs release-check setup clean
+
+help:
+	@sed -n 's/^# \(make [a-z0-9-]*: .*\)/\1/p' Makefile
 
 demo: setup
 	$(VENV)/bin/fanin demo

@@ -251,7 +251,7 @@ def _alarms(now: Snapshot, before: Snapshot) -> Iterator[str]:
     for link, then in zip(now.links, before.links, strict=True):
         yield from _alarms_of(link, then, now.at - before.at)
     for job in now.jobs:
-        late = [worker.host for worker in waited_for(job, now.at)]
+        late = [job.named(worker) for worker in waited_for(job, now.at)]
         since = waiting_since(job, now.at)
         if since is not None:
             whom = ", ".join(late) if late else f"packets (fanin why {job.name})"

@@ -48,7 +48,7 @@ class Marks:
 
     Attributes:
         student: The name of the submission's folder.
-        outcomes: The outcome of every test, hidden ones included.
+        outcomes: The outcome of every test, hidden ones included. Empty if it could not be marked.
         note: What the teacher should know, or an empty text.
     """
 
@@ -90,37 +90,13 @@ class Grader:
     _running: set[Callable[[], None]] = field(default_factory=set)  # what ends each process
     _interrupted: bool = False
 
-    def marks(self, submissions: Path, at_once: int) -> Iterator[Marks]:
-        """Yield the marks of each submission, in the order of their names.
+    def marks(self, folders: Sequence[Path], at_once: int) -> Iterator[Marks]:
+        """Yield the marks of each submission, in their order.
 
         Args:
-            submissions: A folder with a folder for each submission.
+            folders: The folders of the submissions, which `find_submissions` returns.
             at_once: How many run at the same time.
-
-        Raises:
-            LabError: Two names are the same where they are shown, or no submission has a file of the lab.
         """
-        folders = sorted(
-            each
-            for each in submissions.iterdir()
-            if each.is_dir()
-            and not each.is_symlink()
-            and each.name != "__MACOSX"  # a zip file of macOS has one
-        )
-        names = [_shown(each.name) for each in folders]
-        for name in names:
-            if names.count(name) > 1:
-                raise LabError(
-                    f"{submissions}: two submissions would be called {name}; rename one of their folders"
-                )
-        there = {file.name for folder in folders for file in (*folder.glob("*"), *folder.glob("*/*"))}
-        files = self.lab.manifest.files
-        if folders and there.isdisjoint(files):
-            others = [one.name for one in labs() if not there.isdisjoint(one.manifest.files)]
-            hint = f"; their files are those of {' or '.join(others)}" if others else ""
-            raise LabError(
-                f"{submissions}: no submission has a file of {self.lab.name}: {', '.join(files)}{hint}"
-            )
         for number in range(at_once):
             self._numbers.put(number)
         with ThreadPoolExecutor(at_once) as pool:
@@ -148,7 +124,7 @@ class Grader:
                 outcomes, ended = self._run(staged, Path(made), number)
         finally:
             self._numbers.put(number)
-        return Marks(_shown(folder.name), outcomes, note or ended or _why_none_passed(outcomes))
+        return Marks(shown(folder.name), outcomes, shown(note or ended or _why_none_passed(outcomes)))
 
     def _run(self, staged: Path, place: Path, number: int) -> tuple[list[Outcome], str]:
         """Return the outcomes, and why the tests ended early, or an empty text."""
@@ -314,33 +290,86 @@ def _warm_up_of_failures(lab: Lab, seed: int) -> None:
             return
 
 
-def _shown(name: str) -> str:
+def shown(name: str) -> str:
     """Return the name of a submission on one line: a line feed in it would begin the line of another one."""
     return printable(name).translate(dict.fromkeys(map(ord, "\n\t"), "\N{REPLACEMENT CHARACTER}"))
 
 
+def find_submissions(place: Path, lab: Lab) -> list[Path]:
+    """Return the folders of the submissions in a folder, in the order of their names.
+
+    Raises:
+        LabError: The folder is not one with a folder for each submission, two names are the same where they are
+            shown, or no submission has a file of the lab.
+    """
+    files = lab.manifest.files
+    expected = f"expected a folder for each student, such as {place / 'ann' / files[0]}"
+    # Moodle puts a prefix before the names of files, unless it is asked for folders.
+    loose = [each.name for each in sorted(place.iterdir()) if each.is_file() and each.name.endswith(files)]
+    if loose:
+        raise LabError(
+            f"{place}: {shown(loose[0])} is not in a folder of a submission; {expected}. "
+            "To mark a single submission, name the folder above it"
+        )
+    folders = _folders(place)
+    if not folders:
+        raise LabError(f"{place}: there is no folder of a submission in it; {expected}")
+    names = [shown(each.name) for each in folders]
+    for name in names:
+        if names.count(name) > 1:
+            raise LabError(f"{place}: two submissions would be called {name}; rename one of their folders")
+    there = {file.name for folder in folders for file in (*folder.glob("*"), *folder.glob("*/*"))}
+    if there.isdisjoint(files):
+        others = [one.name for one in labs() if not there.isdisjoint(one.manifest.files)]
+        hint = f"; their files are those of {' or '.join(others)}" if others else f"; {expected}"
+        raise LabError(f"{place}: no submission has a file of {lab.name}: {', '.join(files)}{hint}")
+    several = {
+        folder: [each for each in _folders(folder) if _has(each, files) or _having(each, files)]
+        for folder in folders
+        if not _has(folder, files)
+    }
+    classes = [folder for folder, below in several.items() if len(below) > 1]
+    if classes and len(several) == len(folders) and all(len(below) != 1 for below in several.values()):
+        students = ", ".join(shown(each.name) for each in several[classes[0]][:3])
+        raise LabError(
+            f"{place}: {shown(classes[0].name)} has the files of several submissions ({students}); {expected}. "
+            f"To mark them, name that folder: {shown(str(classes[0]))}"
+        )
+    return folders
+
+
+def _folders(place: Path) -> list[Path]:
+    """Return the folders in a folder that may be submissions; zip files of macOS have a folder __MACOSX."""
+    found = (each for each in place.glob("*") if each.is_dir() and not each.is_symlink())
+    return sorted(each for each in found if each.name != "__MACOSX")
+
+
+def _has(folder: Path, files: Sequence[str]) -> bool:
+    return any((folder / file).is_file() for file in files)
+
+
+def _having(folder: Path, files: Sequence[str]) -> list[Path]:
+    return [each for each in _folders(folder) if _has(each, files)]
+
+
 def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
     """Copy the regular files of a submission, without following links, and return what is wrong with it, or nothing."""
-    source = folder
-    if not (folder / files[0]).is_file():
-        below = [
-            each
-            for each in folder.iterdir()
-            if each.is_dir() and not each.is_symlink() and (each / files[0]).is_file()
-        ]
-        source = below[0] if len(below) == 1 else folder
+    below = [] if _has(folder, files) else _having(folder, files)
+    if len(below) > 1:
+        return f"it has the files of several submissions, in {', '.join(each.name for each in below[:3])}"
+    source = below[0] if below else folder
     left, note = MOST_BYTES, ""
-    archives = [each.name for each in source.iterdir() if is_archive(each)]
+    there = sorted(source.iterdir())
+    archives = [each.name for each in there if is_archive(each)]
     packed = f"; unpack {', '.join(archives[:3])}" if archives else ""
-    names = [
-        *files,
-        *(each.name for each in source.iterdir() if each.suffix in _KINDS and each.name not in files),
-    ]
+    others = [each.name for each in there if each.suffix in _KINDS and each.name not in files]
+    names = [*files, *others]
     for name in names[:MOST_FILES]:
         try:
             descriptor = os.open(source / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError as error:
-            note = note or (f"{name}: {error.strerror}{packed}" if name in files else "")
+            if name in files and not note:
+                note = f"{name}: {error.strerror}{packed or _likely(name, others)}"
             continue
         if not S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
@@ -359,6 +388,14 @@ def _stage(folder: Path, staged: Path, files: Sequence[str]) -> str:
 def is_archive(file: Path) -> bool:
     """Return whether a file has to be unpacked before what it holds can be marked."""
     return file.suffix in {".zip", ".tar", ".gz", ".tgz", ".xz", ".7z", ".rar"}
+
+
+def _likely(name: str, others: Sequence[str]) -> str:
+    """Return which other files may be the one that is missing: browsers call a second download `forwarding (1).p4`."""
+    stem, suffix = Path(name).stem.lower(), Path(name).suffix
+    same_kind = [each for each in others if each.endswith(suffix)]
+    likely = [each for each in same_kind if each.lower().startswith(stem)] or same_kind
+    return f"; rename {' or '.join(map(repr, likely[:3]))} if that is it" if likely else ""
 
 
 def _why_none_passed(outcomes: Sequence[Outcome]) -> str:
@@ -390,13 +427,17 @@ def _all_outcomes(tests: Sequence[LabTest], said: str, ended: str) -> list[Outco
 
 
 def write_csv(marks: Sequence[Marks], file: TextIO) -> None:
-    """Write a line for each submission: its points, those of each test, and a note."""
+    """Write a line for each submission: its points, those of each test, and a note.
+
+    One without outcomes was not marked: it has a note, and no points.
+    """
     writer = csv.writer(file)
     tests = [outcome.test for outcome in marks[0].outcomes] if marks else []
     writer.writerow(["student", "points", "of", *tests, "note"])
     for each in marks:
         points = [outcome.points if outcome.passed else 0 for outcome in each.outcomes]
-        writer.writerow([_cell(each.student), each.points, each.most, *points, _cell(each.note)])
+        numbers = [each.points, each.most, *points] if points else [""] * (2 + len(tests))
+        writer.writerow([_cell(each.student), *numbers, _cell(each.note)])
 
 
 def _cell(text: str) -> str:

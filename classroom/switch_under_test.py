@@ -13,6 +13,7 @@ from scapy.packet import Packet
 from fanin.classroom.story import ExpectationError, Problem, Story, differing
 from fanin.controller.entry_files import Entries, NamedEntry
 from fanin.experiments.tracing import fill
+from fanin.native.text import counted
 from fanin.native.toolchain import ToolchainError
 from fanin.p4compiler import Compiled, CompileError, compile_once
 from fanin.p4switch.bmv2json.program import ProgramError
@@ -96,8 +97,10 @@ class SwitchUnderTest:
             raise self._failed(f"{said}: {error}") from None
         self._history.append(found)
         if where:
-            kinds = (("entry", found.entries), ("group", found.groups), ("session", found.sessions))
-            counts = [_count(len(each), kind) for kind, each in kinds if each]
+            entries, groups, sessions = found.entries, found.groups, found.sessions
+            counts = [counted(len(entries), "entry", "entries")] if entries else []
+            counts += [counted(len(groups), "group")] if groups else []
+            counts += [counted(len(sessions), "session")] if sessions else []
             self._story.step(f"the switch gets what {where} returned: {', '.join(counts) or 'nothing'}")
 
     def register(self, name: str) -> list[int]:
@@ -244,13 +247,8 @@ def _misfit(entries: Any, error: ValidationError) -> str:
     place = ".".join(map(str, one["loc"][:3]))
     if one["type"] == "unexpected_keyword_argument":
         known = Entries if len(one["loc"]) == 1 else NamedEntry
-        return f": there is no {place}; the names are {', '.join(each.name for each in fields(known))}"
+        return f": there is no {place}; the names are {', '.join(each.name for each in fields(known) if each.init)}"
     return f": {place}: {one['msg']}; the form is {form}"
-
-
-def _count(number: int, kind: str) -> str:
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
-    return f"{number} {kind if number == 1 else plural}"
 
 
 def _ports(sent: Sequence[tuple[int, bytes]]) -> str:

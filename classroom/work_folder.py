@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from fanin.classroom.manifest import Hint, Lab, LabError, find_lab
+from fanin.classroom.story import Outcome
 
 STATE = ".fanin-lab.json"
 _NOT_THEIRS = shutil.ignore_patterns("__pycache__")  # pip compiles the files of a wheel
@@ -23,12 +27,16 @@ class Progress:
         failed: The test that failed first in the last check, or None.
         broken: It failed because a file is missing, does not compile or raises an error, so that no hint helps.
         hints: How many hints were given for each test.
+        passed: How many tests passed in the last check.
+        tests: How many tests there were in the last check, 0 if there was none.
     """
 
     lab: str
     failed: str | None = None
     broken: bool = False
     hints: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
+    tests: int = 0
 
 
 class WorkFolder:
@@ -43,22 +51,31 @@ class WorkFolder:
         try:
             self._progress = TypeAdapter(Progress).validate_json((folder / STATE).read_bytes())
         except FileNotFoundError:
-            raise LabError(
-                f"{folder}: no lab was started here; type: fanin lab start NAME, then cd to its folder"
-            ) from None
+            raise LabError(f"{folder}: no lab was started here; {_where_to(self.folder)}") from None
         except (OSError, ValidationError) as error:
             raise LabError(
                 f"{folder / STATE}: cannot be read: {error}; start the lab again elsewhere"
             ) from None
         self.lab = find_lab(self._progress.lab)
 
-    def remember(self, failed: str | None, *, broken: bool = False) -> None:
-        """Remember which test failed first, None if all passed, and whether because of a file that is broken."""
-        self._progress.failed, self._progress.broken = failed, broken
+    @property
+    def progress(self) -> Progress:
+        """The state of the folder after the last check."""
+        return self._progress
+
+    def remember(self, outcomes: Sequence[Outcome]) -> None:
+        """Remember the outcomes of a check: how many tests passed, and which failed first."""
+        failed = [each for each in outcomes if each.problem is not None]
+        self._progress.failed = failed[0].test if failed else None
+        self._progress.broken = any(each.problem is not None and each.problem.broken for each in failed[:1])
+        self._progress.passed = sum(each.passed for each in outcomes)
+        self._progress.tests = len(outcomes)
         self._write()
 
-    def hint(self, *, further: bool) -> tuple[Hint, int] | None:
-        """Return the hints for the test that failed first, and how many of them are given.
+    def hint(self, *, further: bool) -> tuple[Hint, int, bool] | None:
+        """Return the hints for the test that failed first, how many of them are given, and whether the last is new.
+
+        The first hint is given in any case.
 
         Args:
             further: Give one more.
@@ -74,10 +91,11 @@ class WorkFolder:
         found = self.lab.hint(failed)
         if found is None:
             return None
-        given = self._progress.hints.get(failed, 0) + further
-        self._progress.hints[failed] = max(1, min(given, len(found.stages)))
+        before = self._progress.hints.get(failed, 0)
+        given = max(1, min(before + further, len(found.stages)))
+        self._progress.hints[failed] = given
         self._write()
-        return found, self._progress.hints[failed]
+        return found, given, given > before
 
     def add_solution(self) -> Path:
         """Copy the solution into a folder of its own next to the student's files, and return that folder.
@@ -96,6 +114,29 @@ class WorkFolder:
         (self.folder / STATE).write_bytes(TypeAdapter(Progress).dump_json(self._progress, indent=2))
 
 
+def started(place: Path) -> Iterator[WorkFolder]:
+    """Yield the student's folders that lie directly in a folder, in the order of their names."""
+    for state in sorted(place.glob(f"*/{STATE}")):
+        with suppress(LabError):  # damaged, or of a lab that is no longer there
+            yield WorkFolder(state.parent)
+
+
+def enclosing(folder: Path) -> Path | None:
+    """Return the innermost student's folder that a folder is or lies in, or None."""
+    resolved = folder.resolve()
+    return next((each for each in (resolved, *resolved.parents) if (each / STATE).exists()), None)
+
+
+def _where_to(folder: Path) -> str:
+    """Return what to type in a folder in which no lab was started."""
+    here = [work.folder.name for work in started(folder)]
+    if here:
+        return f"there are {', '.join(here)}; type: cd {here[0]}" if len(here) > 1 else f"type: cd {here[0]}"
+    if (outer := enclosing(folder)) is not None:
+        return f"type: cd {os.path.relpath(outer, folder)}"
+    return "type: fanin lab start NAME, then cd to its folder"
+
+
 def start(lab: Lab, folder: Path, name: str) -> None:
     """Make a folder with the skeleton and the README of a lab.
 
@@ -105,8 +146,14 @@ def start(lab: Lab, folder: Path, name: str) -> None:
         name: What the student called the lab, which finds it again.
 
     Raises:
-        LabError: The folder exists or cannot be made.
+        LabError: The folder exists or cannot be made, or it would lie in that of another lab.
     """
+    if (outer := enclosing(folder.parent)) is not None:
+        above = os.path.relpath(outer.parent)
+        again = f"fanin lab start {name} {folder.name}".removesuffix(f" {lab.name}")
+        raise LabError(
+            f"{folder} would lie in {outer}, the folder of another lab; type: cd {above} && {again}"
+        )
     copy_folder(lab.skeleton, folder, another=f"fanin lab start {name} DIR")
     try:
         shutil.copyfile(lab.folder / "README.md", folder / "README.md")

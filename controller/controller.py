@@ -184,6 +184,8 @@ class Controller:
         chunks: int = GRANT,
         *,
         checksums: bool = True,
+        window: int | None = None,
+        server: str | None = None,
     ) -> Grant:
         """Grant a lease, once every switch of its tree is ready for the job's packets.
 
@@ -195,10 +197,14 @@ class Controller:
             chunks: Number of chunk numbers. They differ from those of any earlier job.
             checksums: Whether switches require and write UDP checksums. If not, they accept packets without one, and
                 write none.
+            window: Packets that a worker may have in flight; None: as many as there are slots.
+            server: The host of the job's parameter server; None: it has none.
         """
         async with self._alone:
             # With any id: a job that cannot be placed has to be refused before it takes one.
-            job = Job(1, tuple(hosts), udp_port, base, slots, checksums=checksums)
+            job = Job(
+                1, tuple(hosts), udp_port, base, slots, checksums=checksums, window=window, server=server
+            )
             tree = self.planner.aggregation_tree(self._usable, job)
             await self._make_room(tree)
             tree = replace(tree, job=replace(tree.job, **asdict(await self._take(chunks))))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -22,6 +24,7 @@ from finsy import (
 )
 from finsy.proto import p4i, p4r
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.schema import schema_of
@@ -34,6 +37,18 @@ _STRICT = ConfigDict(extra="forbid")
 
 # A match: a value (exact, optional), or two: value and prefix length, value and mask, lowest and highest.
 Match = int | str | tuple[int | str, int | str]
+
+
+def require_prefix_length(match: Match, where: str) -> None:
+    """Refuse the value of an lpm key that has no prefix length: which one was meant is a guess.
+
+    Raises:
+        ValueError: It has none.
+    """
+    if not isinstance(match, tuple) and "/" not in str(match):
+        raise ValueError(
+            f"{where}: {match} has no prefix length; write [VALUE, LENGTH], such as ['10.1.0.0', 16]"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +64,8 @@ class NamedEntry:
     priority: int = 0
     member: int | None = None
     group: int | None = None
+    # The file and the line that it came from, for error messages, such as `entries.json:4: `.
+    place: str = field(default="", init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if [self.action, self.member, self.group].count(None) != 2:
@@ -104,6 +121,16 @@ class Entries:
         Raises:
             ValueError: If the program has no place for one of them.
         """
+        prefixes = {
+            (table.preamble.name, key.name)
+            for table in p4info.tables
+            for key in table.match_fields
+            if key.match_type == p4i.MatchField.LPM
+        }
+        for entry in self.entries:
+            for name, match in entry.match.items():
+                if (entry.table, name) in prefixes:
+                    require_prefix_length(match, f"{entry.place}table {entry.table}: {name}")
         try:
             schema = schema_of(p4info)
         except ControllerError as error:
@@ -119,6 +146,8 @@ class Entries:
                 entity = part.entity() if isinstance(part, NamedEntry) else part
                 entities.append(entity.encode(schema))
             except (LookupError, ValueError) as error:
+                if isinstance(part, NamedEntry):
+                    raise ValueError(f"{part.place}table {part.table}: {error}") from None
                 raise ValueError(f"the program has no place for {part}: {error}") from None
         return entities
 
@@ -143,53 +172,104 @@ def read_entries(path: Path) -> Entries:
         ValueError: If the file cannot be read or is invalid; the message has a line for each problem.
     """
     try:
-        return TypeAdapter(Entries).validate_python(json.loads(path.read_text()))
+        text = path.read_text()
+        found = TypeAdapter(Entries).validate_python(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except ValidationError as error:
-        lines = dict.fromkeys(_explain(error))  # pydantic repeats the error for each kind of match
-        raise ValueError("\n".join(f"{path}: {line}" for line in lines)) from None
+        lines = dict.fromkeys(  # pydantic repeats the error for each kind of match
+            f"{path}:{_line(text, one['loc'])}: {_explain(one)}" for one in error.errors()
+        )
+        raise ValueError("\n".join(lines)) from None
     except (OSError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: cannot be read as JSON: {error}") from None
+    for number, entry in enumerate(found.entries):
+        object.__setattr__(entry, "place", f"{path}:{_line(text, ('entries', number))}: ")
+    return found
 
 
-def _explain(error: ValidationError) -> Iterator[str]:
-    """Yield a line for each error: the place, what is wrong, and the fix."""
-    for one in error.errors():
-        *above, name = one["loc"] or ("the document",)
-        place = ".".join(map(str, (*above, name)))
-        match one["type"]:
-            case "missing" if "match" not in above:
-                yield f"{place}: missing; add it"
-            case "unexpected_keyword_argument":
-                known = fields(
-                    _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
-                )
-                yield f"{place}: not known; keys are {', '.join(key.name for key in known)}"
-            case "value_error":
-                yield f"{place}: {one['ctx']['error']}"
-            case _ if "match" in above:
-                yield f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
-            case _:
-                yield f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
+def _line(text: str, place: Sequence[int | str]) -> int:
+    """Return the line of a JSON document on which a value begins, or the innermost one around it that exists."""
+    decode, after = json.JSONDecoder().raw_decode, re.compile(r"[\s,:]*")
+
+    def skip(index: int) -> int:
+        found = after.match(text, index)
+        assert found is not None
+        return found.end()
+
+    here = skip(0)
+    for step in place:
+        if text[here] not in "{[":
+            break
+        index, key, number = skip(here + 1), None, 0
+        while text[index] not in "]}":
+            start, key = index, number
+            if text[here] == "{":
+                key, index = decode(text, index)
+                index = skip(index)
+            if str(key) == str(step):
+                here = start if text[here] == "{" and step == place[-1] else index
+                break
+            _, index = decode(text, index)
+            index, number = skip(index), number + 1
+        else:
+            break
+    return text.count("\n", 0, here) + 1
 
 
-def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
-    """Return what was written to a switch, from what Observer.tables() yields (controller/observer.py).
+def _explain(one: ErrorDetails) -> str:
+    """Return the place of an error, what is wrong, and the fix."""
+    *above, name = one["loc"] or ("the document",)
+    place = ".".join(map(str, (*above, name)))
+    match one["type"]:
+        case "missing" if "match" not in above:
+            return f"{place}: missing; add it"
+        case "unexpected_keyword_argument":
+            kind = _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
+            return f"{place}: not known; keys are {', '.join(key.name for key in fields(kind) if key.init)}"
+        case "value_error":
+            return f"{place}: {one['ctx']['error']}"
+        case _ if "match" in above:
+            return f"{'.'.join(map(str, one['loc'][:4]))}: not a match; write a value, or two in brackets"
+    return f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
 
-    Raises:
-        ValueError: If an entry has a member or group of an action profile instead of an action.
+
+def observed(found: Iterable[Mapping[str, Any]], implementations: Mapping[str, str]) -> Entries:
+    """Return what was written to a switch.
+
+    An entry that chooses from actions of its own gets a group of its own.
+
+    Args:
+        found: What Observer.tables() yields (controller/observer.py).
+        implementations: The action profiles of the tables that have one, by the names of the tables.
     """
     entries, groups = [], {}
+    members: dict[str, dict[int, NamedMember]] = defaultdict(dict)
+    choices: dict[str, dict[int, dict[int, int]]] = defaultdict(dict)
     for each in found:
         if "multicast_group" in each:
             groups[each["multicast_group"]] = tuple((port, number) for port, number in each["replicas"])
+        elif "action_profile" in each:
+            profile = each["action_profile"]
+            if "member" in each:
+                members[profile][each["member"]] = NamedMember(each["action"], each["params"])
+            else:
+                choices[profile][each["group"]] = dict(each["members"])
         elif each["kind"] == "entry":
-            if "action" not in each:
-                raise ValueError(
-                    f"an entry of table {each['table']} uses an action profile, which is not supported"
-                )
             match = {name: _observed_match(value) for name, value in each["match"].items()}
-            entries.append(NamedEntry(each["table"], match, each["action"], each["params"], each["priority"]))
-    return Entries(entries, groups)
+            member, group = each.get("member"), each.get("group")
+            if "one_of" in each:  # then the profile has no members and groups that were written
+                profile = implementations[each["table"]]
+                first, group = len(members[profile]), len(choices[profile])
+                new = {first + index: one for index, one in enumerate(each["one_of"])}
+                members[profile] |= {
+                    number: NamedMember(one["action"], one["params"]) for number, one in new.items()
+                }
+                choices[profile][group] = {number: one["weight"] for number, one in new.items()}
+            action, params = each.get("action"), each.get("params", {})
+            entries.append(NamedEntry(each["table"], match, action, params, each["priority"], member, group))
+    profiles = {name: Profile(members[name], choices[name]) for name in (members | choices)}
+    return Entries(entries, groups, profiles=profiles)
 
 
 def _observed_match(match: Any) -> Match:

@@ -1,7 +1,9 @@
 """Errors of the control plane."""
 
+from fanin.native.python_file import DeliberateError
 
-class ControllerError(RuntimeError):
+
+class ControllerError(DeliberateError):
     """A job that cannot be placed, or a refusal by a switch: the message names the switch and the entry."""
 
 

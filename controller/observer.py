@@ -56,12 +56,14 @@ class Observer:
         yield config
 
     def tables(self) -> Iterator[dict[str, Any]]:
-        """Yield table entries, then multicast groups.
+        """Yield table entries, then the members and groups of action profiles, then multicast groups.
 
         An entry has table, match, priority, the action with its params, kind (entry, const, default), and the values of
         direct counters (packets, bytes). An entry of an action profile has a member or a group instead of an action. A
         match is a value (exact, optional), "value/length" (lpm), {"value", "mask"} or {"low", "high"}; fields that
-        match anything are left out. A multicast group has multicast_group and replicas, [[port, instance], …].
+        match anything are left out. A member has action_profile, member, and its action with its params. A group has
+        action_profile, group, and members: [[member, weight], …]. A multicast group has multicast_group and replicas,
+        [[port, instance], …].
         """
         info = self._p4info()
         names = _Names(info)
@@ -78,6 +80,16 @@ class Observer:
                 wanted.append(p4r.Entity(table_entry=entry))
         for entity in self._read(wanted):
             yield names.entry(entity.table_entry)
+        wanted = []
+        for profile in info.action_profiles:
+            number = profile.preamble.id
+            wanted.append(p4r.Entity(action_profile_member=p4r.ActionProfileMember(action_profile_id=number)))
+            if profile.with_selector:
+                wanted.append(
+                    p4r.Entity(action_profile_group=p4r.ActionProfileGroup(action_profile_id=number))
+                )
+        for entity in self._read(wanted):
+            yield names.of_profile(entity)
         groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
         for entity in self._read([p4r.Entity(packet_replication_engine_entry=groups)]):
             group = entity.packet_replication_engine_entry.multicast_group_entry
@@ -141,6 +153,7 @@ class _Names:
     def __init__(self, info: p4i.P4Info) -> None:
         self._tables: Mapping[int, p4i.Table] = {table.preamble.id: table for table in info.tables}
         self._actions: Mapping[int, p4i.Action] = {action.preamble.id: action for action in info.actions}
+        self._profiles = {profile.preamble.id: profile.preamble.name for profile in info.action_profiles}
 
     def entry(self, entry: p4r.TableEntry) -> dict[str, Any]:
         table = self._tables[entry.table_id]
@@ -153,6 +166,17 @@ class _Names:
             data = entry.counter_data
             told |= {"packets": data.packet_count, "bytes": data.byte_count}
         return told
+
+    def of_profile(self, entity: p4r.Entity) -> dict[str, Any]:
+        """Return a member or a group of an action profile."""
+        if entity.WhichOneof("entity") == "action_profile_member":
+            member = entity.action_profile_member
+            told = {"action_profile": self._profiles[member.action_profile_id], "member": member.member_id}
+            return told | self._action(p4r.TableAction(action=member.action))
+        group = entity.action_profile_group
+        members = [[each.member_id, each.weight] for each in group.members]
+        profile = self._profiles[group.action_profile_id]
+        return {"action_profile": profile, "group": group.group_id, "members": members}
 
     def _action(self, action: p4r.TableAction) -> dict[str, Any]:
         match action.WhichOneof("type"):

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from fanin.controller import plan, tree
 from fanin.controller.errors import ControllerError
 from fanin.controller.network import Network
-from fanin.controller.python_file import Function, PythonFileError, functions
+from fanin.native.python_file import Function, PythonFileError, functions
 
 PlanForwarding: TypeAlias = Callable[[Network], plan.Plan]
 PlanAggregation: TypeAlias = Callable[[Network, tree.Tree], plan.Plan]

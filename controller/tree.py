@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from fanin.controller.errors import ControllerError
@@ -28,6 +28,8 @@ class Job:
         last_chunk: The last chunk number.
         checksums: Whether switches drop packets without a UDP checksum, and write one into those that they send. If
             not, they accept packets without one, and write none.
+        window: Packets that a worker may have in flight; None: as many as there are slots.
+        server: The host of the job's parameter server, to which its root sends sums; None: it has none.
     """
 
     lease: int
@@ -38,6 +40,8 @@ class Job:
     first_chunk: int = 0
     last_chunk: int = 2**32 - 1
     checksums: bool = True
+    window: int | None = None
+    server: str | None = None
 
     def lease_of(self, host: str, values: int = 256) -> Lease:
         """Return the lease as the worker on one of the hosts holds it, for packets of 64 or 256 values."""
@@ -45,11 +49,12 @@ class Job:
             self.lease,
             self.hosts.index(host),
             len(self.hosts),
-            self.slots,
+            self.window or self.slots,
             self.base,
             values,
             self.first_chunk,
             self.last_chunk,
+            None if self.window is None else self.slots,
         )
 
 
@@ -59,7 +64,7 @@ class Aggregator:
 
     switch: str
     children: tuple[str, ...]
-    parent: str | None  # None for the root
+    parent: str | None  # None for the root, unless the job has a server, which then is its parent
 
     @property
     def full_mask(self) -> int:
@@ -101,6 +106,9 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
     more children than it has bits. So it is the lowest switch above all leaves. Jobs spread over equal roots by their
     UDP port, which outlives their leases.
 
+    If the job has a server, the tree reaches its host, too. The root is then the server's leaf, and all other switches
+    send towards it.
+
     Args:
         network: The network.
         job: The job.
@@ -109,7 +117,7 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
         ControllerError: If the program cannot hold the job, or the network lacks its hosts.
     """
     _check(network, job)
-    members = set(job.hosts)
+    members = {*job.hosts, *([job.server] if job.server else [])}
     racks = {
         leaf.name: tuple(host.name for host in network.hosts_of(leaf.name) if host.name in members)
         for leaf in network.leaves
@@ -126,11 +134,26 @@ def aggregation_tree(network: Network, job: Job) -> Tree:
         raise ControllerError(f"no path leads from {apart[0]} to {apart[1]}: links between them are down")
     for root in search.roots():
         if aggregators := search.tree_below(root):
-            return Tree(job, aggregators)
+            return Tree(job, _towards(job.server, aggregators) if job.server else aggregators)
     raise ControllerError(
         f"the job's hosts are below {len(racks)} switches, and those above have bits for {MAX_CHILDREN} children each, "
         "too few for all: add switches to a tier above, or spread the job over fewer"
     )
+
+
+def _towards(server: str, aggregators: Sequence[Aggregator]) -> tuple[Aggregator, ...]:
+    """Return a tree, one of whose children is `server`, with the server's leaf as the root and the server above it."""
+    parts = {part.switch: part for part in aggregators}
+    above, switch = server, next(name for name, part in parts.items() if server in part.children)
+    turned: list[Aggregator] = []
+    while True:
+        part = parts.pop(switch)
+        below = tuple(child for child in part.children if child != above)
+        if part.parent is None:
+            turned.append(replace(part, children=below, parent=above))
+            return (*parts.values(), *reversed(turned))
+        turned.append(replace(part, children=(*below, part.parent), parent=above))
+        above, switch = switch, part.parent
 
 
 class _Search:
@@ -230,7 +253,9 @@ def _check(network: Network, job: Job) -> None:
     if not job.hosts:
         raise ControllerError("a job needs at least one host")
     known = {host.name for leaf in network.leaves for host in network.hosts_of(leaf.name)}
-    if unknown := sorted(set(job.hosts) - known):
+    if job.server in job.hosts:
+        raise ControllerError(f"{job.server} is a worker's host, and the job's server needs one of its own")
+    if unknown := sorted({*job.hosts, job.server or job.hosts[0]} - known):
         raise ControllerError(f"no host is called {', '.join(unknown)}")
     if len(set(job.hosts)) < len(job.hosts):
         raise ControllerError(f"a host contributes once; the job's are {', '.join(job.hosts)}")

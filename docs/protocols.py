@@ -18,7 +18,7 @@ from fanin.p4switch.engine.engine import Engine
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "measurements" / "protocols.md"
 SCENARIOS = ROOT / "scenarios" / "protocols"
-ROWS = ("fanin", "omnireduce", "switchml", "majority", "ring")
+ROWS = ("fanin", "atp", "omnireduce", "switchml", "majority", "ring")
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 # The columns with times, and the changes of a scenario behind each.
@@ -26,8 +26,8 @@ TIMES: dict[str, tuple[str, ...]] = {
     "no loss": (),
     "0.1% loss": ("loss=0.1%",),
     "1% loss": ("loss=1%",),
-    "16 slots": ("window=16",),
-    "16 slots, late workers": ("window=16", "lateness=200 us"),
+    "16 slots": ("window=16", "slots=16"),
+    "16 slots, late workers": ("window=16", "slots=16", "lateness=200 us"),
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from fanin.experiments.live.run import run_live, work_of
 from fanin.experiments.live.worker_group import Observe
-from fanin.experiments.protocol import OURS
+from fanin.experiments.protocol import OURS, ProtocolError, protocol_of
 from fanin.experiments.results.drawing.figures import plot_comparison, plot_training
 from fanin.experiments.results.files import write_results
 from fanin.experiments.results.measured import row
@@ -119,8 +119,18 @@ def demo_points(
         work: Sizes of the training and of the vectors; None: those that suit the switch.
         protocol: A protocol that comes with fanin, or its folder.
         files: The user's own files, by the settings that name them.
+
+    Raises:
+        ProtocolError: If the protocol needs a host for its server, and only two hosts or fewer are there.
     """
     work = work or WORK[switch]
+    workers = None
+    if protocol_of(protocol).make_server:
+        workers = len(topology.network.hosts) - 1
+        if workers < 2:
+            raise ProtocolError(
+                f"{protocol}: its server needs a host next to two workers; ask for 3 hosts or more"
+            )
 
     def point(**settings: object) -> Settings:
         return Settings.model_validate(
@@ -130,6 +140,7 @@ def demo_points(
                 "switch": switch,
                 "compiler": compiler,
                 "protocol": protocol,
+                "workers": workers,
             }
             | files
             | settings

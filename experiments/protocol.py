@@ -5,7 +5,7 @@ fanin's own protocol is one of them (protocols/fanin). docs/how-to/protocols.md 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from fanin.controller.plan import PathChoice
 from fanin.controller.planner import FUNCTIONS, Planner, planner_of
-from fanin.controller.python_file import Function, PythonFileError, functions
-from fanin.workers.collective import Participant
+from fanin.native.python_file import Function, PythonFileError, functions
+from fanin.workers.collective import Participant, Server
 from fanin.workers.lease import Lease
-from fanin.workers.protocol import AnyWorker, MakeWorker
+from fanin.workers.protocol import MakeServer, MakeWorker
 from fanin.workers.recovery import Recovery
 
 Vector = NDArray[np.float32]
@@ -30,7 +30,10 @@ SPARSE_BLOCK = 256  # elements of a vector that are 0 together, for the key `spa
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
-_OPTIONAL = ("program", "exact", "vector", "inputs", "sums", "chunks", "invariants", "survives")
+_OPTIONAL = (
+    *("program", "server", "shares_slots", "exact", "vector", "inputs", "sums", "chunks"),
+    *("invariants", "survives"),
+)
 
 # Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
 FAULTS = ("duplication", "reordering", "corruption", "restarts", "registers lost", "new leases", "strangers")
@@ -85,6 +88,23 @@ class Protocol:
     def make_worker(self) -> MakeWorker:
         """Return the function that makes each worker from its lease and its timers."""
         return make_worker_of(self.worker)
+
+    @property
+    def make_server(self) -> MakeServer | None:
+        """Return the function that makes the server of each lease; None if the protocol has no servers."""
+        return _maker_of(self.file, "server", Server) if "server" in self._functions else None
+
+    @property
+    def unusable_in_jobs(self) -> str:
+        """Return why jobs of a running network cannot use the protocol; empty if they can."""
+        if self.make_server:
+            return "it has a parameter server, which only the runs of scenarios start"
+        return "its results are not sums" if "exact" in self._functions else ""
+
+    @property
+    def shares_slots(self) -> bool:
+        """Return whether all jobs use the same slots; otherwise each has its own."""
+        return "shares_slots" in self._functions and bool(self._functions["shares_slots"]())
 
     def planner(self, paths: PathChoice = "ecmp") -> Planner:
         """Return the functions that plan the entries of switches; fanin's own replace missing ones."""
@@ -331,16 +351,21 @@ def make_worker_of(file: Path) -> MakeWorker:
         PythonFileError: If the file cannot be loaded or does not define the function. The function returned raises it
             if the result of participant() is no Participant.
     """
-    make = functions(file, ("participant",))["participant"]
-    wanted = [name for name in vars(Participant) if not name.startswith("_")]
+    return cast(MakeWorker, _maker_of(file, "participant", Participant))
 
-    def checked(lease: Lease, recovery: Recovery) -> AnyWorker:
+
+def _maker_of(file: Path, name: str, kind: type) -> Callable[[Lease, Recovery], Any]:
+    """Return a function of a file that makes something, with a check that it has all members of `kind`."""
+    make = functions(file, (name,))[name]
+    wanted = [member for member in vars(kind) if not member.startswith("_")]
+
+    def checked(lease: Lease, recovery: Recovery) -> Any:
         made = make(lease, recovery)
-        if missing := [name for name in wanted if not hasattr(made, name)]:
+        if missing := [member for member in wanted if not hasattr(made, member)]:
             raise PythonFileError(
-                f"{file}: participant() returns {made!r}, which lacks {', '.join(missing)}; see "
-                "fanin.workers.collective.Participant"
+                f"{file}: {name}() returns {made!r}, which lacks {', '.join(missing)}; see "
+                f"fanin.workers.collective.{kind.__name__}"
             )
-        return cast(AnyWorker, made)
+        return made
 
     return checked

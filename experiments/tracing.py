@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile
+from fanin.controller.entry_files import Entries, Match, NamedEntry, Profile, require_prefix_length
 from fanin.p4switch import entries as p4
 from fanin.p4switch.bmv2json.program import Table, TableKey
 from fanin.p4switch.engine.engine import Engine
@@ -44,6 +44,7 @@ def fill(engine: Engine, entries: Entries) -> None:
     Raises:
         ValueError: If one of them does not fit the program.
     """
+    place = ""
     try:
         for kind, numbered in ((engine.multicast, entries.groups), (engine.sessions, entries.sessions)):
             for number, replicas in numbered.items():
@@ -52,9 +53,10 @@ def fill(engine: Engine, entries: Entries) -> None:
             _fill_profile(engine, name, profile)
         for entry in entries.entries:
             table, found = _entry(engine.program.tables, entry)
+            place = entry.place
             engine.table(table).insert(found)
     except p4.TableError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(f"{place}{error}") from None
 
 
 def _fill_profile(engine: Engine, name: str, profile: Profile) -> None:
@@ -74,8 +76,8 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
     table = tables.get(entry.table)
     if table is None:
         there = ", ".join(table.name for table in tables.values() if table.keys)
-        raise ValueError(f"table {entry.table} does not exist; there are {there}")
-    where = f"table {table.name}"
+        raise ValueError(f"{entry.place}table {entry.table} does not exist; there are {there}")
+    where = f"{entry.place}table {table.name}"
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
         keys = ", ".join(key.name for key in table.keys)
         raise ValueError(f"{where} has no key {', '.join(sorted(unknown))}, only {keys}")
@@ -92,19 +94,18 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
 
 
 def _call(table: Table, name: str, params: Mapping[str, int | str], where: str) -> p4.ActionCall:
-    action = table.action(name)
-    if action is None:
-        actions = ", ".join(each.name for each in table.actions)
-        raise ValueError(f"{where} has no action {name}, only {actions}")
-    names = [parameter.name for parameter in action.parameters]
-    if set(names) != set(params):
-        raise ValueError(f"{where}: action {action.name} takes ({', '.join(names)}), not {dict(params)}")
-    return p4.ActionCall(action.name, tuple(_number(params[each], f"{where}: {each}") for each in names))
+    action = table.action_for(name, params, where)
+    return p4.ActionCall(
+        action.name,
+        tuple(_number(params[each.name], f"{where}: {each.name}") for each in action.parameters),
+    )
 
 
 def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
     everything = (1 << key.width) - 1
     given: Match | None = match
+    if key.kind == "lpm" and match is not None:
+        require_prefix_length(match, where)
     if isinstance(match, str) and "/" in match:
         prefix = match.partition("/")
         given = prefix[0], prefix[2]
@@ -113,8 +114,6 @@ def _match(key: TableKey, match: Match | None, where: str) -> p4.Match:
             return p4.Lpm(0, 0)
         case "lpm", (value, length):
             return p4.Lpm(_number(value, where), _number(length, where))
-        case "lpm", int() | str() as value:
-            return p4.Lpm(_number(value, where), key.width)
         case "ternary", None:
             return p4.Ternary(0, 0)
         case "ternary", (value, mask):

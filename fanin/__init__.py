@@ -84,6 +84,7 @@ def init(
         import os
 
         from fanin.workers.communicator import Communicator
+        from fanin.workers.job.calls import shorten_tracebacks
         from fanin.workers.job.elastic import join_elastic
         from fanin.workers.job.environment import MIN_WORKERS
         from fanin.workers.job.local_ranks import join_local, place_on_host
@@ -117,6 +118,7 @@ def init(
             place = join_or_ring(workers, timeout, **settings)
         _communicator = Communicator(place, timeout, in_network, non_finite)
         atexit.register(_communicator.close)
+        shorten_tracebacks(_communicator.calls)
     return _communicator
 
 

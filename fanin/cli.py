@@ -243,6 +243,7 @@ _WELCOME = """fanin runs in-network aggregation on this machine. Start with:
 
   fanin doctor    check whether this machine can run it
   fanin demo      train a small model with in-network aggregation
+  fanin lab       learn P4 in exercises with tests and hints
   fanin lesson    learn from short experiments
 
 For all commands, type: fanin --help

@@ -80,6 +80,17 @@ def _why(error: ValidationError) -> str:
     return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
+def file_to_write(text: str) -> Path:
+    """Return the path of a file to write. Path() forgets the slash at the end of the name of a folder.
+
+    Raises:
+        typer.BadParameter: If it names a folder.
+    """
+    if text.endswith("/") or Path(text).is_dir():
+        raise typer.BadParameter(f"{text} is a folder; name a file, such as {Path(text) / 'NAME'}")
+    return Path(text)
+
+
 def creatable(folder: Path | None) -> Path | None:
     """Refuse a folder that cannot be written before a command begins, not when its results are there."""
     if folder is not None:

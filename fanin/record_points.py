@@ -31,7 +31,6 @@ def record_points(verb: str, file: str, scenario: Scenario, most: int | None) ->
             run fails.
     """
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.estimate import packet_hops
     from fanin.experiments.results.axes import value_label
     from fanin.experiments.scenario.settings import setting_columns
@@ -39,6 +38,7 @@ def record_points(verb: str, file: str, scenario: Scenario, most: int | None) ->
     from fanin.experiments.scenario.user_files import program_of
     from fanin.experiments.virtual.outcome import UnfinishedError
     from fanin.experiments.virtual.recording import RecordingError, record
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.p4switch.engine.engine import Engine
     from fanin.progress import Steps

@@ -123,11 +123,11 @@ def measure(
             2,
         )
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.dask_scheduler import SchedulerError
     from fanin.experiments.results.files import Journal, write_results
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.sweep import run_points
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import PointsProgress
 
@@ -147,6 +147,7 @@ def measure(
     good = [row for row in rows if row["error"] is None]
     if good and not work.as_json:
         print_table(_table(work.varied, good), max(1, len(work.varied)))
+        _explain_steps(good)
         _show_choices(work.varied, good)
         _show_faults(work.varied, good)
     return rows
@@ -213,7 +214,7 @@ def run_scenario(
     import shlex
 
     from fanin.experiments.results.drawing.plot import draw
-    from fanin.experiments.results.drawing.series import PlotError, select, series
+    from fanin.experiments.results.drawing.series import PlotError, mixed, select, series
 
     lesson = scenario.frame.lesson
     where = [] if results is None else ["--results", str(results)]
@@ -245,10 +246,17 @@ def run_scenario(
     if figure and any(row["error"] is None for row in rows):
         path = work.folder / f"{work.name}.png"
         try:
-            draw(series(select(rows, figure.where), figure), figure, path)
+            shown = select(rows, figure.where)
+            draw(series(shown, figure), figure, path)
         except PlotError as error:
             raise failure(verb, f"{file}: plot: {error}", 2) from None
         work.note(f"Figure: {path}")
+        if names := mixed(shown, figure):
+            complain(
+                verb,
+                f"points of the figure mix rows that differ in {', '.join(names)}; "
+                "separate them with by or where in [plot]",
+            )
     if lesson:
         page = f"docs/tutorials/lessons/{scenario_file(file).stem}.md"
         work.note(f"\n{lesson.see.strip()}\nExplanation and exercises: {page}\n")
@@ -265,7 +273,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     live = any(row["world"] == "live" for row in rows)
     limits = ("link", "cores", "limited by") if live else ()
     steps = ("step ms", "exposed ms") if any(row.get("step_seconds") for row in rows) else ()
-    traced = ("in the trace ms",) if any(row.get("trace_step_seconds") for row in rows) else ()
+    traced = ("in the trace ms", "off by") if any(row.get("trace_step_seconds") for row in rows) else ()
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
     with_flows = any(row.get("traffic_flows") for row in rows)
     flows = ("other flows", "their p50 ms", "p99 ms", "p99.9 ms") if with_flows else ()
@@ -295,12 +303,35 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['retransmissions']:,}",
             f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
-            *(_milliseconds(row, "trace_step_seconds") if traced else ()),
+            *(_against_trace(row) if traced else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),
             *(_flow_texts(row) if with_flows else ()),
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table
+
+
+def _against_trace(row: Row) -> Iterator[str]:
+    """Yield the measured time of a step, and by how much the predicted one is off."""
+    yield from _milliseconds(row, "trace_step_seconds")
+    measured = row.get("trace_step_seconds")
+    yield f"{row['step_seconds'] / measured - 1:+.0%}" if measured else ""
+
+
+def _explain_steps(rows: Sequence[Row]) -> None:
+    """Explain the columns of a table of training steps."""
+    if not any(row.get("step_seconds") for row in rows):
+        return
+    say(
+        "step ms: mean time of a step. exposed ms: the part in which even the slowest rank does not compute.\n"
+        "median, p95 ms: time of all sums of a step, from the first call to the last result; in a replay or a\n"
+        "pipeline, of the whole step. Mb/s: bytes that a rank sums in a step over the median time. kB each: what\n"
+        "it sends and receives. resent: packets sent more than once. wrong: elements of sums outside their bound."
+    )
+    if any(row.get("trace_step_seconds") for row in rows):
+        say(
+            "in the trace ms: mean time of a step as measured. off by: how far step ms, the prediction, is from that."
+        )
 
 
 def _show_choices(varied: Sequence[str], rows: Sequence[Row]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from fanin.native.text import counted
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.index import Definition
 from fanin.p4compiler.parse.preprocess import Macro
@@ -102,7 +103,7 @@ def _table(table: ir.Table) -> list[str]:
     size = f", size `{table.size.span.fragment()}`" if table.size is not None else ""
     const = "const " if table.default_constant else ""
     actions = ", ".join(f"`{call.action.name}`" for call in table.actions)
-    entries = f", {len(table.entries)} entries" if table.entries else ""
+    entries = f", {counted(len(table.entries), 'entry', 'entries')}" if table.entries else ""
     return [
         "\n".join(lines),
         f"actions {actions}; {const}default `{table.default.action.name}`{size}{entries}",

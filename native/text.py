@@ -26,6 +26,17 @@ def is_name(text: str) -> bool:
     return len(text) <= MAX_NAME and text.isprintable()
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, such as `1 packet` or `1,024 packets`.
+
+    Args:
+        number: The number.
+        noun: What is counted, in the singular.
+        plural: Its plural. Without it, the noun gets an s.
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def nearest(name: str, there: Collection[str]) -> str:
     """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is.
 

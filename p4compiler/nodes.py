@@ -403,9 +403,10 @@ class Field(Declaration):
 
 @dataclass(frozen=True, slots=True)
 class Composite(Declaration):
-    """Composite type; `kind` is `header`, `struct` or `header_union`."""
+    """Composite type, generic if it has type parameters; `kind` is `header`, `struct` or `header_union`."""
 
     kind: str
+    type_parameters: tuple[str, ...]
     fields: tuple[Field, ...]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from fanin.p4compiler.nodes import Annotations
@@ -79,6 +80,10 @@ class Tuple(Type):
 
     elements: tuple[Type, ...]
     rest: bool = False  # True for `{ a, ... }`: default values follow
+    parts: int = field(init=False, repr=False, compare=False)  # what parts() returns
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", sum(map(parts, self.elements)))
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -157,15 +162,22 @@ class Field:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fields(Named):
-    """Type with fields: header, struct or header union."""
+    """Type with fields: header, struct or header union; with its arguments if it is one of a generic type."""
 
     fields: tuple[Field, ...]
     span: Span
     annotations: Annotations = ()
+    generic: Generic | None = None
+    arguments: tuple[Type, ...] = ()
     by_name: dict[str, Type] = field(init=False, repr=False)
+    parts: int = field(init=False, repr=False)  # what parts() returns
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {f.name: f.type for f in self.fields})
+        object.__setattr__(self, "parts", sum(parts(f.type) for f in self.fields))
+
+    def __str__(self) -> str:
+        return f"{self.generic}<{', '.join(map(str, self.arguments))}>" if self.generic else self.name
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,6 +193,14 @@ class Struct(Fields):
 @dataclass(frozen=True, slots=True, eq=False)
 class Union(Fields):
     """Header union type."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Generic(Named):
+    """Header, struct or header union with type parameters. `of` returns the one type for given arguments."""
+
+    type_parameters: tuple[str, ...]
+    of: Callable[[tuple[Type, ...]], Fields] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +284,16 @@ class BlockInstance(Type):
         )
 
 
+def parts(type_: Type) -> int:
+    """Return how many values without parts of their own a value of a type has, however deep they are."""
+    match type_:
+        case Tuple() | Fields():
+            return type_.parts
+        case Stack(element=element, size=size):
+            return size * parts(element)
+    return 1
+
+
 def width(type_: Type) -> int | None:
     """Return the width in bits of a value in BMv2 (bool 1; error and plain enums 32); None if it is not a scalar."""
     match type_:
@@ -327,6 +357,8 @@ def substitute(type_: Type, bindings: dict[str, Type]) -> Type:
             return Tuple(tuple(substitute(e, bindings) for e in elements))
         case Stack(element=element, size=size):
             return Stack(substitute(element, bindings), size)
+        case Fields(generic=Generic() as generic, arguments=arguments):
+            return generic.of(tuple(substitute(a, bindings) for a in arguments))
         case ExternInstance(extern=extern, arguments=arguments):
             return ExternInstance(extern, tuple(substitute(a, bindings) for a in arguments))
         case BlockInstance(block=block, arguments=arguments):

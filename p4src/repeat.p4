@@ -1,4 +1,4 @@
-// P4_16 has no loops in controls: REPEAT_64 writes a macro out once for each value of a block.
+// A loop cannot choose among registers by their names: REPEAT_64 writes a macro out once for each value of a block.
 
 #ifndef FANIN_REPEAT_P4
 #define FANIN_REPEAT_P4

@@ -29,9 +29,11 @@ from fanin.simulator.hosts.stations import (
     IdleStation,
     PeerPort,
     Port,
+    ServerStation,
     SharedStation,
     Summing,
     SwitchPort,
+    SwitchWorker,
     Vector,
     WorkerStation,
 )
@@ -43,7 +45,7 @@ from fanin.workers.collective import Algorithm
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.job.retained_results import RetainedResult
-from fanin.workers.protocol import MakeWorker, Worker
+from fanin.workers.protocol import MakeServer, MakeWorker, Worker
 from fanin.workers.tensor import Tensor
 from fanin.workers.wire import HEADERS
 
@@ -99,7 +101,8 @@ class Fabric:
         self._switch, self._seed = switch, seed
         self._retired: list[Engine] = []
         self._placed: dict[str, Station] = {}  # of jobs, by host
-        self._flow_stations: dict[str, tuple[Station, Collection[int]]] = {}  # of flows, with their UDP ports
+        # Of flows and servers, by host, with their UDP ports.
+        self._flow_stations: dict[str, tuple[Station, Collection[int]]] = {}
         self._coalescing = host.coalescing
         self._cards: dict[str, Card] = {}
         self._numbers = numbers or NumberSpace()
@@ -123,6 +126,7 @@ class Fabric:
         starts: Sequence[float] | None = None,
         *,
         make_worker: MakeWorker = Worker,
+        make_server: MakeServer | None = None,
         in_place: bool = False,
         place: SlotAllocation | None = None,
     ) -> Job:
@@ -133,17 +137,20 @@ class Fabric:
             inputs: For each all-reduce one vector per worker, [all-reduces][workers].
             starts: Start time of each worker in seconds. None starts all at 0.
             make_worker: Makes a worker from its lease and its timers.
+            make_server: Makes the server of each tree, if the protocol has servers; the job then names their hosts.
             in_place: Whether sums replace the inputs.
             place: Slots and UDP ports granted by a budget (controller/jobs/budget.py). None takes the next free ones.
         """
         udp_port = FIRST_UDP_PORT + sum(job.spec.trees for job in self.jobs)
         first_slot = spec.first_slot
         if first_slot is None:
-            first_slot = sum(job.spec.trees * job.spec.window for job in self.jobs)
+            shared = spec.slots is not None
+            first_slot = 0 if shared else sum(job.spec.trees * job.spec.window for job in self.jobs)
         if place:
             udp_port, first_slot = place.job.udp_port, place.job.base
         session = len(self.jobs)
-        job = Job(self, spec, inputs, make_worker, udp_port, first_slot, session, in_place=in_place)
+        makers = make_worker, make_server
+        job = Job(self, spec, inputs, makers, udp_port, first_slot, session, in_place=in_place)
         self.jobs.append(job)
         job.begin(starts or [0.0] * len(job.members))
         return job
@@ -301,6 +308,11 @@ class Fabric:
         self._placed[host] = station
         self.network.replace_station(host, self._station_at(host), start)
 
+    def place_server(self, host: str, station: ServerStation, udp_port: int) -> None:
+        """Run the server of a job, which receives at `udp_port`, on a host without a job."""
+        self._flow_stations[host] = station, (udp_port,)
+        self.network.replace_station(host, self._station_at(host), self.network.now / SECOND)
+
     def vacate(self, host: str) -> None:
         """Remove the job's station from a host, without a replacement."""
         self._placed[host] = IdleStation()
@@ -362,7 +374,7 @@ class Job:
         fabric: Fabric,
         spec: JobSpec,
         inputs: Sequence[Sequence[Vector]],
-        make_worker: MakeWorker,
+        makers: tuple[MakeWorker, MakeServer | None],
         udp_port: int,
         first_slot: int,
         session: int,
@@ -381,7 +393,7 @@ class Job:
         self.by_ring: int | None = None
         self._fabric = fabric
         self._inputs = inputs
-        self._make_worker = make_worker
+        self._make_worker, self._make_server = makers
         self._udp_port, self._first_slot = udp_port, first_slot
         self._session = session  # number of the group of hosts
         self._in_place = in_place
@@ -509,19 +521,40 @@ class Job:
             self._fabric.install({name: part})
             self._plan[name] = part
             self._between()
+        for granted in self.granted:
+            if granted.server is not None:
+                self._place_server(granted, granted.server)
+
+    def _place_server(self, granted: TreeJob, name: str) -> None:
+        assert self._make_server is not None
+        topology = self._fabric.topology
+        host = topology.host(name)
+        server = self._make_server(granted.lease_of(self.members[0], self.spec.values), self.spec.recovery)
+        port = SwitchPort(
+            server,
+            host,
+            topology.switch(host.leaf).mac,
+            granted.udp_port,
+            self.spec.priority,
+            checksums=granted.checksums,
+        )
+        self._fabric.place_server(name, ServerStation(port), granted.udp_port)
 
     def _next_plan(self) -> Plan:
         """Return the plan of a new grant."""
         self.granted = ()  # the previous grant is no longer in force
         network, planner = self._fabric.usable, self._fabric.planner
-        for number in range(self.spec.trees):
+        spec = self.spec
+        for number in range(spec.trees):
             wanted = TreeJob(
                 hosts=self.members,
                 udp_port=self._udp_port + number,
-                base=self._first_slot + number * self.spec.window,
-                slots=self.spec.window,
+                base=self._first_slot + (0 if spec.slots else number * spec.window),
+                slots=spec.slots or spec.window,
                 checksums=self._fabric.checksums,
-                **asdict(self._fabric.take_numbers(self.spec.chunks)),
+                window=spec.window if spec.slots else None,
+                server=spec.servers[number] if spec.servers else None,
+                **asdict(self._fabric.take_numbers(spec.chunks)),
             )
             self.granted += (wanted,)
         self.trees = tuple(planner.aggregation_tree(network, wanted) for wanted in self.granted)
@@ -536,7 +569,7 @@ class Job:
         ports = [self._port_of(granted, rank) for granted in self.granted]
         return ports[0] if len(ports) == 1 else SplitPort(ports)
 
-    def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort:
+    def _port_of(self, granted: TreeJob, rank: int) -> SwitchPort[SwitchWorker]:
         spec = self.spec
         lease = granted.lease_of(self.members[rank], spec.values)
         if spec.counted:  # may be fewer than there are, so the rank is taken modulo this number
@@ -617,6 +650,7 @@ class Cluster(Fabric):
         make_worker: MakeWorker = Worker,
         observer: Observer | None = None,
         *,
+        make_server: MakeServer | None = None,
         in_place: bool = False,
         planner: Planner = OURS,
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
@@ -632,7 +666,9 @@ class Cluster(Fabric):
             priorities=spec.priorities,
         )
         self.spec = spec
-        self._job = self.start(spec, inputs, starts, make_worker=make_worker, in_place=in_place)
+        self._job = self.start(
+            spec, inputs, starts, make_worker=make_worker, make_server=make_server, in_place=in_place
+        )
 
     def run(self, limit: float) -> bool:
         """Run until every worker of the job has all its sums; return False if `limit` (seconds) comes first."""

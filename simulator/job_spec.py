@@ -46,7 +46,10 @@ class JobSpec:
         shards: Number of shards of the parameter server, each on its own worker. None puts one on every worker.
         flows: Number of flows from one host to another.
         chunks: Number of chunk numbers of a lease.
-        first_slot: First slot. None takes those after the slots of earlier jobs.
+        first_slot: First slot. None takes those after the slots of earlier jobs, or the first ones if jobs share them.
+        slots: Number of slots that all trees and jobs share, from first_slot on. None: each tree has its own, as many
+            as `window`.
+        servers: Hosts of the parameter servers, one for each tree, if the protocol has servers.
         pauses: For each worker, the pause before each of its all-reduces, counted from the end of the first all-reduce
             of a step. Empty: no pauses.
         per_step: Number of all-reduces in a step.
@@ -72,6 +75,8 @@ class JobSpec:
     flows: int = 1
     chunks: int = GRANT
     first_slot: int | None = None
+    slots: int | None = None
+    servers: tuple[str, ...] = ()
     pauses: tuple[tuple[float, ...], ...] = ()
     per_step: int = 1
     ring: bool = False

@@ -62,10 +62,10 @@ class JobServiceClient:
         answer = self._call("Cells", pb.CellsRequest(job=job), pb.CellsResponse)
         return {switch: document_of(cells) for switch, cells in answer.switches.items()}
 
-    def times(self, job: str) -> Mapping[str, Sequence[Mapping[str, Any]]]:
-        """Return the times of the last calls of each worker, by host: CallTime of controller/jobs/reports.py."""
+    def times(self, job: str) -> Sequence[Sequence[Mapping[str, Any]]]:
+        """Return the times of the last calls of each worker, by rank: CallTime of controller/jobs/reports.py."""
         answer = self._call("Times", pb.TimesRequest(job=job), pb.TimesResponse)
-        return {host: document_of(times)["calls"] for host, times in answer.hosts.items()}
+        return [document_of(times)["calls"] for times in answer.workers]
 
     def _call(self, method: str, request: Any, response: Any) -> Any:
         with self._answers(method, request, response, _ANSWER_SECONDS) as answers:

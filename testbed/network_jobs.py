@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, Protocol
 
 from fanin.controller.jobs.budget import Budget, SlotAllocation
@@ -38,9 +39,19 @@ class Leases(Protocol):
 
 
 class NetworkJobs:
-    """The jobs on a network whose workers send at `pace`, each with slots that no other job has."""
+    """The jobs on a network whose workers send at `pace`, each with slots that no other job has.
 
-    def __init__(self, controller: Leases, topology: Topology, pace: Pace) -> None:
+    Args:
+        controller: Grants leases.
+        topology: The network.
+        pace: How workers send.
+        worker: A Python file with the workers of the network's protocol; None: fanin's own.
+    """
+
+    def __init__(
+        self, controller: Leases, topology: Topology, pace: Pace, worker: Path | None = None
+    ) -> None:
+        self.worker = worker
         self.controller = controller
         self.topology = topology
         self.pace = pace
@@ -109,6 +120,7 @@ class NetworkJob:
             "segments": pace.segments,
             "offload": pace.offload,
             "recovery": asdict(recovery),
+            "worker": None if self._jobs.worker is None else str(self._jobs.worker),
         }
 
     def lease(self) -> Mapping[str, Any]:

@@ -60,6 +60,11 @@ class WorkerProcess:
         """Return its process id."""
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Return whether it has ended."""
+        return self._process.poll() is not None
+
     def tell(self, document: bytes) -> None:
         """Send a line. A process that has ended does not read it, which `hear` shows."""
         assert self._process.stdin is not None

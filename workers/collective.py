@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fanin.native.python_file import DeliberateError
 
 # Names of all-reduce algorithms: "in-network" or one between hosts, and one between hosts alone. They are not Literals,
 # because algorithms register themselves (host_based/algorithms/registry.py).
@@ -23,7 +25,7 @@ Batch_co = TypeVar("Batch_co", covariant=True)
 _Number = TypeVar("_Number", bound=np.generic)
 
 
-class CollectiveError(RuntimeError):
+class CollectiveError(DeliberateError):
     """A failed all-reduce; the text explains which worker waited for what."""
 
 
@@ -158,6 +160,34 @@ class Participant(Protocol[Batch_co]):
         Raises:
             CollectiveError: If no all-reduce has finished.
         """
+
+
+class Server(Protocol):
+    """A protocol's parameter server, on a host of its own, without sockets or clock. `now` is in seconds.
+
+    It is the parent of the root of a job's tree, and has the same packets as workers. It runs as long as the lease.
+    """
+
+    def receive(self, datagrams: NDArray[np.uint8], now: float) -> None:
+        """Process a batch [m, size] of datagrams that have arrived."""
+
+    def datagrams_to_send(self, now: float) -> Sequence[NDArray[np.uint8]]:
+        """Return what to send to the root now, in order."""
+
+    def deadline(self) -> float | None:
+        """Return when to call datagrams_to_send() again if nothing arrives before; None if there is no need."""
+
+
+class Marked(Protocol):
+    """A participant or server whose packets are ECN-capable, and who learns of congestion marks."""
+
+    def count_marks(self, count: int) -> None:
+        """Record that `count` of the datagrams passed to the next receive() carried a congestion mark."""
+
+
+def marked(end: object) -> Marked | None:
+    """Return `end` if it is Marked, else None."""
+    return cast(Marked, end) if hasattr(end, "count_marks") else None
 
 
 def flat(

@@ -152,7 +152,7 @@ class Communicator(Closing):
         self._place = place
         self._required = in_network == "required"
         self._reducer = Reducer(place, timeout, propagate=non_finite == "propagate")
-        self._prepared: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce)
+        self._prepared: PreparedCalls[Request[Any]] = PreparedCalls(self._allreduce_request)
         self._thread: ThreadPoolExecutor | None = None
         self._background = 0  # that thread's identifier
         self._turn = threading.RLock()
@@ -226,7 +226,7 @@ class Communicator(Closing):
                     self._wait_for_background()
                 self._carry_out(prepared)
                 return out
-            return self._begin(self._allreduce(x, op, out), async_op=async_op)
+            return self._begin(self._allreduce_request(x, op, out), async_op=async_op)
         xs, outs, what = reduction(f"allreduce {op} by {compression}", op, x, out)
         if self._required:
             raise ValueError(
@@ -251,9 +251,9 @@ class Communicator(Closing):
             TypeError: See allreduce(); errors that depend on the numbers are raised later.
             ValueError: See allreduce(); errors that depend on the numbers are raised later.
         """
-        return self._allreduce(x, op, out)
+        return self._allreduce_request(x, op, out)
 
-    def _allreduce(
+    def _allreduce_request(
         self, x: Array | list[Array], op: Operation, out: Array | list[Array] | None
     ) -> Request[Any]:
         xs, outs, what = reduction(f"allreduce {op}", op, x, out)
@@ -501,6 +501,7 @@ class Communicator(Closing):
         return self._begin(operation, async_op=async_op)
 
     def _begin(self, operation: Request[_T], *, async_op: bool) -> _T | Handle[_T]:
+        """Carry out an operation after those that were begun before, here or in the background."""
         if async_op and self._in_background:
             done: Future[_T] = Future()
             try:

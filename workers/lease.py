@@ -14,12 +14,14 @@ class Lease:
         id: Number of the lease, 1 to 255.
         rank: This worker's number.
         workers: Number of workers.
-        window: Number of slots. The lease has the slots first_slot to first_slot + window - 1.
-        first_slot: Its first slot.
+        window: Packets that a worker may have in flight.
+        first_slot: The first slot of the lease.
         values: Integers in a packet, 64 or 256.
         first_chunk: Its first chunk number. A lease is used only once, by one set of workers, since packets with these
             numbers may still be on the way or in the switches.
         last_chunk: Its last chunk number.
+        slots: Number of slots, from first_slot on; None: as many as the window. Protocols whose jobs share slots
+            (protocols/atp) have windows that differ from it.
 
     Raises:
         ValueError: If a number is out of range.
@@ -33,6 +35,7 @@ class Lease:
     values: int = 256
     first_chunk: int = 0
     last_chunk: int = wire.CHUNKS - 1
+    slots: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.id < wire.LEASES:
@@ -43,10 +46,11 @@ class Lease:
             raise ValueError(
                 f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
             )
-        if self.window < 1 or self.first_slot < 0 or self.first_slot + self.window > wire.SLOT_NUMBERS:
+        slots = self.window if self.slots is None else self.slots
+        if min(self.window, slots) < 1 or self.first_slot < 0 or self.first_slot + slots > wire.SLOT_NUMBERS:
             raise ValueError(
                 f"window must be at least 1 and its slots within 0 to {wire.SLOT_NUMBERS - 1}, "
-                f"not {self.window} from slot {self.first_slot}"
+                f"not {slots} from slot {self.first_slot}"
             )
         if self.values not in wire.SIZES:
             raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")

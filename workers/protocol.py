@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers import collective, wire
-from fanin.workers.collective import CollectiveError, Participant, StallError, Statistics
+from fanin.workers.collective import CollectiveError, Participant, Server, StallError, Statistics
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.engines.engine import NONE, NOT_BEGUN, PARTS, REASONS, SUMMED, Engine, Socket, State
 from fanin.workers.engines.native import fastest
@@ -403,7 +403,7 @@ class Worker:
         self._to_send = []
         if progress.missing and now >= self._give_up_at:
             raise StallError(str(self.outstanding(now)))
-        batches += [wire.as_datagrams(packets) for packets in self._repeat(timers.expired(now))]
+        batches += [wire.as_datagrams(packets) for packets in self._retransmit(timers.expired(now))]
         for batch in batches:
             totals.sent += len(batch)
             totals.sent_bytes += batch.size
@@ -421,7 +421,7 @@ class Worker:
     def _give_up_at(self) -> float:
         return self._state.progress.latest + self._state.recovery.give_up
 
-    def _repeat(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:
+    def _retransmit(self, places: NDArray[np.int64]) -> list[NDArray[np.void]]:
         """Return the packets to retransmit, grouped by size, in the order of their chunks."""
         if not len(places):
             return []
@@ -493,3 +493,4 @@ class Worker:
 
 AnyWorker: TypeAlias = Participant[NDArray[np.uint8]]
 MakeWorker: TypeAlias = Callable[[Lease, Recovery], AnyWorker]
+MakeServer: TypeAlias = Callable[[Lease, Recovery], Server]

@@ -86,6 +86,7 @@ class Pace:
         return Recovery(
             initial_rto=self.initial_rto,
             min_rto=self.min_rto,
+            max_rto=max(self.initial_rto, Recovery().max_rto),
             give_up=give_up,
             granularity=self.granularity,
             packet_threshold=self.packet_threshold,

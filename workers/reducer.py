@@ -65,6 +65,10 @@ class Membership(Protocol):
         """
 
     @property
+    def exact(self) -> bool:
+        """Return whether the network sums whole numbers below 2^24 exactly (workers/values/exact.py)."""
+
+    @property
     def calls(self) -> Calls:
         """Return this worker's calls."""
 
@@ -182,7 +186,7 @@ class Reducer:
             self._reduce_by_ring(x, op, out, what)
         elif x.dtype == _FLOAT32:
             self.sum(Buffers(raveled(x), raveled(out)), what)
-        elif x.dtype.kind in "iu" and not self._too_many:
+        elif x.dtype.kind in "iu" and not self._inexact:
             limbs = exact.limbs(flattened(x))
             self.sum(Buffers(limbs, limbs), what)
             exact.integers(limbs, raveled(out))
@@ -245,7 +249,7 @@ class Reducer:
         words = np.zeros(-(-size // 2), np.uint16)
         if sent is not None:
             words.view(np.uint8)[:size] = sent
-        if self._too_many:
+        if self._inexact:
             self.ring().all_reduce(words, np.add, what)
         else:
             limbs = exact.limbs(words)
@@ -254,6 +258,6 @@ class Reducer:
         return words.view(np.uint8)[:size]
 
     @property
-    def _too_many(self) -> bool:
-        """Return whether there are too many workers for exact sums in the network."""
-        return self._place.workers > exact.MAX_WORKERS
+    def _inexact(self) -> bool:
+        """Return whether there are too many workers for exact sums in the network, or its protocol has none."""
+        return self._place.workers > exact.MAX_WORKERS or not self._place.exact

@@ -9,34 +9,20 @@ finds losses earlier.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fanin.workers import collective
-from fanin.workers.collective import CollectiveError, StallError, Statistics
+from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.lease import Lease
+from fanin.workers.protocol import InNetworkStatistics, Outstanding
 from fanin.workers.recovery import Recovery
 
 Vector = NDArray[np.float32]
 Chunks = NDArray[np.int64]
 Datagrams = NDArray[np.uint8]  # [m, size]
-
-
-@dataclass(slots=True)
-class SlottedStatistics(Statistics):
-    """Running totals of one worker.
-
-    Attributes:
-        accepted: Results accepted.
-        ignored: Datagrams that were not an awaited result, by reason.
-    """
-
-    accepted: int = 0
-    ignored: Counter[str] = field(default_factory=Counter)
 
 
 class SlottedWorker(ABC):
@@ -50,14 +36,16 @@ class SlottedWorker(ABC):
 
     def __init__(self, lease: Lease, recovery: Recovery, elements: int) -> None:
         self.lease = lease
-        self.statistics = SlottedStatistics()
+        self.statistics = InNetworkStatistics(rto=recovery.initial_rto, congestion_window=float(lease.window))
         self._timeout, self._give_up = recovery.initial_rto, recovery.give_up
         self._elements = elements
         self._first = self._end = self._unsent = lease.first_chunk
         # By slot of the lease: the chunk whose result is missing, and when to send it again.
         self._awaited = np.full(lease.window, -1, np.int64)
         self._due = np.full(lease.window, np.inf)
-        self._missing = 0
+        self._times_sent = np.zeros(lease.window, np.int64)
+        self._first_sent = np.zeros(lease.window)
+        self._missing = self._total = 0
         self._latest = 0.0  # when something new arrived
         self._shape: tuple[int, ...] | None = None
         self._out = np.zeros(0, np.float32)
@@ -111,11 +99,12 @@ class SlottedWorker(ABC):
         self._first, self._end, self._unsent = self._end, self._end + chunks, self._end
         self._out = np.empty((chunks, self._elements), np.float32)
         self._result = out if out is not None else flat_out.reshape(x.shape)
-        self._missing, self._latest = chunks, now
+        self._missing, self._total, self._latest = chunks, chunks, now
 
     def receive(self, datagrams: Datagrams, now: float) -> None:
         """Process datagrams that have arrived; see Participant."""
         statistics = self.statistics
+        statistics.datagrams_received += len(datagrams)
         statistics.bytes_received += datagrams.size
         chunks, values = self.results(datagrams)
         slots = chunks % self.lease.window
@@ -161,7 +150,11 @@ class SlottedWorker(ABC):
         new = self.unsent()
         self._awaited[new % self.lease.window] = new
         self.statistics.retransmissions += len(expired)
+        self.statistics.timeouts += len(expired)
         chunks = np.concatenate([expired, new])
+        self._first_sent[new % self.lease.window] = now
+        self._times_sent[new % self.lease.window] = 0
+        self._times_sent[chunks % self.lease.window] += 1
         self._due[chunks % self.lease.window] = now + self._timeout
         return chunks
 
@@ -175,6 +168,7 @@ class SlottedWorker(ABC):
 
     def sent(self, datagrams: Datagrams) -> Datagrams:
         """Count datagrams that are about to be sent, and return them."""
+        self.statistics.datagrams_sent += len(datagrams)
         self.statistics.bytes_sent += datagrams.size
         return datagrams
 
@@ -197,7 +191,24 @@ class SlottedWorker(ABC):
         self.statistics.all_reduces += 1
         return result
 
-    def outstanding(self, now: float) -> str:
-        """Return a sentence about the results that the worker waits for; empty if it waits for none."""
-        silent = now - self._latest
-        return f"{self._missing} results missing, nothing new for {silent:.3g} s" if self._missing else ""
+    def outstanding(self, now: float) -> Outstanding | None:
+        """Return what the worker waits for; None if it waits for no result."""
+        slots = np.flatnonzero(self._awaited >= 0)
+        if not len(slots):
+            return None
+        numbers = np.sort(self._awaited[slots])
+        ends = np.flatnonzero(np.diff(numbers, append=numbers[-1] + 2) != 1)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        times = self._times_sent[slots]
+        return Outstanding(
+            lease=self.lease,
+            all_reduce=self.statistics.all_reduces + 1,
+            elements=0 if self._result is None else self._result.size,
+            announcing=False,
+            accepted=self._total - self._missing,
+            total=self._total,
+            chunks=tuple((int(numbers[a]), int(numbers[b])) for a, b in zip(starts, ends, strict=True)),
+            sent=(int(times.min()), int(times.max())),
+            waiting=now - float(self._first_sent[slots].min()),
+            silent=now - self._latest,
+        )

@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from fanin.workers.engines.engine import (
     State,
 )
 from fanin.workers.lease import Lease
-from fanin.workers.protocol import InNetworkStatistics, Worker
+from fanin.workers.protocol import InNetworkStatistics, Outstanding, Worker
 from fanin.workers.recovery import Recovery
 
 # linux/udp.h, asm-generic/socket.h, linux/in.h; Python's socket module does not name them.
@@ -271,6 +271,16 @@ class UdpSocket:
             self._receive_waiting()
         return [self._bytes[first:last].reshape(-1, size) for first, last, size in self._batches]
 
+    @property
+    def noticed(self) -> bool:
+        """Return whether the descriptor of notice() could be read when receive() last waited."""
+        return self._noticed
+
+    @property
+    def marks(self) -> int:
+        """Return how many of the datagrams that receive() returned last carried a congestion mark."""
+        return self._marked
+
     def exchange(self, state: State, engine: Engine, ready: list[NDArray[np.int64]], until: float) -> None:
         """Send, receive and answer, as socket_loop.c does, for any engine; see Engine.exchange().
 
@@ -374,8 +384,32 @@ def _too_large(size: int) -> OSError:
     )
 
 
+class SocketWorker(Protocol):
+    """The worker of an InNetworkAllReduce: fanin's own, or that of another protocol (participant_udp.py)."""
+
+    @property
+    def statistics(self) -> InNetworkStatistics: ...  # noqa: D102
+    @property
+    def finished(self) -> bool: ...  # noqa: D102
+    @property
+    def unsummed(self) -> NDArray[np.int64]: ...  # noqa: D102
+    @property
+    def summed(self) -> NDArray[np.bool_]: ...  # noqa: D102
+    def checked(self, x: NDArray[np.float32], out: NDArray[np.float32] | None) -> Buffers: ...  # noqa: D102
+    def repeat(self, socket: UdpSocket, buffers: Buffers, call: str) -> int: ...  # noqa: D102
+    def begin(self, buffers: Buffers, now: float, call: str) -> None: ...  # noqa: D102
+    def datagrams_to_send(self, now: float) -> list[NDArray[np.uint8]]: ...  # noqa: D102
+    def exchange(self, socket: UdpSocket, until: float) -> None: ...  # noqa: D102
+    def finish(self, *, unsummed: Literal["NaN", "own"] = "NaN") -> NDArray[np.float32]: ...  # noqa: D102
+    def outstanding(self, now: float) -> Outstanding | None: ...  # noqa: D102
+
+
 class InNetworkAllReduce(Closing):
     """A Collective whose sums are made in the switches.
+
+    Args:
+        config: The settings.
+        worker: The worker; None: fanin's own, as the settings describe it.
 
     Attributes:
         config: The settings.
@@ -387,10 +421,10 @@ class InNetworkAllReduce(Closing):
         OSError: See UdpSocket.
     """
 
-    def __init__(self, config: InNetworkConfig) -> None:
+    def __init__(self, config: InNetworkConfig, worker: SocketWorker | None = None) -> None:
         self.config = config
         self.unsummed = _NO_ELEMENTS
-        self.worker = Worker(
+        self.worker: SocketWorker = worker or Worker(
             config.lease,
             config.recovery,
             non_finite=config.non_finite,

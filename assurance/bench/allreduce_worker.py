@@ -20,7 +20,15 @@ from numpy.typing import NDArray
 
 from fanin.experiments.live.output import lines_out, write_line
 from fanin.experiments.results.checking import ErrorBound, float32_sum_bound, quantized_sum_bound
-from fanin.workers import InNetworkAllReduce, InNetworkConfig, Lease, Recovery, TcpAllReduce, TcpConfig
+from fanin.workers import (
+    InNetworkAllReduce,
+    InNetworkConfig,
+    Lease,
+    Recovery,
+    TcpAllReduce,
+    TcpConfig,
+    Worker,
+)
 from fanin.workers.collective import CollectiveError, Statistics
 from fanin.workers.engines.buffers import Buffers
 
@@ -224,7 +232,8 @@ def execute(order: Order, collective: Any, inputs: Inputs) -> Report:
 
 def spent(collective: Any) -> dict[str, float]:
     """Return the seconds so far by part, for an in-network worker whose packets C handles."""
-    return collective.worker.spent if isinstance(collective, InNetworkAllReduce) else {}
+    worker = getattr(collective, "worker", None)
+    return worker.spent if isinstance(worker, Worker) else {}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.assurance.soak.fabric import SoakFabric
-from fanin.assurance.soak.hosts import SoakHost
+from fanin.assurance.soak.hosts import SoakHost, SoakServer
 from fanin.assurance.soak.scenario import Scenario, Work
 from fanin.controller.telemetry import Event
 from fanin.experiments.models.compressed_sums import compressed_sum
@@ -165,8 +165,9 @@ def _check_links(scenario: Scenario, fabric: SoakFabric) -> Iterator[str]:
     arrived = int(counts.arrived.sum() + counts.lost.sum()) - faults["duplication"]
     if arrived != counts.packets.sum():
         yield f"links sent {counts.packets.sum()} packets, and {arrived} arrived or were lost"
+    ends: dict[str, SoakHost | SoakServer] = {**fabric.hosts, **fabric.servers}
     for (near, _), on_link in zip(fabric.network.link_ends, counts.packets.tolist(), strict=True):
-        if near in fabric.hosts and (sent := fabric.hosts[near].sent) != on_link:
+        if near in ends and (sent := ends[near].sent) != on_link:
             yield f"{near} sent {sent} packets, and its link {on_link}"
     watchdog = scenario.watchdog
     if watchdog is None and faults["storm"]:

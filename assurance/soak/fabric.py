@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fanin.assurance.soak.hosts import SoakHost
+from fanin.assurance.soak.hosts import SoakHost, SoakServer
 from fanin.assurance.soak.marks import Marks
 from fanin.assurance.soak.order import SendingOrder
 from fanin.assurance.soak.queue import Queue
@@ -14,9 +14,9 @@ from fanin.assurance.soak.strangers import Flips, Stranger, Tap
 from fanin.controller.jobs.budget import Budget
 from fanin.controller.planner import Planner
 from fanin.p4switch.engine.engine import Engine
-from fanin.simulator import HostModel
+from fanin.simulator import SECOND, HostModel
 from fanin.simulator.fabric import Fabric, Job
-from fanin.simulator.hosts.stations import WorkerStation
+from fanin.simulator.hosts.stations import ServerStation, WorkerStation
 from fanin.simulator.links import Packets, Transit
 from fanin.simulator.network import Observer
 from fanin.workers.host_based.participant import HostBasedWorker
@@ -28,7 +28,8 @@ class SoakFabric(Fabric):
     """A Fabric with strangers at its hosts.
 
     Attributes:
-        hosts: Hosts by name.
+        hosts: Hosts of workers, by name.
+        servers: Hosts of servers, by name.
         queue: Queue of jobs that come and go.
         to_come: Number of jobs that have not begun yet.
         order: Check of the order in which links sent, where it is known.
@@ -40,6 +41,7 @@ class SoakFabric(Fabric):
         self, scenario: Scenario, switch: Engine, observer: Observer | None, planner: Planner
     ) -> None:
         self.hosts: dict[str, SoakHost] = {}
+        self.servers: dict[str, SoakServer] = {}
         self.queue = Queue(Budget(scenario.topology, planner))
         self.to_come = len(scenario.works)
         self.caught_up = 0  # workers that were sent a result when their lease was lost
@@ -50,7 +52,7 @@ class SoakFabric(Fabric):
         self._ended: dict[Job, Sequence[SoakHost]] = {}
         self.order = SendingOrder(scenario) if SendingOrder.judged_by(scenario) else None
         self.tap = Tap(scenario, self._inject) if scenario.taps else None
-        every = not (scenario.disturbed or scenario.strangers)
+        every = not (scenario.disturbed or scenario.strangers or scenario.servers)
         self.marks = Marks(scenario, every=every) if Marks.judged_by(scenario) else None
         super().__init__(
             scenario.topology,
@@ -105,6 +107,12 @@ class SoakFabric(Fabric):
         )
         self.hosts[host].sent = before.sent if before else 0
         self.network.replace_station(host, self.hosts[host], start)
+
+    def place_server(self, host: str, station: ServerStation, udp_port: int) -> None:  # noqa: ARG002
+        """Run the server of a job on a host; see Fabric. In soak, a host has one server."""
+        sent = self.servers[host].sent if host in self.servers else 0
+        self.servers[host] = SoakServer(station, sent)
+        self.network.replace_station(host, self.servers[host], self.network.now / SECOND)
 
     def hosts_of(self, job: Job) -> Sequence[SoakHost]:
         """Return the hosts of a job by rank; for a job that has ended, those that it had."""

@@ -101,16 +101,35 @@ def scenario_for(seed: int, protocol: Protocol) -> Scenario:
     changes["later"] = tuple(replace(one, work=_agreed(one.work, protocol)) for one in scenario.later)
     if "new leases" not in survives:
         changes |= {"regrants": (), "restarts": (), "later": (), "same_leases": False, "descending": False}
+    if protocol.make_server:
+        changes |= {"servers": True, "later": ()}
+    if protocol.shares_slots:  # so few that jobs collide
+        changes["slots"] = max(1, sum(work.window for work in scenario.jobs) // 2)
     if "restarts" not in survives:
         changes["restarts"] = ()
     if "registers lost" not in survives:
         changes["registers_lost"] = ()
     if "strangers" not in survives:
         changes["strangers"] = 0.0
-    scenario = replace(scenario, **changes)
+    before, scenario = scenario.topology, replace(scenario, **changes)
+    scenario = replace(
+        scenario, outages=tuple(_moved(one, before, scenario.topology) for one in scenario.outages)
+    )
     needed = _chunks_needed(scenario)
     first = min(scenario.first_chunk, 2**32 - needed)
     return replace(scenario, first_chunk=max(first, needed) if scenario.descending else first)
+
+
+def _moved(outage: Outage, before: Topology, after: Topology) -> Outage:
+    """Return an outage of the same link in a network that may have more hosts."""
+    link = before.links[outage.link % len(before.links)]
+    ends = {link.a.node, link.b.node}
+    if _of_a_host(link):  # its leaf may be another one
+        ends -= {switch.name for switch in before.switches}
+    return replace(
+        outage,
+        link=next(i for i, one in enumerate(after.links) if ends <= {one.a.node, one.b.node}),
+    )
 
 
 def _agreed(work: Work, protocol: Protocol) -> Work:

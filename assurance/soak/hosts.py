@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fanin.assurance.soak.strangers import Flips
-from fanin.simulator.hosts.stations import Frames, WorkerStation
+from fanin.simulator.hosts.stations import Frames, ServerStation, WorkerStation
 from fanin.simulator.segments import segments
 from fanin.workers.collective import CollectiveError
 from fanin.workers.congestion import ECN_CONGESTED
@@ -121,3 +121,29 @@ class SoakHost:
             times.append(self.station.deadline())
         known = [time for time in times if time is not None]
         return min(known) if known else None
+
+
+class SoakServer:
+    """A Station with the server of a job.
+
+    Attributes:
+        sent: Frames sent.
+    """
+
+    def __init__(self, station: ServerStation, sent: int) -> None:
+        self.sent = sent
+        self._station = station
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        self._station.receive(frames, lengths, now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        batches = self._station.frames_to_send(now)
+        self.sent += sum(map(len, batches))
+        return batches
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        return self._station.deadline()

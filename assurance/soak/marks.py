@@ -30,7 +30,8 @@ class Marks:
     (A sum that goes up does not know yet how the result comes down.)
 
     Args:
-        every: Whether all first packets are added up: no state is lost, no lease revoked, and nobody forges any.
+        every: Whether all first packets are added up: no state is lost, no lease revoked, nobody forges any, and no
+            server completes sums.
     """
 
     def __init__(self, scenario: Scenario, *, every: bool) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fanin.controller.jobs.budget import Budget, NoRoomError, SlotAllocation
+from fanin.native.text import counted
 from fanin.simulator.fabric import Job
 
 
@@ -60,4 +61,4 @@ class Queue:
     def left_behind(self, switches: Sequence[str]) -> list[str]:
         """Describe slots that are still in use at one of the switches."""
         held = {name: self._budget.held(name) for name in switches}
-        return [f"{slots} slots of {name} were not given back" for name, slots in held.items() if slots]
+        return [f"{name} did not get back {counted(slots, 'slot')}" for name, slots in held.items() if slots]

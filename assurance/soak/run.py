@@ -27,11 +27,12 @@ from fanin.simulator.job_spec import JobSpec
 from fanin.simulator.network import Observer
 from fanin.topologies.model import Link
 from fanin.workers.lease import Lease
-from fanin.workers.protocol import AnyWorker, MakeWorker, Worker
+from fanin.workers.protocol import AnyWorker, MakeServer, MakeWorker, Worker
 from fanin.workers.recovery import Recovery
 
 NOTICE = 1e-3  # seconds from a switch's restart to the new leases
 
+_Makers = tuple[MakeWorker, MakeServer | None]  # of workers, and of servers
 _Happening = tuple[float, str, Callable[[], None]]  # time in seconds, kind, what happens
 
 
@@ -70,9 +71,8 @@ def run_scenario(
         link = scenario.topology.links[outage.link % len(scenario.topology.links)]
         fabric.network.cut(link.a.node, link.b.node, outage.begin, outage.begin + outage.seconds)
     inputs = [protocol.inputs(scenario.seed, number, work) for number, work in enumerate(scenario.works)]
-    happenings = _start(
-        scenario, fabric, inputs, make_worker or (_worker if protocol.ours else protocol.make_worker)
-    )
+    makers = make_worker or (_worker if protocol.ours else protocol.make_worker), protocol.make_server
+    happenings = _start(scenario, fabric, inputs, makers)
     mishaps = Counter[str]()
     for time, kind, happens in sorted([*happenings, *_mishaps(scenario, fabric)], key=lambda one: one[0]):
         if fabric.run(max(time, fabric.network.now / SECOND)):
@@ -115,14 +115,15 @@ def _start(
     scenario: Scenario,
     fabric: SoakFabric,
     inputs: Sequence[Sequence[Sequence[Vector]]],
-    make_worker: MakeWorker,
+    makers: _Makers,
 ) -> list[_Happening]:
     """Begin the first jobs, and return when and how the later ones come. `inputs` is [jobs][all-reduces][workers]."""
     draw = np.random.Generator(np.random.PCG64([scenario.seed, 1]))
     first_slot = scenario.first_slot
     later: list[_Happening] = []
     times = [*(0.0 for _ in scenario.jobs), *(one.time for one in scenario.queue)]
-    for work, hosts, vectors, time in zip(scenario.works, scenario.hosts, inputs, times, strict=True):
+    works = zip(scenario.works, scenario.hosts, inputs, times, strict=True)
+    for number, (work, hosts, vectors, time) in enumerate(works):
         spec = JobSpec(
             hosts=hosts,
             window=work.window,
@@ -135,12 +136,14 @@ def _start(
             calls=(work.compression or "all-reduce",),
             priority=work.priority,
             chunks=work.chunks,
-            first_slot=first_slot,
+            first_slot=scenario.first_slot if scenario.slots else first_slot,
+            slots=scenario.slots if work.in_network else None,
+            servers=(scenario.server_of(number),) if scenario.servers and work.in_network else (),
             ring=bool(scenario.revocations),
         )
         first_slot += work.window
         starts = list(draw.random(work.workers) * work.skew)
-        begin = partial(_begin, fabric, work, spec, vectors, starts, make_worker, time)
+        begin = partial(_begin, fabric, work, spec, vectors, starts, makers, time)
         join = partial(fabric.queue.join, hosts, work.window, begin)
         if not scenario.later:
             begin(None)
@@ -157,7 +160,7 @@ def _begin(
     spec: JobSpec,
     vectors: Sequence[Sequence[Vector]],
     starts: Sequence[float],
-    make_worker: MakeWorker,
+    makers: _Makers,
     earliest: float,
     place: SlotAllocation | None,
 ) -> Job:
@@ -168,10 +171,19 @@ def _begin(
         given[-1][0] = given[-1][0][:-1] if len(given[-1][0]) > 1 else given[-1][0].repeat(2)
     if work.mismatch == "order":
         given[-2][0], given[-1][0] = given[-1][0], given[-2][0]
+    make_worker, make_server = makers
     make = partial(_with_mismatch, work, make_worker) if work.mismatch else make_worker
     fabric.to_come -= 1
     begins = [now + start for start in starts]
-    job = fabric.start(spec, given, begins, make_worker=make, in_place=work.in_place, place=place)
+    job = fabric.start(
+        spec,
+        given,
+        begins,
+        make_worker=make,
+        make_server=make_server,
+        in_place=work.in_place,
+        place=place,
+    )
     for stall in work.stalls:
         begin = now + stall.begin
         fabric.network.stall(job.members[stall.rank % work.workers], begin, begin + stall.seconds)

@@ -222,6 +222,8 @@ class Scenario(_Brief):
         later: Jobs that come while others run. Then jobs also end, and all get their places from the controller's
             budget.
         revocations: Leases that are revoked while their jobs run, which continue using the ring.
+        servers: Whether each of the first jobs has a parameter server, on a host of its own.
+        slots: Number of slots that all jobs share. None: each job has its own.
     """
 
     seed: int = 0
@@ -246,6 +248,8 @@ class Scenario(_Brief):
     descending: bool = False
     later: tuple[Later, ...] = ()
     revocations: tuple[Revocation, ...] = ()
+    servers: bool = False
+    slots: int | None = None
 
     @cached_property
     def works(self) -> tuple[Work, ...]:
@@ -268,7 +272,7 @@ class Scenario(_Brief):
     def topology(self) -> Topology:
         """Return the network. Each leaf has room for as many hosts as the fullest leaf needs."""
         links: dict[str, Any] = {"rate": self.rate, "properties": self.links}
-        hosts = max(self.racks)
+        hosts = max(self.racks) + (-(-len(self.jobs) // len(self.racks)) if self.servers else 0)
         if self.tiers == 2:
             return leaf_spine(self.spines, len(self.racks), hosts, **links)
         pods, spines = -(-len(self.racks) // 2), max(1, self.spines)
@@ -305,6 +309,11 @@ class Scenario(_Brief):
             for later in self.queue
         ]
         return (*at_once, *after)
+
+    def server_of(self, number: int) -> str:
+        """Return the host of the server of one of the first jobs: under each leaf, the last hosts are for servers."""
+        turn, leaf = divmod(number, len(self.racks))
+        return self.topology.hosts_of(self.topology.leaves[leaf].name)[-1 - turn].name
 
     def recovery(self, job: Work) -> Recovery:
         """Return the timers of a job's workers; those that cannot finish give up soon."""

@@ -16,6 +16,7 @@ from fanin.p4switch.trace.notation import number_text, parameter_field, parse_nu
 
 MOST_PACKETS = 200
 MOST_ENTRIES = 500
+MOST_WEIGHT = 1000  # of a member in a group
 _Named = TypeVar("_Named")
 _STRICT = ConfigDict(extra="forbid")
 _OVERLAPPING = ("ternary", "range", "optional")
@@ -69,13 +70,13 @@ class Member:
 class ProfileContent:
     """The members of an action profile and the groups of its selector, in the order of their numbers.
 
-    A group has the numbers of its members.
+    A group has the numbers of its members: a pair of number and weight, or the number of one with weight 1.
     """
 
     __pydantic_config__ = _STRICT
 
     members: Sequence[Member] = ()
-    groups: Sequence[Sequence[int]] = ()
+    groups: Sequence[Sequence[int | tuple[int, int]]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class Scenario:
     profiles: Mapping[str, ProfileContent] = field(default_factory=dict)
 
 
+_Content = tuple[list[Member], list[list[int | tuple[int, int]]]]  # of an action profile
 _ADAPTER = TypeAdapter(Scenario)
 
 
@@ -211,13 +213,10 @@ def _entry_line(entry: TableEntry, program: Program) -> str:
 
 
 def _call_text(table: Table, name: str, given: Mapping[str, str], where: str) -> str:
-    action = table.action(name)
-    if action is None:
-        known = ", ".join(each.name for each in table.actions)
-        raise ScenarioError(f"{where}: it has no action {name}; there are {known}")
-    names = [parameter.name for parameter in action.parameters]
-    if set(names) != set(given):
-        raise ScenarioError(f"{where}: action {action.name} takes ({', '.join(names)})")
+    try:
+        action = table.action_for(name, given, where)
+    except ValueError as error:
+        raise ScenarioError(str(error)) from None
     arguments = ", ".join(
         f'"{parameter.name}":{_number(given[parameter.name], parameter.width, f"{where}: {parameter.name}")}'
         for parameter in action.parameters
@@ -234,8 +233,13 @@ def _profile_lines(name: str, content: ProfileContent, program: Program) -> Iter
         yield f'act_prof_create_member "{name}" {_call_text(users[0], member.action, member.arguments, where)}'
     for number, members in enumerate(content.groups):
         yield f'act_prof_create_group "{name}"'
-        for member_number in members:
-            yield f'act_prof_add_member_to_group "{name}" {member_number} {number}'
+        for each in members:
+            member_number, weight = (each, 1) if isinstance(each, int) else each
+            if not 1 <= weight <= MOST_WEIGHT:
+                where = f"action profile {name}: group {number}: member {member_number}"
+                raise ScenarioError(f"{where}: weight {weight} is not between 1 and {MOST_WEIGHT}")
+            weighted = f" {weight}" if weight != 1 else ""
+            yield f'act_prof_add_member_to_group "{name}" {member_number} {number}{weighted}'
 
 
 def _key_text(key: TableKey, text: str, where: str) -> str:
@@ -288,7 +292,7 @@ def from_stf(text: str, program: Program) -> Scenario:
     nodes: list[tuple[int, list[int]]] = []
     sessions: dict[int, int] = {}
     packets: list[Packet] = []
-    profiles: dict[str, tuple[list[Member], list[list[int]]]] = {}
+    profiles: dict[str, _Content] = {}
     try:
         for command in parse_stf(text):
             words = command.words
@@ -316,17 +320,15 @@ def from_stf(text: str, program: Program) -> Scenario:
     return Scenario(entries, groups, sessions, packets, contents)
 
 
-def _fill(
-    profiles: dict[str, tuple[list[Member], list[list[int]]]], command: Command, program: Program
-) -> None:
+def _fill(profiles: dict[str, _Content], command: Command, program: Program) -> None:
     """Add what a command writes to an action profile."""
     profile = _named(program.profiles, command.words[0])
     members, groups = profiles.setdefault(profile.name, ([], []))
     if command.verb == "act_prof_create_group":
         groups.append([])
     elif command.verb == "act_prof_add_member_to_group":
-        member, group = (int(word, 0) for word in command.words[1:])
-        groups[group].append(member)
+        member, group, *weight = (int(word, 0) for word in command.words[1:])
+        groups[group].append((member, weight[0]) if weight and weight[0] != 1 else member)
     else:
         table = next(each for each in program.tables.values() if each.profile == profile.name)
         assert command.action is not None
@@ -345,7 +347,9 @@ def _comments(text: str) -> Iterator[str]:
 
 
 def _entry(command: Command, program: Program) -> TableEntry:
-    table = _named(program.tables, command.words[0])
+    table = _named(
+        {name: each for name, each in program.tables.items() if not each.is_call}, command.words[0]
+    )
     action, arguments = _call(command.action, table, program) if command.action else ("", {})
     number = int(command.words[1], 0) if command.action is None else None
     keys = {key.name: key for key in table.keys}

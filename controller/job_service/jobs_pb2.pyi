@@ -111,7 +111,7 @@ class Finished(_message.Message):
     def __init__(self, count: _Optional[int] = ..., port: _Optional[int] = ..., round: _Optional[int] = ...) -> None: ...
 
 class FromService(_message.Message):
-    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met", "aborted")
+    __slots__ = ("waiting_for", "queued", "assignment", "left", "revoked", "carry_on", "regroup", "group", "slow", "where", "met", "aborted", "ranks")
     WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
     QUEUED_FIELD_NUMBER: _ClassVar[int]
     ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class FromService(_message.Message):
     WHERE_FIELD_NUMBER: _ClassVar[int]
     MET_FIELD_NUMBER: _ClassVar[int]
     ABORTED_FIELD_NUMBER: _ClassVar[int]
+    RANKS_FIELD_NUMBER: _ClassVar[int]
     waiting_for: HostNames
     queued: Queued
     assignment: Assignment
@@ -136,7 +137,8 @@ class FromService(_message.Message):
     where: Where
     met: int
     aborted: str
-    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ..., aborted: _Optional[str] = ...) -> None: ...
+    ranks: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, waiting_for: _Optional[_Union[HostNames, _Mapping]] = ..., queued: _Optional[_Union[Queued, _Mapping]] = ..., assignment: _Optional[_Union[Assignment, _Mapping]] = ..., left: _Optional[_Union[Left, _Mapping]] = ..., revoked: _Optional[str] = ..., carry_on: _Optional[_Union[CarryOn, _Mapping]] = ..., regroup: _Optional[_Union[Regroup, _Mapping]] = ..., group: _Optional[_Union[Group, _Mapping]] = ..., slow: _Optional[_Union[Slow, _Mapping]] = ..., where: _Optional[_Union[Where, _Mapping]] = ..., met: _Optional[int] = ..., aborted: _Optional[str] = ..., ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Queued(_message.Message):
     __slots__ = ("rank", "place", "why")
@@ -179,23 +181,25 @@ class Address(_message.Message):
     def __init__(self, ip: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
 
 class Config(_message.Message):
-    __slots__ = ("lease", "local", "remote", "segments", "offload", "recovery")
+    __slots__ = ("lease", "local", "remote", "segments", "offload", "recovery", "worker")
     LEASE_FIELD_NUMBER: _ClassVar[int]
     LOCAL_FIELD_NUMBER: _ClassVar[int]
     REMOTE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     OFFLOAD_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
     lease: Lease
     local: Address
     remote: Address
     segments: int
     offload: bool
     recovery: Recovery
-    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., local: _Optional[_Union[Address, _Mapping]] = ..., remote: _Optional[_Union[Address, _Mapping]] = ..., segments: _Optional[int] = ..., offload: _Optional[bool] = ..., recovery: _Optional[_Union[Recovery, _Mapping]] = ...) -> None: ...
+    worker: str
+    def __init__(self, lease: _Optional[_Union[Lease, _Mapping]] = ..., local: _Optional[_Union[Address, _Mapping]] = ..., remote: _Optional[_Union[Address, _Mapping]] = ..., segments: _Optional[int] = ..., offload: _Optional[bool] = ..., recovery: _Optional[_Union[Recovery, _Mapping]] = ..., worker: _Optional[str] = ...) -> None: ...
 
 class Lease(_message.Message):
-    __slots__ = ("id", "rank", "workers", "window", "first_slot", "values", "first_chunk", "last_chunk")
+    __slots__ = ("id", "rank", "workers", "window", "first_slot", "values", "first_chunk", "last_chunk", "slots")
     ID_FIELD_NUMBER: _ClassVar[int]
     RANK_FIELD_NUMBER: _ClassVar[int]
     WORKERS_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +208,7 @@ class Lease(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     FIRST_CHUNK_FIELD_NUMBER: _ClassVar[int]
     LAST_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     rank: int
     workers: int
@@ -212,7 +217,8 @@ class Lease(_message.Message):
     values: int
     first_chunk: int
     last_chunk: int
-    def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., workers: _Optional[int] = ..., window: _Optional[int] = ..., first_slot: _Optional[int] = ..., values: _Optional[int] = ..., first_chunk: _Optional[int] = ..., last_chunk: _Optional[int] = ...) -> None: ...
+    slots: int
+    def __init__(self, id: _Optional[int] = ..., rank: _Optional[int] = ..., workers: _Optional[int] = ..., window: _Optional[int] = ..., first_slot: _Optional[int] = ..., values: _Optional[int] = ..., first_chunk: _Optional[int] = ..., last_chunk: _Optional[int] = ..., slots: _Optional[int] = ...) -> None: ...
 
 class Recovery(_message.Message):
     __slots__ = ("initial_rto", "min_rto", "max_rto", "give_up", "granularity", "packet_threshold")
@@ -367,20 +373,24 @@ class Part(_message.Message):
     def __init__(self, switch: _Optional[str] = ..., children: _Optional[_Iterable[str]] = ..., parent: _Optional[str] = ...) -> None: ...
 
 class WorkerState(_message.Message):
-    __slots__ = ("host", "process", "joined", "left", "heard", "report")
+    __slots__ = ("host", "process", "joined", "left", "heard", "report", "local", "call")
     HOST_FIELD_NUMBER: _ClassVar[int]
     PROCESS_FIELD_NUMBER: _ClassVar[int]
     JOINED_FIELD_NUMBER: _ClassVar[int]
     LEFT_FIELD_NUMBER: _ClassVar[int]
     HEARD_FIELD_NUMBER: _ClassVar[int]
     REPORT_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
     host: str
     process: int
     joined: float
     left: bool
     heard: float
     report: Report
-    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., joined: _Optional[float] = ..., left: _Optional[bool] = ..., heard: _Optional[float] = ..., report: _Optional[_Union[Report, _Mapping]] = ...) -> None: ...
+    local: int
+    call: int
+    def __init__(self, host: _Optional[str] = ..., process: _Optional[int] = ..., joined: _Optional[float] = ..., left: _Optional[bool] = ..., heard: _Optional[float] = ..., report: _Optional[_Union[Report, _Mapping]] = ..., local: _Optional[int] = ..., call: _Optional[int] = ...) -> None: ...
 
 class Report(_message.Message):
     __slots__ = ("all_reduces", "bytes_sent", "bytes_received", "retransmissions", "datagrams_sent", "datagrams_received", "accepted", "timeouts", "saturated", "ignored", "smoothed_rtt", "rto", "waiting", "congestion_window")
@@ -607,14 +617,7 @@ class TimesRequest(_message.Message):
     def __init__(self, job: _Optional[str] = ...) -> None: ...
 
 class TimesResponse(_message.Message):
-    __slots__ = ("hosts",)
-    class HostsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: CallTimes
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[_Union[CallTimes, _Mapping]] = ...) -> None: ...
-    HOSTS_FIELD_NUMBER: _ClassVar[int]
-    hosts: _containers.MessageMap[str, CallTimes]
-    def __init__(self, hosts: _Optional[_Mapping[str, CallTimes]] = ...) -> None: ...
+    __slots__ = ("workers",)
+    WORKERS_FIELD_NUMBER: _ClassVar[int]
+    workers: _containers.RepeatedCompositeFieldContainer[CallTimes]
+    def __init__(self, workers: _Optional[_Iterable[_Union[CallTimes, _Mapping]]] = ...) -> None: ...

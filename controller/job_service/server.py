@@ -162,7 +162,7 @@ class _Servicer:
             found = self._service.jobs.times(request.job)
         except ControllerError as error:
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        fill(response, {"hosts": {host: {"calls": calls} for host, calls in found.items()}})
+        fill(response, {"workers": [{"calls": calls} for calls in found]})
         return response
 
 

@@ -86,18 +86,14 @@ class Member(Reporting, Protocol):
         meeting: Whether it is in regroup(), and waits for the answer.
         mates: All workers of its job, by rank.
         leaving: Whether it will end once the others have what it has finished.
-        call: The call in which it last waited: number and text.
         failure: The error of a failed call, after which it makes no other; empty if there is none.
-        local: Its number among the workers of its host.
     """
 
     finished: Any
     meeting: bool
     mates: Any
     leaving: bool
-    call: tuple[int, str]
     failure: str
-    local: int
 
     def tell(self, message: Mapping[str, Any]) -> None:
         """Send the worker a message."""
@@ -166,7 +162,7 @@ class _Job:
             "hosts": self.request.hosts,
             "per_host": self.request.per_host,
             "processes": [member.process for member in self.members],
-            "workers": [state_of(member) for member in self.senders],
+            "workers": [state_of(member) for member in self.members],
             "state": self.state,
             "place": self.place,
             "why": self.why,
@@ -256,7 +252,7 @@ class Jobs:
         """End the calls of a member's job after one of them failed; in a job with groups only the member leaves."""
         for job in self._of(member):
             if job.request.min_workers is None:
-                self._abort(job, f"{_named(job, member)} {member.failure}")
+                self._abort(job, f"{_named(job, member)} {member.failure}", [member])
             else:
                 member.dismiss(member.failure)
 
@@ -274,31 +270,31 @@ class Jobs:
         said = [f"{_and([_named(job, each) for each in members])}: {what}" for what, members in callers]
         if len(callers) == 2 and len(callers[0][1]) < len(callers[1][1]):
             said[1] = f"the others: {callers[1][0]}"
-        self._abort(job, f"the workers make different calls. {'; '.join(said)}")
+        self._abort(job, f"the workers make different calls. {'; '.join(said)}", callers[0][1])
 
     def _of(self, member: Member) -> list[_Job]:
         """Return the job of a member, as a list."""
         return [job for job in self._present if member in job.members]
 
-    def _abort(self, job: _Job, why: str) -> None:
-        """Tell all workers of a job that its calls have ended; does nothing the second time."""
+    def _abort(self, job: _Job, why: str, causes: Sequence[Member]) -> None:
+        """Tell all workers of a job that its calls have ended because of some; does nothing the second time."""
         if not job.aborted:
             job.aborted = why
             job.log(logging.WARNING, why)
-            job.tell({"aborted": why})
+            job.tell({"aborted": why, "ranks": [job.members.index(cause) for cause in causes]})
 
     def documents(self) -> list[Mapping[str, Any]]:
         """Return the descriptions of all jobs, in the order of their beginning."""
         return [job.document() for job in self._present]
 
-    def times(self, name: str) -> Mapping[str, list[dict[str, Any]]]:
-        """Return the times of the last calls of the first worker of each host of the job called `name`, by host.
+    def times(self, name: str) -> list[list[dict[str, Any]]]:
+        """Return the times of the last calls of each worker of the job called `name`, by rank.
 
         Raises:
             ControllerError: If there is no such job.
         """
-        found = self._named(name)
-        return {member.host: [each.model_dump() for each in member.heard.times] for member in found.senders}
+        members = self._named(name).members
+        return [[each.model_dump() for each in member.heard.times] for member in members]
 
     def _named(self, name: str) -> _Job:
         found = [job for job in self._present if job.name == name]

@@ -204,7 +204,7 @@ class JobService:
             case {"times": times}:
                 member.heard.take_times(times)
                 return  # they change nothing that a job waits for
-            case {"call": {"number": int(number), "what": str(what)}}:
+            case {"call": {"number": int(number), "what": str(what)}} if 0 <= number < 1 << 63:
                 member.call = number, _one_line(what)
                 self._jobs.compare(member)
             case {"failed": {"call": int(number), "what": str(what), "error": str(error)}}:

@@ -88,7 +88,10 @@ class WorkerState(_Frozen):
         joined: When it joined, in seconds of the Unix epoch.
         left: Whether it has left.
         heard: When its last report arrived, in seconds of the Unix epoch. None before the first one.
-        report: Its last report. None before the first one.
+        report: Its last report. None before the first one, and for all but the first worker of a host, which alone uses
+            the network.
+        local: Its number among the workers of its host.
+        call: Number of the last call that it is known to have come to; 0 if there is none.
     """
 
     host: str
@@ -97,6 +100,8 @@ class WorkerState(_Frozen):
     left: bool
     heard: float | None
     report: Report | None
+    local: int = 0
+    call: Count = 0
 
 
 class CallTime(_Frozen):
@@ -151,10 +156,17 @@ class Heard:
 
 
 class Reporting(Protocol):
-    """A worker that is connected."""
+    """A worker that is connected.
+
+    Attributes:
+        local: Its number among the workers of its host.
+        call: The call in which it last waited: number and text.
+    """
 
     host: str
     process: int
+    local: int
+    call: tuple[int, str]
     left: asyncio.Event
     heard: Heard
 
@@ -169,4 +181,6 @@ def state_of(worker: Reporting) -> Mapping[str, Any]:
         "left": worker.left.is_set(),
         "heard": heard.heard,
         "report": None if heard.report is None else heard.report.model_dump(),
+        "local": worker.local,
+        "call": max(worker.call[0], heard.times[-1].number if heard.times else 0),
     }

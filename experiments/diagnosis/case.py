@@ -24,6 +24,7 @@ Busy = Mapping[Direction, float]  # shares of the time of all-reduces
 
 _TIERS: dict[str, int] = {"host": 0} | {role: tier for tier, role in enumerate(get_args(Role), start=1)}
 _SLOWED = 0.8  # share of the usual rate below which a link is slow; packet sizes change the rate by less than a fifth
+_ALIKE = 0.95  # share of the busiest link's time from which another link is as busy
 _USED = 0.01  # share of the time that a link must send before its rate can be calculated
 
 
@@ -81,6 +82,14 @@ class Case:
     def busiest(self) -> LinkUse:
         """Return the link that sent for the longest time."""
         return self.links[max(self.busy, key=self.busy.__getitem__)]
+
+    @property
+    def busiest_text(self) -> str:
+        """Describe the busiest link, and how many links are as busy."""
+        most = max(self.busy.values())
+        alike = sum(share >= _ALIKE * most for share in self.busy.values()) - 1
+        also = f" and {alike} {'other is' if alike == 1 else 'others are'} as busy" if alike else ""
+        return f"the busiest link, {self.busiest.name}, sent for {percent(most)} of the time{also}"
 
     @cached_property
     def computing(self) -> NDArray[np.float64] | None:

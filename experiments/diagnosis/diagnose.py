@@ -131,9 +131,7 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
         findings.append(replace(rest, share=min(rest.share, (case.idle or 0.0) - named)))
     elif not findings and case.explained < _UNEXPLAINED:
         findings.append(_unexplained(case))
-    busiest = case.busiest
-    share = case.busy[busiest.near, busiest.far]
-    limit = f"the busiest link, {busiest.name}, sent for {percent(share)} of the time"
+    limit = case.busiest_text
     if case.computing is not None:
         limit = f"workers computed for {percent(case.computing.mean() / case.seconds)} of the time; {limit}"
     unseen = UNSEEN_LIVE if settings.world == "live" else ()

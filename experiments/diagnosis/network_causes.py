@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import isinf
 
 from fanin.controller.tree import SLOTS
@@ -44,12 +45,14 @@ def slow_link(case: Case) -> Finding | None:
     way = max(case.slow, key=case.busy.__getitem__)
     rate, usual = case.rate(way) or 0.0, case.usual_rate(way)
     name = case.links[way].name
+    others = sorted(case.links[one].name for one in case.slow if set(one) != set(way))
+    also = f"; also slow: {', '.join(others)}" if others else ""
     return Finding(
         "slow link",
         case.relief(case.busy, case.repaired),
         f"{name} sent at {quantity_text(round(rate), RATES)} while other links between the same tiers send at "
-        f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time",
-        f"fix the link {name.replace(' → ', ' - ')}, or place no worker behind it",
+        f"{quantity_text(round(usual), RATES)}, and was busy for {percent(case.busy[way])} of the time{also}",
+        f"fix the link {name.replace(' → ', ' - ')}{' and those' if others else ''}, or place no worker behind it",
     )
 
 
@@ -97,8 +100,8 @@ def oversubscription(case: Case) -> Finding | None:
         "oversubscription",
         case.relief(case.own, after),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
-        f"{percent(at_hosts)}; the links below {switch} have {quantity_text(round(down), RATES)} in total, those "
-        f"above it {quantity_text(round(up), RATES)}",
+        f"{percent(at_hosts)}; hosts can send {quantity_text(round(down), RATES)} up through {switch}, and the links "
+        f"above it have {quantity_text(round(up), RATES)} in total",
         "use more or faster uplinks, place fewer workers on each leaf, or use in-network aggregation, which "
         "sends one vector up instead of many",
     )
@@ -110,11 +113,17 @@ def _ratio(case: Case, way: Direction) -> float:
 
 
 def _rates(case: Case, switch: str) -> tuple[float, float]:
-    """Return the total rates of a switch's links down and up in bits/s; infinite if one of them is unlimited."""
+    """Return what the hosts below a switch can send through it, and the total rate of its links up, in bits/s.
+
+    Both are infinite if a link is unlimited. Hosts spread what they send over all links up. So wider links above a leaf
+    alone do not help if those above the spine are as narrow.
+    """
     down = up = 0.0
     for node in case.topology.neighbours(switch).values():
         if case.tier(node) > case.tier(switch):
             up += case.usual_rate((switch, node))
+        elif 0 < case.tier(node) < case.tier(switch):
+            down += _rates(case, node)[0] / len(case.siblings((node, switch)))
         else:
             down += case.usual_rate((switch, node))
     return down, up
@@ -223,7 +232,7 @@ def loss(case: Case) -> Finding | None:
     corrupted = case.row.get("link_corrupted") or 0
     if not (again and lost + dropped + corrupted):
         return None
-    worst = max(links, key=lambda link: link.lost + (link.queue_drops or 0))
+    where, which = _losing(case)
     packets = sum(link.packets for link in links)
     sent = sum(link.packets for link in links if link.near in case.settings.members)
     # Without loss, links would not carry retransmissions.
@@ -235,12 +244,31 @@ def loss(case: Case) -> Finding | None:
     return Finding(
         "loss",
         1 - explained,
-        f"of {packets:,} packets on links {became}, most on "
-        f"{worst.name}; there were {again:,} retransmissions, and bytes and latencies without them do not explain "
+        f"of {packets:,} packets on links {became}, {where}; there were {again:,} "
+        "retransmissions, and bytes and latencies without them do not explain "
         f"{percent(1 - explained)} of the time",
         "use longer queues (queue_bytes) or congestion marks (ecn_bytes)"
         if dropped > lost + corrupted
-        else f"fix the link {worst.near} - {worst.far}, or use shorter timers ([recovery])",
+        else f"fix {which}, or use shorter timers ([recovery])",
+    )
+
+
+def _losing(case: Case) -> tuple[str, str]:
+    """Return where packets were lost, and which links to fix: a single one only if it lost most of them."""
+    lost: Counter[str] = Counter()
+    for way, link in case.links.items():
+        below, above = sorted(way, key=lambda node: (case.tier(node), node))
+        lost[f"{below} - {above}"] += link.lost + (link.queue_drops or 0)
+    losing = +lost
+    if not losing:
+        return "at links that do not count them", "the links that corrupt packets (corrupt)"
+    (worst, most), *_ = losing.most_common(1)
+    if 2 * most > losing.total():
+        return f"{'all' if len(losing) == 1 else 'most'} on the link {worst}", f"the link {worst}"
+    some = ", ".join(f"{name} {count:,}" for name, count in losing.most_common(3))
+    return (
+        f"on {len(losing)} of {len(lost)} links, none of which lost most ({some}{', …' if len(losing) > 3 else ''})",
+        f"what these {len(losing)} links have in common (loss)",
     )
 
 

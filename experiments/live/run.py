@@ -15,6 +15,7 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.jobs.ledger import Ledger
 from fanin.controller.telemetry import Reason, SwitchCounts
 from fanin.controller.tree import Job
+from fanin.experiments.live.server import ServerProcess, ServerTask
 from fanin.experiments.live.usage import usage_of
 from fanin.experiments.live.worker_group import Observe, RunError, run_worker_group
 from fanin.experiments.live.worker_messages import (
@@ -195,8 +196,13 @@ class LiveNetwork:
         grant = None
         collectives: Sequence[InNetwork | HostBased]
         if settings.algorithm == "in-network":
+            shared = settings.shared_slots
             grant = await self._controller.grant(
-                settings.members, slots=pace.window, checksums=pace.checksums
+                settings.members,
+                slots=shared or pace.window,
+                checksums=pace.checksums,
+                window=pace.window if shared else None,
+                server=next(iter(settings.servers), None),
             )
             collectives = [_in_network(host, grant.tree.job, settings, pace) for host in hosts]
         else:
@@ -206,15 +212,37 @@ class LiveNetwork:
             Task(rank, len(hosts), self._folder, collective, work, GIVE_UP * patience)
             for rank, collective in enumerate(collectives)
         ]
+        server = None
         try:
+            if settings.servers:
+                assert grant is not None
+                server = await self._start_server(settings.servers[0], grant.tree.job, settings, pace)
             start = start_on(self._network, settings.members)
-            return await run_worker_group(
-                tasks, start, observe, patience, self._network.check, processors, self._logs
-            )
+
+            def check() -> None:
+                self._network.check()
+                if server is not None:
+                    server.check()
+
+            return await run_worker_group(tasks, start, observe, patience, check, processors, self._logs)
         finally:
+            if server is not None:
+                server.kill()
             self._network.check()
             if grant is not None:
                 await grant.withdraw()
+
+    async def _start_server(self, host: str, job: Job, settings: Settings, pace: Pace) -> ServerProcess:
+        at = self._network.topology.host(host)
+        task = ServerTask(
+            lease=job.lease_of(job.hosts[0], settings.values),
+            local=(str(at.ip), job.udp_port),
+            remote=(str(at.gateway), job.udp_port),
+            pace=pace,
+            protocol=settings.protocol,
+            give_up=GIVE_UP * self._network.patience,
+        )
+        return await ServerProcess.begin(task, start_on(self._network, [host]), self._logs / "server.log")
 
     def _link_events(self, settings: Settings) -> dict[str, int]:
         """Return the events so far on the links that switches emulate, by column; BMv2 emulates no links."""

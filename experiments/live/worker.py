@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fanin.controller.python_file import PythonFileError, telling
 from fanin.experiments.live.output import lines_out, write_line
 from fanin.experiments.live.worker_messages import (
     DIGITS_FILE,
@@ -25,8 +24,10 @@ from fanin.experiments.live.worker_messages import (
 )
 from fanin.experiments.protocol import make_worker_of, protocol_of
 from fanin.experiments.results.recording import Recording, Vector
+from fanin.experiments.schedule_file import use
 from fanin.experiments.training.digits import Digits
 from fanin.experiments.training.sgd import Curve, TrainingConfig, train
+from fanin.native.python_file import PythonFileError, telling
 from fanin.workers import (
     Collective,
     CollectiveError,
@@ -40,9 +41,8 @@ from fanin.workers import (
 )
 from fanin.workers.engines import native
 from fanin.workers.host_based.exchange import Call
-from fanin.workers.participant_udp import ParticipantAllReduce
+from fanin.workers.participant_udp import PluggedWorker
 from fanin.workers.protocol import InNetworkStatistics
-from fanin.workers.udp import UdpSocket
 from fanin.workers.values.compression import ErrorFeedback
 
 
@@ -59,30 +59,26 @@ def join(task: Task, feedback: ErrorFeedback | None = None) -> Collective:
         feedback: Compresses vectors between hosts; None: the task's compressor, if any.
     """
     match task.collective:
-        case InNetwork(lease, local, remote, pace, worker) if worker:
-            participant = make_worker_of(worker)(lease, pace.recovery(task.give_up))
-            socket = UdpSocket(
-                local, remote, segments=pace.segments, offload=pace.offload, checksums=pace.checksums
+        case InNetwork(lease, local, remote, pace, worker):
+            recovery = pace.recovery(task.give_up)
+            config = InNetworkConfig(
+                lease,
+                local,
+                remote,
+                segments=pace.segments,
+                offload=pace.offload,
+                checksums=pace.checksums,
+                recovery=recovery,
             )
-            return ParticipantAllReduce(participant, socket)
-        case InNetwork(lease, local, remote, pace):
-            return InNetworkAllReduce(
-                InNetworkConfig(
-                    lease,
-                    local,
-                    remote,
-                    segments=pace.segments,
-                    offload=pace.offload,
-                    checksums=pace.checksums,
-                    recovery=pace.recovery(task.give_up),
-                )
-            )
+            plugged = PluggedWorker(make_worker_of(worker)(lease, recovery)) if worker else None
+            return InNetworkAllReduce(config, plugged)
         case HostBased():
             return _between_hosts(task, task.collective, feedback)
 
 
 def _between_hosts(task: Task, how: HostBased, feedback: ErrorFeedback | None) -> Collective:
     give_up, pace = task.give_up, how.pace
+    use(how.algorithm)
     call: Call = feedback or how.compressor or "all-reduce"
     if how.transport == "tcp":
         return TcpAllReduce(

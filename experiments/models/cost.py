@@ -167,19 +167,19 @@ class Job(Table):
 
     def _problems(self) -> Iterator[str]:
         if (self.model is None) == (self.parameters is None):
-            yield "model: give model, such as 'llama-3-8b', or parameters, such as '7B'"
+            yield "model: give `model`, such as 'llama-3-8b', or `parameters`, such as '7B'"
         elif self.pipeline > 1 and self.network and not self.network.width:
-            yield f"pipeline: {self.model} has no equal blocks; leave pipeline out"
+            yield f"pipeline: {self.model} has no equal blocks; leave `pipeline` out"
         yield from self._compute_problems()
         if self.tensor > self.gpus_per_server or self.gpus_per_server % self.tensor:
-            yield f"tensor: {self.tensor} does not divide a server of {self.gpus_per_server}; change gpus_per_server"
+            yield f"tensor: {self.tensor} does not divide a server of {self.gpus_per_server}; change `gpus_per_server`"
             return
         if self.data is not None and "gpus" in self.model_fields_set:
-            yield "gpus: follow from data, tensor and pipeline; leave out gpus or data"
+            yield "gpus: follow from `data`, `tensor` and `pipeline`; leave out `gpus` or `data`"
         if self.zero and (others := set(self.algorithm) - {"in-network", "ring"}):
             yield f"zero: has no {', '.join(sorted(others))}; choose among in-network and ring"
         if self.zero > 1 and self.pipeline > 1:
-            yield f"zero: stage {self.zero} cannot be combined with pipeline; set zero = 1"
+            yield f"zero: stage {self.zero} cannot be combined with `pipeline`; choose stage 1"
         for gpus in self.clusters:
             yield from self._cluster_problems(gpus)
 
@@ -188,37 +188,37 @@ class Job(Table):
         known = self.compute, self.tokens, self.global_batch if self.model else None
         count = sum(one is not None for one in known)
         if count == 0 or (self.compute is not None and self.tokens is not None):
-            batch = ", or global_batch, such as 1024" if self.model else ""
-            yield f"compute: give compute, such as '2 s', or tokens, such as '4M'{batch}"
+            batch = ", or `global_batch`, such as 1024" if self.model else ""
+            yield f"compute: give `compute`, such as '2 s', or `tokens`, such as '4M'{batch}"
         elif self.tokens is not None and self.global_batch is not None and self.model:
-            yield "tokens: follow from global_batch; leave out one of them"
+            yield "tokens: follow from `global_batch`; leave out one of them"
         if self.compute is not None and self.tokens is None:
             for name in sorted({"flops", "utilization"} & self.model_fields_set):
-                yield f"{name}: has no effect with compute; leave it out, or replace compute with tokens"
+                yield f"{name}: has no effect with `compute`; leave it out, or replace `compute` with `tokens`"
         if self.global_batch is None:
             if self.pipeline > 1:
                 yield "global_batch: missing; stages wait for one another for a micro-batch; add it, such as 1024"
             elif "micro_batch" in self.model_fields_set:
-                yield "micro_batch: is a part of global_batch, which is missing; add it"
+                yield "micro_batch: is a part of `global_batch`, which is missing; add it"
 
     def _cluster_problems(self, gpus: int) -> Iterator[str]:
         model = self.tensor * self.pipeline
         if model == 1 and gpus % self.gpus_per_server:
-            yield f"gpus: {gpus} do not fill servers of {self.gpus_per_server}; change gpus_per_server"
+            yield f"gpus: {gpus} do not fill servers of {self.gpus_per_server}; change `gpus_per_server`"
         elif gpus % model:
-            yield f"gpus: {gpus} are not a multiple of tensor x pipeline = {model}; change one of them"
+            yield f"gpus: {gpus} are not a multiple of `tensor` x `pipeline` = {model}; change one of them"
         elif model > 1 and self.copies(gpus) * self.tensor % self.gpus_per_server:
             yield (
                 f"gpus: {gpus} have {self.copies(gpus)} copies, whose tensor groups of {self.tensor} do not fill "
-                f"servers of {self.gpus_per_server}; change gpus or gpus_per_server"
+                f"servers of {self.gpus_per_server}; change `gpus` or `gpus_per_server`"
             )
         elif self.servers(gpus) < 2:
             what = "are in one server" if model == 1 else "have all copies of a stage in one server"
-            yield f"gpus: {gpus} {what}, and nothing crosses the network; change gpus_per_server"
+            yield f"gpus: {gpus} {what}, and nothing crosses the network; change `gpus_per_server`"
         elif self.global_batch is not None and self.global_batch % (self.micro_batch * self.copies(gpus)):
             yield (
                 f"global_batch: is {self.global_batch}, must be a multiple of {self.copies(gpus)} copies times "
-                f"micro_batch = {self.micro_batch}"
+                f"`micro_batch` = {self.micro_batch}"
             )
 
 

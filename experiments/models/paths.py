@@ -68,11 +68,12 @@ class Paths:
     def round_trip(self) -> float:
         """Return the round-trip time of a packet.
 
-        In the network this is the time from the host furthest from the tree's root to the root and back. Between hosts
-        it is that of the two ranks furthest from each other among those that communicate.
+        In the network this is the time from the host furthest from the tree's root, or from the server, to there and
+        back. Between hosts it is that of the two ranks furthest from each other among those that communicate.
         """
         if self._settings.algorithm == "in-network":
-            return 2 * max(map(self._height, self._trees)) + self._notice
+            notices = 2 if self._settings.servers else 1
+            return 2 * max(map(self._height, self._trees)) + notices * self._notice
         return 2 * max(
             self.latency(rank, peer) for rank, others in enumerate(self._shares) for peer in others
         )
@@ -121,11 +122,17 @@ class Paths:
     def _trees(self) -> tuple[Tree, ...]:
         """Return the trees of a vector, for the first job on the network."""
         ports = range(FIRST_UDP_PORT, FIRST_UDP_PORT + self._settings.trees)
-        return tuple(aggregation_tree(self._network, Job(1, self._members, port)) for port in ports)
+        servers = self._settings.servers or (None,) * len(ports)
+        return tuple(
+            aggregation_tree(self._network, Job(1, self._members, port, server=server))
+            for port, server in zip(ports, servers, strict=False)
+        )
 
     def _height(self, tree: Tree) -> float:
-        """Return the time from the host furthest from the root to the root."""
-        below = {tree.root.switch: 0.0}
+        """Return the time from the host furthest from the root to the root, or to the server above it."""
+        root = tree.root
+        above = self._alone(self._network.link_between(root.switch, root.parent)) if root.parent else 0.0
+        below = {root.switch: above}
         for part in reversed(tree.aggregators):
             for child in part.children:
                 below[child] = below[part.switch] + self._alone(
@@ -178,8 +185,14 @@ class Paths:
         found: Counter[_Direction] = Counter()
         if settings.algorithm == "in-network":  # sums: each link carries one window of each tree
             for tree in self._trees:
+                workers = dict.fromkeys(self._members, 1)
                 for part in tree.aggregators:
-                    found.update({(child, part.switch): min(window, packets) for child in part.children})
+                    # If no slot is free, what goes to a server is not summed on its way.
+                    alone = self._patient and tree.job.server is not None
+                    workers[part.switch] = sum(workers[child] for child in part.children) if alone else 1
+                    ups = [(child, part.switch) for child in part.children]
+                    ups += [(part.switch, part.parent)] if part is tree.root and part.parent else []
+                    found.update({up: workers[up[0]] * min(window, packets) for up in ups})
             return found
         per_host = settings.window_per == "host"
         for rank, others in enumerate(self._shares):

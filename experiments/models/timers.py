@@ -21,25 +21,22 @@ def virtual_window(settings: Settings) -> int:
 
 
 def recovery(settings: Settings) -> Recovery:
-    """Return the timers of a virtual point.
+    """Return the timers of a virtual point: the scenario's, and for those that it leaves out what suits its paths.
 
-    If a scenario sets one timer, the others have the defaults of workers/recovery.py, which suit a live worker. If it
-    sets none, a silence of twice the longest round trip means that a packet is lost. The first timeout is what RFC 6298
-    (2.2) derives from a first measurement of that length, R + 4 R/2. The granularity is the time in which a host
-    notices packets.
+    A silence of twice the longest round trip R means that a packet is lost. The first timeout is what RFC 6298 (2.2)
+    derives from a first measurement of that length, R + 4 R/2. The granularity is the time in which a host notices
+    packets. A timeout that is left out gives way to the scenario's, so that the timeouts stay in order.
     """
-    given = settings.recovery.model_dump(exclude_none=True)
-    if settings.recovery.timers:
-        return Recovery(**given)
+    given = settings.recovery
     longest = longest_round_trip(settings)
-    first = 3 * longest
-    return Recovery(
-        initial_rto=first,
-        min_rto=2 * longest,
-        max_rto=max(first, Recovery().max_rto),
-        granularity=settings.coalescing,
-        **given,
-    )
+    initial = given.initial_rto or max(3 * longest, given.min_rto or 0)
+    suited = {
+        "initial_rto": initial,
+        "min_rto": min(2 * longest, initial),
+        "max_rto": max(initial, Recovery().max_rto),
+        "granularity": settings.coalescing,
+    }
+    return Recovery(**suited | given.model_dump(exclude_none=True))
 
 
 def ring_recovery(settings: Settings) -> Recovery | None:
@@ -66,7 +63,7 @@ def longest_round_trip(settings: Settings) -> float:
 
 def mistimed(settings: Settings) -> str | None:
     """Return a warning for a virtual point with loss whose shortest timeout is far above the round trip, else None."""
-    if settings.world == "live" or not settings.recovery.timers:
+    if settings.world == "live" or settings.recovery.min_rto is None:
         return None
     if not any(link.properties.mean_loss for link in settings.network.links):
         return None
@@ -75,5 +72,5 @@ def mistimed(settings: Settings) -> str | None:
         return None
     return (
         f"recovery.min_rto: is {1e6 * shortest:,.0f} us, but the longest round trip takes {1e6 * longest:,.0f} us: "
-        f"workers wait long for lost packets; leave out [recovery], or set min_rto to about {2e6 * longest:.0f} us"
+        f"workers wait long for lost packets; leave min_rto out, or set min_rto to about {2e6 * longest:.0f} us"
     )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -24,21 +25,21 @@ from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import AlgorithmName, Priority, Table
+from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.experiments.schedule_file import SUFFIXES, is_file, problem_of
 from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
-from fanin.workers.collective import Operation, Transport, WindowScope
+from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
-from fanin.workers.recovery import Recovery as Timers
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -49,6 +50,7 @@ FILES = (
     "controller",
     "worker",
     "protocol",
+    "algorithm",
 )  # keys whose values are the user's own files or folder
 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
@@ -66,6 +68,12 @@ _NOT_PARALLEL = (
 
 # Keys that do not work with a trace of a training.
 _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
+
+
+def _known_or_file(algorithm: str) -> str:
+    """Return the name of an algorithm, or of a file."""
+    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
@@ -90,10 +98,19 @@ class Settings(Table):
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
     algorithm: Annotated[
-        AlgorithmName,
-        WithJsonSchema({"enum": [*algorithm_names(), AUTO], "type": "string"}),
+        Algorithm,
+        AfterValidator(_known_or_file),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [*algorithm_names(), AUTO], "type": "string"},
+                    {"pattern": rf"({'|'.join(map(re.escape, SUFFIXES))})$", "type": "string"},
+                ]
+            }
+        ),
         Field(
-            description="the all-reduce algorithm; auto: the one that the analytical model predicts to be fastest"
+            description="the all-reduce algorithm, or a file with a schedule, relative to this file; auto: the one "
+            "that the analytical model predicts to be fastest"
         ),
     ] = "in-network"
     trees: Annotated[
@@ -138,6 +155,14 @@ class Settings(Table):
     window: Annotated[
         int | None,
         Field(ge=1, le=SLOTS, description="packets that a worker, or a connection, may have in flight"),
+    ] = None
+    slots: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            le=SLOTS,
+            description="in-network: slots of a switch, if the protocol's jobs share them; default: all",
+        ),
     ] = None
     window_per: Annotated[
         WindowScope,
@@ -241,10 +266,34 @@ class Settings(Table):
         return protocol_of(self.protocol, self.program, self.controller, self.worker)
 
     @property
+    def shared_slots(self) -> int | None:
+        """Return how many slots all jobs share; None if each has its own."""
+        return (self.slots or SLOTS) if self.implementation.shares_slots else None
+
+    @property
     def bystanders(self) -> tuple[str, ...]:
+        """Return the hosts without workers or servers, in the network's order."""
+        return self._outside[: len(self._outside) - self._servers_needed]
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Return the hosts of parameter servers: one for each tree, then one for each other job in the network."""
+        return self._outside[len(self._outside) - self._servers_needed :]
+
+    @cached_property
+    def _outside(self) -> tuple[str, ...]:
         """Return the hosts without workers, in the network's order."""
         members = set(self.members)
         return tuple(host.name for host in self.network.ranked_hosts if host.name not in members)
+
+    @cached_property
+    def _servers_needed(self) -> int:
+        if self.implementation.make_server is None:
+            return 0
+        others = self.other_job
+        return (self.trees if self.algorithm == "in-network" else 0) + (
+            others.jobs if others is not None and others.algorithm == "in-network" else 0
+        )
 
     @property
     def between_hosts(self) -> bool:
@@ -312,7 +361,9 @@ class Settings(Table):
         if self.algorithm != "in-network":
             changes |= {"checksums": True, "worker": None, "values": 256, "trees": 1}
             if self.other_job is None or self.other_job.algorithm != "in-network":
-                changes |= {"protocol": OURS}
+                changes |= {"protocol": OURS, "slots": None}
+        if not self.implementation.shares_slots:
+            changes |= {"slots": None}
         if self.algorithm != "parameter-server":
             changes |= {"shards": None}
         if self.parallelism is not None and self.parallelism.pipeline == 1:
@@ -330,12 +381,22 @@ class Settings(Table):
         if self.workers is not None and self.workers > len(names):
             yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
             return
+        if is_file(self.algorithm) and (problem := problem_of(self.algorithm, len(self.members))):
+            yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
         if (self.size is None) == (self.training is None):
             yield "size: give size, such as '4 MB', or a table training"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
+        if self._servers_needed > len(self._outside):
+            needed, there = self._servers_needed, len(self._outside)
+            hosts = "a host" if needed == 1 else f"{needed} hosts"
+            yield (
+                f"protocol: {self.implementation.name} needs {hosts} without workers for its servers, and there are "
+                f"{there}; set workers, or enlarge the topology"
+            )
+            return
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
@@ -347,7 +408,7 @@ class Settings(Table):
             self.hosts or self.algorithm == "in-network"
         ) and not self.controller:  # it may allow other trees
             try:
-                aggregation_tree(self.network, Job(1, self.members))
+                aggregation_tree(self.network, Job(1, self.members, server=next(iter(self.servers), None)))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
         if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
@@ -381,18 +442,15 @@ class Settings(Table):
             yield "segments: is live only; leave it out, or set world = 'live'"
         if not self.topology.offload:
             yield "topology.offload: is live only; leave it out, or set world = 'live'"
-        try:
-            Timers(**self.recovery.model_dump(exclude_none=True))
-        except ValueError as error:
-            yield f"recovery: {error}"
         bystanders = self.bystanders
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,
-            "other_job": 2 if self.other_job else 0,
+            "other_job": 2 * self.other_job.jobs if self.other_job else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
-                hosts = "two hosts that are not workers" if count == 2 else "a host that is not a worker"
+                words = {1: "a host that is not a worker", 2: "two hosts that are not workers"}
+                hosts = words.get(count, f"{count} hosts that are not workers")
                 yield f"{name}: needs {hosts}, and there are {len(bystanders)}; set workers"
         if self.min_workers is not None:
             if self.min_workers > len(self.members):
@@ -410,7 +468,8 @@ class Settings(Table):
         if self.other_job is not None:
             window = self.window or VIRTUAL_WINDOW
             trees = self.trees if self.algorithm == "in-network" else 1
-            if trees * window + (self.other_job.window or window) > SLOTS:
+            others = self.other_job.jobs * (self.other_job.window or window)
+            if self.shared_slots is None and trees * window + others > SLOTS:
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
                 yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
@@ -433,6 +492,8 @@ class Settings(Table):
             yield "transport: 'tcp' is live only; set 'selective-repeat', 'go-back-n', or world = 'live'"
 
     def _not_parallel(self) -> Iterator[str]:
+        if (self.parallelism or (self.workload and self.workload.trace)) and self._servers_needed:
+            yield f"protocol: {self.implementation.name} has servers, which work with plain all-reduces only"
         if self.parallelism is not None:
             yield from self.parallelism.problems(len(self.members), self.elements or 0)
             fields = type(self).model_fields
@@ -448,14 +509,14 @@ class Settings(Table):
         if self.algorithm == "in-network":
             jobs = LAST_UDP_PORT - FIRST_UDP_PORT + 1
             other = self.other_job is not None and self.other_job.algorithm == "in-network"
-            if self.trees + other > jobs:
+            if self.trees + (self.other_job.jobs if other and self.other_job else 0) > jobs:
                 yield f"trees: is {self.trees}, but switches make {jobs} sums at once, with other_job; reduce it"
             elif self.sums > jobs:
                 yield (
                     f"parallelism: needs {self.sums} sums of gradients, but switches make {jobs} at once; "
                     "set fewer trees, or algorithm = 'ring'"
                 )
-            elif (self.window or 1) * self.sums > SLOTS:
+            elif self.shared_slots is None and (self.window or 1) * self.sums > SLOTS:
                 yield (
                     f"window: is {self.window} for each of {self.sums} sums at once, more than the {SLOTS:,} slots "
                     "of a switch; reduce it"

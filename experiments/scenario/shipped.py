@@ -19,16 +19,18 @@ def scenario_file(given: str) -> Path:
         ScenarioError: If there is no shipped scenario of this name; the message lists all.
     """
     kind, colon, name = given.partition(":")
+    names = [f"{each}:{file.stem}" for each, folder in _FOLDERS.items() for file in folder.glob("*.toml")]
     if not colon or kind not in _FOLDERS:
+        meant = [each for each in names if each.partition(":")[2] == given]
+        if meant and not Path(given).exists():
+            raise ScenarioError(
+                f"{given}: no such file; the scenario that comes with fanin is {' or '.join(meant)}"
+            )
         return Path(given)
-    path = _FOLDERS[kind] / f"{name}.toml"
-    if path.parent != _FOLDERS[kind] or not path.is_file():
-        names = [f"{each}:{file.stem}" for each, folder in _FOLDERS.items() for file in folder.glob("*.toml")]
-        near = nearest(given, names)
-        raise ScenarioError(
-            "\n  ".join([f"{given}: no such scenario{near}; these come with fanin:", *_list()])
-        )
-    return path
+    if given not in names:
+        problem = f"no such scenario{nearest(given, names)}" if name else "the name is missing"
+        raise ScenarioError("\n  ".join([f"{given}: {problem}; these come with fanin:", *_list()]))
+    return _FOLDERS[kind] / f"{name}.toml"
 
 
 def lessons() -> dict[str, Lesson]:

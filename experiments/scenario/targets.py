@@ -44,8 +44,14 @@ class Target:
             "segments": settings.segments,
             "checksums": settings.checksums,
         }
-        said = {name: value for name, value in given.items() if value is not None}
-        return replace(self.pace(settings.network.slowest_rate), **said)
+        pace = replace(
+            self.pace(settings.network.slowest_rate),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        # A timeout that the scenario leaves out gives way to the one that it sets.
+        if settings.recovery.initial_rto is None:
+            return replace(pace, initial_rto=max(pace.initial_rto, pace.min_rto))
+        return replace(pace, min_rto=min(pace.min_rto, pace.initial_rto))
 
 
 def target(engine: SwitchKind) -> Target:

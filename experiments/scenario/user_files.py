@@ -11,7 +11,6 @@ from typing import Any
 from fanin.controller.errors import ControllerError, ProgramMismatchError
 from fanin.controller.plan import PathChoice, Plan, SwitchPlan
 from fanin.controller.planner import planner_of
-from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM, check_program
 from fanin.controller.telemetry import cells_read
 from fanin.controller.tree import Job, Tree
@@ -19,6 +18,8 @@ from fanin.experiments.protocol import OURS, Protocol, folder_of, load, make_wor
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.settings import FILES, Settings
 from fanin.experiments.scenario.tools import Compiler
+from fanin.experiments.schedule_file import is_file
+from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
 DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
@@ -157,6 +158,8 @@ def digests(settings: Settings) -> dict[str, Any]:
         if name == "protocol":
             folder = folder_of(settings.protocol)
             content = None if settings.protocol == OURS else _contents(load(folder), settings)
+        elif name == "algorithm":
+            content = Path(settings.algorithm).read_bytes() if is_file(settings.algorithm) else None
         elif path and name == "program":  # and what it includes
             content = _compiled(path, settings.compiler).device_config
         elif path:

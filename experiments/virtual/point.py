@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fanin.controller.python_file import telling
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
@@ -15,9 +14,10 @@ from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.schedule_file import use
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
-from fanin.experiments.virtual.other_job import start_other_job
+from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
@@ -25,6 +25,7 @@ from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel, VirtualNetwork
 from fanin.simulator.fabric import Cluster, Job
@@ -62,6 +63,7 @@ def run_virtual(
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
+    use(settings.algorithm)
     if settings.workload is not None and settings.workload.trace:
         return run_replay(settings, settings.workload, switch)
     if settings.training is not None:
@@ -95,16 +97,17 @@ def run_virtual(
             None,
             protocol.make_worker,
             observer,
+            make_server=protocol.make_server,
             in_place=True,
             planner=protocol.planner(settings.paths),
             make_network=make_network,
         )
         prepare(cluster)
-        other = start_other_job(settings, cluster)
+        others = start_other_jobs(settings, cluster)
         wanted = requests(settings)
         flows = _flows(settings, cluster, wanted)
         jobs = [JobUnderFaults(cluster.job, settings.min_workers)]
-        jobs += [JobUnderFaults(other.job, None)] if other else []
+        jobs += [JobUnderFaults(job, None) for job in others.jobs] if others else []
         faults = Faults(settings.faults, jobs, cluster)
         meter = LinkMeter(cluster, settings.priority)
         sampler = QueueSampler(cluster.network, settings.queue_samples)
@@ -112,7 +115,7 @@ def run_virtual(
             raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
         links = meter.end_phase("job")
         of_workers = worker_figures(settings, cluster)
-        if other and not faults.run(other.run, LIMIT):
+        if others and not faults.run(others.run, LIMIT):
             raise UnfinishedError(f"other_job: not finished after {LIMIT:g} s of virtual time")
         if flows and not faults.run(flows.run, LIMIT):
             raise UnfinishedError(f"traffic: flows have not arrived after {LIMIT:g} s of virtual time")
@@ -140,7 +143,7 @@ def run_virtual(
     if job.changed:
         promises = _promises_kept(settings, job)
     held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
-    errors = Errors.of_all([*held, *([other.errors] if other else [])])
+    errors = Errors.of_all([*held, *([others.errors] if others else [])])
     return Measured(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
@@ -155,7 +158,7 @@ def run_virtual(
             [_congestion_window(station.worker.statistics) for station in stations]
         ),
         wait_seconds=float(np.mean(waits)),
-        other_job_seconds=other.median_seconds if other else None,
+        other_job_seconds=others.median_seconds if others else None,
         usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples),
         traffic=_times_of(settings, wanted, flows) if flows else None,
         progress=progress,
@@ -202,6 +205,8 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         topology=settings.network,
         window=virtual_window(settings),
         window_per=settings.window_per,
+        slots=settings.shared_slots if settings.algorithm == "in-network" else None,
+        servers=settings.servers[: settings.trees] if settings.algorithm == "in-network" else (),
         values=settings.values,
         hosts=settings.members,
         trees=settings.trees,

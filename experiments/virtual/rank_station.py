@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.controller.python_file import telling
 from fanin.experiments.models.pipeline import Pass
 from fanin.experiments.models.timers import recovery
 from fanin.experiments.results.checking import Errors, Promise
@@ -21,6 +20,7 @@ from fanin.experiments.scenario.tables.parallelism import Direction
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.steps import computing_figures
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler
+from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import HostModel
 from fanin.simulator.fabric import Fabric

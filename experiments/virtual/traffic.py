@@ -44,8 +44,8 @@ def requests(settings: Settings) -> list[Request]:
     """Return what a point's traffic sends, ordered by time for each host; empty without traffic."""
     if settings.traffic is None or settings.traffic.load == 0:
         return []
-    members = set(settings.members)
-    hosts = [host.name for host in settings.network.hosts if host.name not in members]
+    others = {*settings.members, *settings.servers}
+    hosts = [host.name for host in settings.network.hosts if host.name not in others]
     return _PATTERNS[settings.traffic.pattern](settings, settings.traffic, hosts)
 
 

@@ -41,6 +41,9 @@ def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -
             began = station.ended[::per_step]
             step["computing_seconds"] = float(step_computing(settings)[rank].sum())
             step["loading_seconds"] = settings.step.loading * settings.repetitions
+        else:
+            released = station.ended[::per_step]
+            step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))
         found.append(
             WorkerUse(
                 rank=rank,

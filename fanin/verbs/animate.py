@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
-from fanin.options import Changes, ScenarioFile
+from fanin.options import Changes, ScenarioFile, file_to_write
 from fanin.output import say
 
 
@@ -21,7 +21,8 @@ def animate(
         typer.Option(
             "-o",
             "--output",
-            dir_okay=False,
+            parser=file_to_write,
+            metavar="FILE",
             help="SVG file, a page if it ends in .html, or a trace if in .json; results/NAME/animation.svg by default",
         ),
     ] = None,

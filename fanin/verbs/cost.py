@@ -13,7 +13,7 @@ import typer
 from fanin.cli_errors import failure
 from fanin.options import several
 from fanin.output import say
-from fanin.topologies.units import BYTES, FLOPS, TIMES, percent_text, quantity_text
+from fanin.topologies.units import BYTES, FLOPS, RATES, TIMES, percent_text, quantity_text
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -146,7 +146,7 @@ def cost(
     try:
         job = Job.model_validate({name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
-        raise failure("cost", "\n".join(_explained(error)), 2) from None
+        raise failure("cost", "\n".join(_explained(error, counted=counted)), 2) from None
     found = costs(job)
     if as_json:
         for one in found:
@@ -159,20 +159,20 @@ def cost(
         say(line)
 
 
-def _explained(error: ValidationError) -> Iterator[str]:
-    """Yield each wrong option and how to correct it."""
+def _explained(error: ValidationError, *, counted: bool) -> Iterator[str]:
+    """Yield each wrong option and how to correct it; `counted`: --model has a number of parameters."""
+
+    def option(name: str) -> str:
+        return "--model" if counted and name == "parameters" else f"--{name.replace('_', '-')}"
+
     for one in error.errors():
         text = str(one.get("ctx", {}).get("error", one["msg"]))
         if one["loc"]:
-            yield f"{_option(str(one['loc'][0]))} {one['input']}: {text}"
+            yield f"{option(str(one['loc'][0]))} {one['input']}: {text}"
         else:
             for line in text.splitlines():
                 name, _, rest = line.partition(": ")
-                yield f"{_option(name)}: {rest}"
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
+                yield f"{option(name)}: {re.sub('`([a-z_]+)`', lambda key: option(key[1]), rest)}"
 
 
 def _table(found: list[Cost]) -> Table:
@@ -260,6 +260,21 @@ def _assumptions(job: Job) -> Iterator[str]:
     yield "\nAssumptions:"
     yield (
         f"- Gradients are sent in {job.dtype}, {DTYPE_BYTES[job.dtype]} B for each parameter; --dtype changes that."
+    )
+    if job.compute is None:
+        yield (
+            f"- A GPU computes at {quantity_text(job.flops, FLOPS)}, of which a step reaches "
+            f"{percent_text(job.utilization)}; --flops and --utilization change that."
+        )
+    when = (
+        f"during the last {percent_text(job.overlap)} of the computing"
+        if job.overlap
+        else "after the computing"
+    )
+    yield f"- Gradients are sent {when}; --overlap changes that."
+    yield (
+        f"- A server has {quantity_text(8 * job.bandwidth, RATES)} to the network; --nics and --rate change that. "
+        f"A GPU costs {job.price:,g} $ an hour; --price changes that."
     )
     if job.network and job.compute is None:
         yield (

@@ -82,7 +82,6 @@ def demo(
 
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.demo import demo_points, run_demo
     from fanin.experiments.live.worker_group import RunError
     from fanin.experiments.protocol import OURS, ProtocolError, built_in, folder_of, protocol_of
@@ -90,6 +89,7 @@ def demo(
     from fanin.experiments.scenario.tables.topology import LeafSpine, TopologySettings
     from fanin.experiments.scenario.targets import target
     from fanin.experiments.scenario.user_files import program_of
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
     from fanin.progress import ProgressObserver

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from fanin.console import console
 from fanin.experiments.scenario.tools import BMV2, P4C, packages
+from fanin.native.text import counted
 
 if TYPE_CHECKING:
     from fanin.checks import Finding, State
@@ -47,7 +48,7 @@ def doctor(
             without.append(finding.name)
         _show(finding)
     if missing:
-        things = "1 thing that it needs is" if missing == 1 else f"{missing} things that it needs are"
+        things = counted(missing, "thing that it needs is", "things that it needs are")
         console.print(f"\n[red]fanin cannot run here: {things} missing.[/]")
         raise typer.Exit(1)
     if not without:

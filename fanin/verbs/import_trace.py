@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
+from fanin.options import file_to_write
 from fanin.output import say
 from fanin.topologies.units import RATES, TIMES, exact_text, quantity_text
 
@@ -30,7 +32,9 @@ def import_trace(
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="SCENARIO.toml", dir_okay=False, help="The scenario to write"),
+        typer.Option(
+            "-o", "--output", metavar="SCENARIO.toml", parser=file_to_write, help="The scenario to write"
+        ),
     ] = None,
     rate: Annotated[
         str, typer.Option(metavar="RATE", help="Rate of a host's link in the scenario, for traces")
@@ -123,9 +127,8 @@ def _operations(trace: Trace) -> Iterator[dict[str, Any]]:
 def _show_trace(trace: Trace) -> None:
     from fanin.table import new_table, print_table
 
-    steps = f"{trace.steps} steps" if trace.steps > 1 else "one step"
     computing = [sum(node.seconds for node in nodes) / trace.steps for nodes in trace.ranks]
-    line = f"{len(trace.ranks)} ranks, {steps}"
+    line = f"{counted(len(trace.ranks), 'rank')}, {counted(trace.steps, 'step')}"
     if trace.step_seconds:
         mean = sum(trace.step_seconds) / len(trace.step_seconds)
         line += f" of {quantity_text(mean, TIMES)} as measured"
@@ -150,7 +153,7 @@ def _replayed(name: str, files: Sequence[str], trace: Trace, rate: int) -> Itera
     ]
     algorithms = ["in-network", "ring"] if 0 < len(groups) <= MOST_JOBS else ["ring"]
     yield f"name = {_text(name)}"
-    yield f"description = {_text(f'Replay of a training with {len(trace.ranks)} ranks')}"
+    yield f"description = {_text('Replay of a training with ' + counted(len(trace.ranks), 'rank'))}"
     yield f"algorithm = [{', '.join(map(_text, algorithms))}]"
     yield ""
     yield "[workload]"

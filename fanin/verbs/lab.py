@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fanin.cli_errors import ending, failing, failure
 from fanin.experiments.scenario.tools import SwitchKind
-from fanin.options import creatable
+from fanin.native.text import counted
+from fanin.options import creatable, file_to_write
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -33,9 +34,10 @@ app = typer.Typer(
 )
 
 
-def _in_creatable(file: Path) -> Path:
+def _in_creatable(file: Path | None) -> Path | None:
     """Refuse a file whose folder cannot be written before submissions are marked, not afterwards."""
-    creatable(file.absolute().parent)
+    if file is not None:
+        creatable(file.absolute().parent)
     return file
 
 
@@ -47,24 +49,46 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of everything that the test
 def list_labs(
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each lab")] = False,
 ) -> None:
-    """List all labs: name, subject, and rough duration in minutes.
+    """List all labs: name, subject, rough duration in minutes, and how far you are.
+
+    How far you are is shown for the labs that you have started in this folder: tests that passed in the last check.
 
     Examples:
         fanin lab list
         fanin lab list --json
     """
     from fanin.classroom.manifest import labs
+    from fanin.classroom.work_folder import enclosing, started
     from fanin.table import new_table, print_records, print_table
 
-    records = [
-        {"lab": lab.name, "title": lab.manifest.title, "minutes": lab.manifest.minutes} for lab in labs()
+    inside = enclosing(Path())
+    mine = [*started(Path() if inside is None else inside.parent)]
+    records: list[dict[str, Any]] = [
+        {
+            "lab": lab.name,
+            "title": lab.manifest.title,
+            "minutes": lab.manifest.minutes,
+            "started": [
+                {"folder": work.folder.name, "passed": work.progress.passed, "tests": work.progress.tests}
+                for work in mine
+                if work.lab.folder == lab.folder
+            ],
+        }
+        for lab in labs()
     ]
     if as_json:
         print_records(records)
         return
-    table = new_table(["lab", "subject"], "minutes")
+    columns = ["lab", "subject"] + ["passed here"] * bool(mine)
+    table = new_table(columns, "minutes")
     for record in records:
-        table.add_row(*map(str, record.values()))
+        here = ", ".join(
+            (f"{each['passed']} of {each['tests']}" if each["tests"] else "started")
+            + (f" in {each['folder']}" if each["folder"] != record["lab"] else "")
+            for each in record["started"]
+        )
+        row = [record["lab"], record["title"], *([here] if mine else []), str(record["minutes"])]
+        table.add_row(*row)
     print_table(table)
 
 
@@ -165,7 +189,7 @@ def show_hint(folder: Folder = Path()) -> None:
         found = work.hint(further=True)
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
-    hint, given = found
+    hint, given, _ = found
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
@@ -214,8 +238,7 @@ def verify_labs(
             wrong += bool(problem)
             say(f"  {'✗' if problem else '✓'} {what}" + (f": {problem}" if problem else ""))
     if wrong:
-        problems = "1 problem" if wrong == 1 else f"{wrong} problems"
-        raise failure("lab", f"{problems} in {', '.join(lab.name for lab in chosen)}")
+        raise failure("lab", f"{counted(wrong, 'problem')} in {', '.join(lab.name for lab in chosen)}")
 
 
 @app.command("new")
@@ -259,8 +282,15 @@ def grade_submissions(
         typer.Option("--tests", exists=True, dir_okay=False, help="Further tests of your own, in Python"),
     ] = None,
     table: Annotated[
-        Path, typer.Option("--csv", dir_okay=False, callback=_in_creatable, help="Where to write the points")
-    ] = Path("grades.csv"),
+        Path | None,
+        typer.Option(
+            "--csv",
+            parser=file_to_write,
+            metavar="FILE",
+            callback=_in_creatable,
+            help="Where to write the points (default: grades-LAB.csv)",
+        ),
+    ] = None,
     gradescope_folder: Annotated[
         Path | None,
         typer.Option(
@@ -287,21 +317,45 @@ def grade_submissions(
     import secrets
 
     from fanin.classroom.confine import require_sandboxes
-    from fanin.classroom.grade import grader, gradescope, is_archive, write_csv
+    from fanin.classroom.grade import (
+        Marks,
+        find_submissions,
+        grader,
+        gradescope,
+        is_archive,
+        shown,
+        write_csv,
+    )
     from fanin.classroom.manifest import LabError, find_lab
     from fanin.table import new_table, print_table
     from fanin.testbed.sandbox import SandboxError
 
-    with failing("lab", LabError, status=2):
-        lab = find_lab(name)
     if not submissions.is_dir():
         raise failure("lab", f"{submissions}: no such folder; it has a folder for each submission", 2)
+    with failing("lab", LabError, status=2):
+        lab = find_lab(name)
+        folders = find_submissions(submissions, lab)
+    names = [shown(folder.name) for folder in folders]
+    if gradescope_folder is not None:
+        earlier = sorted({file.stem for file in gradescope_folder.glob("*.json")} - {*names})
+        if earlier:
+            raise failure(
+                "lab",
+                f"{gradescope_folder} has results of other submissions: {', '.join(earlier[:3])}; "
+                "remove them, or name another folder",
+                2,
+            )
+    packed = [
+        Marks(shown(each.name), (), "not marked, since it is not unpacked")
+        for each in sorted(submissions.iterdir())
+        if is_archive(each) and each.stem.removesuffix(".tar") not in names
+    ]
     drawn = secrets.randbelow(1 << 31) if seed is None else seed
     marks = []
     with failing("lab", LabError, SandboxError, KeyboardInterrupt):
         require_sandboxes()
         with grader(lab, seed=drawn, further=further) as found:
-            for each in found.marks(submissions, at_once or os.cpu_count() or 1):
+            for each in found.marks(folders, at_once or os.cpu_count() or 1):
                 marks.append(each)
                 if as_json:
                     passed_tests = [outcome.test for outcome in each.outcomes if outcome.passed]
@@ -310,26 +364,26 @@ def grade_submissions(
                 else:
                     note = f" ({each.note})" if each.note else ""
                     say(f"{each.student}: {each.points} of {each.most}{note}")
-    packed = sorted(each.name for each in submissions.iterdir() if is_archive(each))
     if packed:
-        say(f"not marked, since they are not unpacked: {', '.join(packed)}", err=True)
-    if not marks:
-        raise failure("lab", f"{submissions}: there is no folder of a submission in it", 2)
+        say(
+            f"not marked, since they are not unpacked: {', '.join(each.student for each in packed)}", err=True
+        )
+    table = table or Path(f"grades-{lab.name}.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
     with table.open("w", newline="") as file:
-        write_csv(marks, file)
+        write_csv([*marks, *packed], file)
     if gradescope_folder is not None:
         gradescope_folder.mkdir(parents=True, exist_ok=True)
         for each in marks:
             (gradescope_folder / f"{each.student}.json").write_text(json.dumps(gradescope(each), indent=2))
     if as_json:
         return
-    shown = new_table(["test"], "points", "passed")
+    shown_table = new_table(["test"], "points", "passed by")
     for number, outcome in enumerate(marks[0].outcomes):
         passed = sum(each.outcomes[number].passed for each in marks)
-        shown.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
-    print_table(shown)
-    say(f"{table}: the points of {len(marks)} submissions; the same tests again: --seed {drawn}")
+        shown_table.add_row(outcome.test, str(outcome.points), f"{passed} of {len(marks)}")
+    print_table(shown_table)
+    say(f"{table}: the points of {counted(len(marks), 'submission')}; the same tests again: --seed {drawn}")
 
 
 def _work(folder: Path) -> WorkFolder:
@@ -385,20 +439,26 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
             say(told(outcome))
     not_run = sum(bool(outcome.not_run) for outcome in outcomes)
     failed = [outcome.test for outcome in outcomes if outcome.problem is not None]
-    broken = first is not None and first.problem is not None and first.problem.broken
-    work.remember(failed[0] if failed else None, broken=broken)
+    work.remember(outcomes)
     if as_json:
         return not failed
     left_out = f", {not_run} cannot run here" if not_run else ""
     say(f"\n{len(outcomes) - len(failed) - not_run} of {len(outcomes)} tests pass{left_out}")
-    if broken:
+    if work.progress.broken:
         say("repair this first, and check again")
     elif not failed and (following := next_lab(work.lab)):
         say(
             f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
         )
     elif failed and (found := work.hint(further=False)):
-        hint, given = found
-        more = "a clearer one" if given < len(hint.stages) else "all hints"
-        say(f"hint: {hint.stages[0]}\n      for {more}: fanin lab hint")
+        hint, given, new = found
+        left = given < len(hint.stages)
+        if new:
+            say(
+                f"hint: {hint.stages[0]}\n      for {'a clearer one' if left else 'all hints'}: fanin lab hint"
+            )
+        else:  # what it says may be done already
+            say(
+                f"hints: {given} of {len(hint.stages)} given; for {'a clearer one' if left else 'all'}: fanin lab hint"
+            )
     return not failed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import complain, failing, failure
+from fanin.native.text import counted
 from fanin.options import Changes, ScenarioFile
 from fanin.output import say
 
@@ -87,7 +88,7 @@ def _show(name: str, point: Settings, found: Sequence[tuple[Flow, Sequence[Hop]]
     from fanin.experiments.models.flows import loads, spreads
     from fanin.table import new_table, print_table
 
-    say(f"{name}: {len(found)} flows")
+    say(f"{name}: {counted(len(found), 'flow')}")
     table = new_table(["flow", "five-tuple", "hash", "path"])
     for flow, hops in found:
         told = _flow(flow)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.text import counted
 from fanin.options import ControllerFile, Program, ProtocolName, ResultsFolder
 from fanin.output import say
 from fanin.temporary_network import FANIN
@@ -59,10 +60,10 @@ def soak(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.assurance.soak.campaign import soak as run_soak
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.protocol import OURS, ProtocolError, protocol_of
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import Steps
     from fanin.topologies.shapes import leaf_spine
@@ -88,7 +89,8 @@ def soak(
     done.write(results)
     faults = ", ".join(f"{count} {kind}" for kind, count in done.faults.most_common())
     say(
-        f"{done.scenarios} scenarios, {done.packet_hops} packet-hops, {done.seconds:.0f} s; {faults or 'no faults'}"
+        f"{counted(done.scenarios, 'scenario')}, {counted(done.packet_hops, 'packet-hop')}, {done.seconds:.0f} s; "
+        f"{faults or 'no faults'}"
     )
     if done.failures:
         explain(done, results, *named)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fanin.native.text import counted
 from fanin.options import (
     Changes,
     ControllerFile,
@@ -77,12 +78,12 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     from math import isnan
 
     from fanin.cli_errors import failing
-    from fanin.controller.python_file import PythonFileError
     from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
     from fanin.experiments.results.files import Journal
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.tools import ToolError
     from fanin.experiments.sweep import cores, finished, memory_of
+    from fanin.native.python_file import PythonFileError
     from fanin.output import say
     from fanin.p4compiler import CompileError
     from fanin.run_points import setting_texts
@@ -122,7 +123,7 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     count = len(scenario.points)
     largest = sum(sorted(memory)[-at_a_time:])
     say(
-        f"{count} points, {len(there)} of them already done. "
+        f"{counted(count, 'point')}, {len(there)} of them already done. "
         f"The rest takes about {live + wall_seconds(virtual, at_a_time):,.0f} s"
         + (f", not counting {unknown} of unknown duration" if unknown else "")
         + (f"; {at_a_time} at a time, in up to {quantity_text(largest, BYTES)}" if virtual else "")

@@ -538,3 +538,7 @@ def _unify(wanted: types.Type, given: types.Type, bindings: dict[str, types.Type
         case types.Tuple(elements=inner) if isinstance(given, types.Tuple):
             for a, b in zip(inner, given.elements, strict=False):
                 _unify(a, b, bindings)
+        case types.Fields(generic=types.Generic() as generic, arguments=inner):
+            if isinstance(given, types.Fields) and given.generic is generic:
+                for a, b in zip(inner, given.arguments, strict=True):
+                    _unify(a, b, bindings)

@@ -29,8 +29,16 @@ class Conversions:
             return self.coerce(operand, target)
         if source == target:
             return operand
+        if isinstance(target, types.Int) and isinstance(arithmetic_operand(operand).type, types.Bits):
+            if not isinstance(operand, ir.Constant):
+                raise error(
+                    span,
+                    "only a value known when compiling can be cast to int",
+                    "cast it to a width that is large enough, like (bit<64>)x",
+                )
+            return ir.Constant(target, span, operand.value, operand.base)
         if not _castable(source, target):
-            hint = None
+            hint: str | None = None
             if isinstance(source, types.Bits) and isinstance(target, types.Bits):
                 middle = types.Bits(target.width, source.signed)
                 hint = f"change width and sign one after the other: ({target})({middle})x"

@@ -20,7 +20,12 @@ def key_values(
         written = written[0].elements
     written = spread(written, len(subjects))
     if len(written) != len(subjects):
-        raise error(span, f"{len(subjects)} keys are needed, not {len(written)}")
+        names = [key_name(s) or s.span.fragment() for s in subjects]
+        hint = f"write a value for each of {', '.join(names)}"
+        if len(subjects) > 1:
+            hint += f", in parentheses: ({', '.join(['...'] * len(subjects))})"
+        count = f"{len(subjects)} keys are" if len(subjects) != 1 else "1 key is"
+        raise error(span, f"{count} needed, not {len(written)}", hint)
     return tuple(_key_value(constants, w, s.type) for w, s in zip(written, subjects, strict=True))
 
 
@@ -31,7 +36,7 @@ def _key_value(constants: ConstantChecker, node: nodes.Expr, of: types.Type) -> 
         case nodes.Binary(_, "&&&", left, right):
             base = types.scalar(of)
             value, mask = (constants.constant(n, base, "a key").value for n in (left, right))
-            width = types.width(of) or 1
+            width = types.width(of) or 0
             mask &= (1 << width) - 1
             return ir.KeyValue(value & mask, mask if mask != (1 << width) - 1 else None)
         case nodes.Binary(span, "..", left, right):
@@ -40,7 +45,7 @@ def _key_value(constants: ConstantChecker, node: nodes.Expr, of: types.Type) -> 
                 raise error(span, f"the range {low} .. {high} is empty")
             return ir.KeyValue(low, None, high)
     value = constants.constant(node, of, "a key").value
-    width = types.width(of) or 1
+    width = types.width(of) or 0
     return ir.KeyValue(value & ((1 << width) - 1))
 
 

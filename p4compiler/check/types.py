@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.constants import ConstantChecker
@@ -11,6 +13,7 @@ from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import Span, error
 
+_Type = TypeVar("_Type", bound=types.Type)
 _BASIC: dict[str, types.Type] = {
     "bool": types.Bool(),
     "int": types.Int(),
@@ -19,6 +22,9 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
+# A few lines can declare a type with more values than fit into any memory: each struct has two of the one before.
+MAX_PARTS = 1 << 14
+MAX_NAME = 4096  # characters
 MATCH_KIND = "match_kind"  # the owner of match kinds in an index
 
 
@@ -52,9 +58,9 @@ class TypeChecker:
                 count = self.constants.compile_time(size, "a stack's size")
                 if count < 1:
                     raise error(size.span, "a header stack has at least one element")
-                return types.Stack(of, count)
+                return _limited(types.Stack(of, count), span)
             case nodes.TupleType(span, elements):
-                return types.Tuple(tuple(self.resolve(e) for e in elements))
+                return _limited(types.Tuple(tuple(self.resolve(e) for e in elements)), span)
             case nodes.ListType(span, element):
                 return types.List(self.resolve(element))
             case nodes.NamedType(span, name, arguments, rooted):
@@ -79,6 +85,10 @@ class TypeChecker:
             case types.Block(type_parameters=parameters):
                 self.check_count(span, name, len(parameters), len(values))
                 return types.BlockInstance(symbol, values)
+            case types.Generic(type_parameters=parameters):
+                likely = f"write {name}<{', '.join(['bit<32>'] * len(parameters))}>"
+                self.check_count(span, name, len(parameters), len(values), likely)
+                return symbol.of(values)
             case types.Type():
                 self.check_count(span, name, 0, len(values))
                 return symbol
@@ -112,7 +122,7 @@ class TypeChecker:
                 self.scopes.declare(node.name, node.name_span, base)
             case nodes.Composite():
                 made = self.composite(node)
-                self.scopes.declare(node.name, node.name_span, made)
+                self.scopes.declare(node.name, node.name_span, made.generic or made)
                 for field in node.fields:
                     self.scopes.declare_member(made, field.name, field.name_span, made.by_name[field.name])
             case nodes.Enum():
@@ -139,7 +149,29 @@ class TypeChecker:
         return True
 
     def composite(self, node: nodes.Composite) -> types.Fields:
-        """Check a header, struct or header union."""
+        """Check a header, struct or header union. A generic one is returned with its own type parameters."""
+        if not node.type_parameters:
+            return self._with_fields(node)
+        outer = self.scopes.current
+        made: dict[tuple[types.Type, ...], types.Fields] = {}
+
+        def instance(arguments: tuple[types.Type, ...]) -> types.Fields:
+            if arguments not in made:
+                with self.scopes.nested(outer) as scope:
+                    scope.names |= zip(node.type_parameters, arguments, strict=True)
+                    made[arguments] = self._with_fields(node, generic, arguments)
+            return made[arguments]
+
+        generic = types.Generic(node.name, node.type_parameters, instance)
+        return instance(tuple(map(types.TypeVariable, node.type_parameters)))
+
+    def _with_fields(
+        self,
+        node: nodes.Composite,
+        generic: types.Generic | None = None,
+        arguments: tuple[types.Type, ...] = (),
+    ) -> types.Fields:
+        """Check the fields of a type. Those of a generic one may have type parameters as their types."""
         fields: dict[str, types.Field] = {}
         for field in node.fields:
             if field.name in fields:
@@ -147,24 +179,27 @@ class TypeChecker:
             of = self.resolve(field.type)
             self._check_field(node, field, of)
             fields[field.name] = types.Field(field.name, of, self.constants.annotations(field.annotations))
-        made = tuple(fields.values())
-        match node.kind:
-            case "header":
-                header = types.Header(
-                    node.name, made, node.name_span, self.constants.annotations(node.annotations)
-                )
-                self.headers.append(header)
-                return header
-            case "header_union":
-                return types.Union(
-                    node.name, made, node.name_span, self.constants.annotations(node.annotations)
-                )
-        return types.Struct(node.name, made, node.name_span, self.constants.annotations(node.annotations))
+        name = "_".join([node.name, *(re.sub(r"\W+", "", str(a)) for a in arguments)])  # p4c's name
+        if len(name) > MAX_NAME:  # each argument may be a type whose arguments are twice as long
+            raise error(
+                node.name_span, f"the type arguments of {node.name} are too long to write", "declare fewer"
+            )
+        kind = {"header": types.Header, "header_union": types.Union}.get(node.kind, types.Struct)
+        annotations = self.constants.annotations(node.annotations)
+        made = _limited(
+            kind(name, tuple(fields.values()), node.name_span, annotations, generic, arguments),
+            node.name_span,
+        )
+        if isinstance(made, types.Header):
+            self.headers.append(made)
+        return made
 
     def _check_field(self, node: nodes.Composite, field: nodes.Field, of: types.Type) -> None:
         inner = of
         while isinstance(inner, types.NewType):
             inner = inner.base
+        if isinstance(inner, types.TypeVariable):
+            return  # checked where it is given
         if node.kind == "header":
             allowed = (
                 _is_flat(inner)
@@ -232,6 +267,15 @@ class TypeChecker:
         )
 
 
+def _limited(of: _Type, span: Span) -> _Type:
+    """Return a type, unless a value of it would be too large."""
+    if (count := types.parts(of)) > MAX_PARTS:
+        what = of.name if isinstance(of, types.Named) else f"this {type(of).__name__.lower()}"
+        most = f"{MAX_PARTS:,} are possible"
+        raise error(span, f"{what} has {count:,} values; at most {most}", "declare fewer or smaller parts")
+    return of
+
+
 def _block_type(block: ir.Block) -> types.Block:
     parameters = tuple(types.Parameter(v.name, v.type, v.direction) for v in block.parameters)
     return types.Block(block.name, block.kind, (), parameters)
@@ -257,6 +301,8 @@ def _is_storable(of: types.Type) -> bool:
     """Return whether a struct can have a field of this type."""
     if isinstance(of, types.Tuple):
         return all(map(_is_storable, of.elements))
+    if isinstance(of, types.TypeVariable):
+        return True
     return types.width(of) is not None or isinstance(of, types.Fields | types.Stack | types.Varbit)
 
 

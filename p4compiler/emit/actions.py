@@ -40,7 +40,7 @@ class ActionWriter:
     def action(self, action: ir.Action) -> Json:
         """Return the JSON of an action."""
         for parameter in action.parameters:
-            if not isinstance(types.scalar(parameter.type), types.Bits) or not types.width(parameter.type):
+            if not isinstance(types.scalar(parameter.type), types.Bits):
                 hint = "use bit<1>"
                 raise error(
                     parameter.span,

@@ -139,7 +139,7 @@ class ParserWriter:
             return [{"type": "parse_vset", "value": name, "mask": None, "next_state": target}]
         choices: list[list[tuple[int, int | None]]] = [[]]
         for value, subject in zip(case.keys, state.subjects, strict=True):
-            width = types.width(subject.type) or 1
+            width = types.width(subject.type) or 0
             masks = (
                 _range_masks(value.value, value.high, width)
                 if value.high is not None
@@ -156,7 +156,7 @@ class ParserWriter:
         """Return a transition: the keys concatenated, each padded to whole bytes."""
         value = mask = size = 0
         for (key, key_mask), subject in zip(keys, state.subjects, strict=True):
-            width = types.width(subject.type) or 1
+            width = types.width(subject.type) or 0
             padded = (width + 7) // 8 * 8
             full = (1 << width) - 1
             value = value << padded | key

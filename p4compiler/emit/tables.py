@@ -94,7 +94,7 @@ class PipelineWriter:
     def key(self, element: ir.KeyElement) -> Json:
         """Return one element of a key."""
         expr, mask = element.expr, None
-        width = types.width(expr.type) or 1
+        width = types.width(expr.type) or 0
         match expr:
             case ir.Binary(op="&", left=left, right=ir.Constant(value=bits)):
                 expr, mask = left, hexadecimal(bits, width)
@@ -172,7 +172,7 @@ class PipelineWriter:
         values = []
         for argument, parameter in zip(call.arguments, call.action.parameters, strict=True):
             assert isinstance(argument, ir.Constant)
-            width = types.width(parameter.type) or 1
+            width = types.width(parameter.type) or 0
             values.append(hexadecimal(argument.value & ((1 << width) - 1)))
         return values
 
@@ -230,7 +230,7 @@ def _match_type(table: ir.Table) -> str:
 
 
 def _match_key(value: ir.KeyValue, element: ir.KeyElement) -> Json:
-    width = types.width(element.expr.type) or 1
+    width = types.width(element.expr.type) or 0
     full = (1 << width) - 1
     mask = full if value.mask is None else value.mask
     match element.match_kind:

@@ -172,18 +172,19 @@ class _Parser(StatementParser):
         keyword = self.advance()
         name = self.identifier(f"the {keyword.text}'s name")
         self.type_names.add(name.text)
-        if self.token.text == "<":
-            raise error(self.token.span, f"generic {keyword.text} types are not supported")
+        generic = self.type_parameters()
         self.expect("{")
         fields = []
-        while not self.accept("}"):
-            begin = self.at
-            try:
-                fields.append(self.field())
-            except CompileError as failure:
-                self.recover(failure, begin)
+        with self.scope():
+            self.type_names |= set(generic)
+            while not self.accept("}"):
+                begin = self.at
+                try:
+                    fields.append(self.field())
+                except CompileError as failure:
+                    self.recover(failure, begin)
         span = keyword.span.to(self.last())
-        return nodes.Composite(span, name.text, name.span, annotations, keyword.text, tuple(fields))
+        return nodes.Composite(span, name.text, name.span, annotations, keyword.text, generic, tuple(fields))
 
     def field(self) -> nodes.Field:
         annotations = self.annotations()
@@ -584,10 +585,18 @@ class _Parser(StatementParser):
                 self.advance()
                 priority = self.expression()
                 self.expect(":", "and the entry's keys")
+            first = self.token.span
             keys = self.keysets()
-            self.expect(":", "and the entry's action")
+            if self.token.text != ":":
+                hint = f"write {first.to(self.last()).fragment()}: action();"
+                raise error(self.token.span, "expected ':' between the entry's keys and its action", hint)
+            self.advance()
             action = self.action_ref()
             after = self.annotations()
+            self.refuse_comma("entry")
+            if self.token.text in (".", "="):
+                hint = "write one of the table's actions here, and the statement in that action"
+                raise error(self.token.span, "an entry calls an action of its table", hint)
             self.expect(";")
             span = start.to(self.last())
             entries.append(nodes.Entry(span, keys, action, before + after, priority, is_const))

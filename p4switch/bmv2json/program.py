@@ -6,6 +6,7 @@ Source: BMv2's docs/JSON_format.md, format 2.x.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import PurePath
@@ -361,6 +362,28 @@ class Table:
     def action(self, name: str) -> Action | None:
         """Return the table's action of that name, or None."""
         return next((a for a in self.actions if a.name == name), None)
+
+    def action_for(self, name: str, given: Mapping[str, object], where: str) -> Action:
+        """Return the table's action of that name, which takes these arguments.
+
+        Args:
+            name: The full name of the action.
+            given: The arguments, by the names of parameters.
+            where: What has the action, for the message.
+
+        Raises:
+            ValueError: The table has no such action, or it takes other arguments.
+        """
+        action = self.action(name)
+        if action is None:
+            there = ", ".join(each.name for each in self.actions)
+            raise ValueError(f"{where}: it has no action {name}; there are {there}")
+        names = [parameter.name for parameter in action.parameters]
+        if set(names) != set(given):
+            raise ValueError(
+                f"{where}: action {action.name} takes ({', '.join(names)}), not ({', '.join(given)})"
+            )
+        return action
 
 
 @dataclass(frozen=True, slots=True)

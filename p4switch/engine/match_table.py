@@ -160,6 +160,7 @@ class MatchTable:
     def insert(self, entry: Entry) -> None:
         """Add an entry."""
         self._writable()
+        self._check_kind(entry.action)
         if len(self._installed) >= self.table.max_size and self.entry(entry.key) is None:
             raise self._error(TableErrorCode.RESOURCE_EXHAUSTED, f"full: {self.table.max_size} entries")
         index = self._add(entry)
@@ -172,6 +173,7 @@ class MatchTable:
         self._writable()
         installed = self._find(entry.key)
         self._changeable(installed)
+        self._check_kind(entry.action)
         number, data = self._resolve(entry.action)
         runtime().table_set(self._address, installed.index, number, words(data))
         installed.entry = entry
@@ -447,6 +449,15 @@ class MatchTable:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "its entries are constant")
         if not self.table.keys:
             raise self._error(TableErrorCode.INVALID_ARGUMENT, "it has no keys, so it takes no entries")
+
+    def _check_kind(self, action: EntryAction) -> None:
+        """Refuse an action of its own in a table with an action profile (P4Runtime specification, "TableAction")."""
+        if self._profile is not None and isinstance(action, ActionCall):
+            raise self._error(
+                TableErrorCode.INVALID_ARGUMENT,
+                f"its entries refer to members or groups of the action profile {self._profile.profile.name}, "
+                f"and have no action of their own, such as {action.name}",
+            )
 
     def _changeable(self, installed: _Installed) -> None:
         if installed.entry.is_const:

@@ -6,8 +6,10 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
+from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import LONGEST_PACKET, Table, TableKey
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import (
@@ -28,6 +30,8 @@ from fanin.p4switch.entries import (
     Ternary,
 )
 from fanin.p4switch.stf.syntax import ActionText, Command, StfError, number, parse_stf
+from fanin.p4switch.trace.events import PacketTrace
+from fanin.p4switch.trace.tracer import Tracer, traced
 
 BETWEEN_PACKETS = 1000  # microseconds on the switch's clock
 OPERATORS: dict[str, Callable[[int, int], bool]] = {
@@ -47,6 +51,12 @@ class _Expected:
     data: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    packet: bytes
+    cause: int  # the line of the packet that arrived
+
+
 _Run = Callable[["StfRunner", Command], None]
 _RUNNERS: dict[str, _Run] = {}
 
@@ -62,17 +72,28 @@ def _runs(verb: str) -> Callable[[_Run], _Run]:
 
 
 class StfRunner:
-    """Runner of one test on one switch; `differences` lists the failures, `notes` the output that was only requested.
+    """Runner of one test on one switch.
 
     The switch has the ports that the test names. Packets to other ports are ignored, unless the test has no_packet.
+
+    Attributes:
+        differences: The failures.
+        notes: The output that was only requested.
+        wrong: The lines of the packets that went wrong. For a packet that left, that is the one that caused it. For
+            a packet that is missing, it is the last one before the line that expects it.
+        traces: For each line with a packet its path through the program, if there is a tracer.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, tracer: Tracer | None = None) -> None:
         self.engine = engine
         self.differences: list[str] = []
         self.notes: list[str] = []
+        self.wrong: list[int] = []
+        self.traces: dict[int, list[PacketTrace]] = {}
+        self._tracer = tracer
+        self._arrived: list[int] = []  # the lines of packets
         self._now = 0
-        self._sent: dict[int, list[bytes]] = defaultdict(list)
+        self._sent: dict[int, list[_Sent]] = defaultdict(list)
         self._expected: dict[int, list[_Expected]] = defaultdict(list)
         self._ports: set[int] = set()
         self._all_ports = False
@@ -94,31 +115,45 @@ class StfRunner:
                 raise StfError(f"line {command.line}: {error.message}") from None
         failed = self.engine.failed_assertions()
         if failed:
-            self.differences.append(f"{failed} packets were dropped by a failed assertion")
+            verb = "was" if failed == 1 else "were"
+            self.differences.append(f"{counted(failed, 'packet')} {verb} dropped by a failed assertion")
         for port in sorted(self._sent.keys() if self._all_ports else self._ports & self._sent.keys()):
             self._expected.setdefault(port, [])
         for port in sorted(self._expected):
             self._compare(port, self._expected[port], self._sent[port])
         return self.differences
 
-    def _compare(self, port: int, expected: list[_Expected], sent: list[bytes]) -> None:
+    def _compare(self, port: int, expected: list[_Expected], sent: list[_Sent]) -> None:
         if expected and not any(e.data for e in expected):
             if not sent:
-                self.differences.append(f"port {port}: no packet (line {expected[0].line} expects some)")
+                line = expected[0].line
+                self._differs(f"port {port}: no packet (line {line} expects some)", self._last_before(line))
             return
         for index in range(max(len(expected), len(sent))):
             where = f"port {port}, packet {index + 1}"
             if index >= len(sent):
                 missing = expected[index]
-                self.differences.append(
-                    f"{where}: missing\n    line {missing.line} expects {missing.data or 'one'}"
+                self._differs(
+                    f"{where}: missing\n    line {missing.line} expects {missing.data or 'one'}",
+                    self._last_before(missing.line),
                 )
-            elif index >= len(expected):
-                self.differences.append(f"{where}: not expected\n    sent {sent[index].hex()}")
-            elif not _matches(expected[index].data, sent[index].hex()):
-                self.differences.append(
-                    f"{where} (line {expected[index].line})\n{_shown(expected[index].data, sent[index].hex())}"
-                )
+                continue
+            data, cause = sent[index].packet.hex(), sent[index].cause
+            if index >= len(expected):
+                self._differs(f"{where}: not expected\n    sent {data}", cause)
+            elif not _matches(expected[index].data, data):
+                shown = _shown(expected[index].data, data)
+                self._differs(f"{where} (line {expected[index].line})\n{shown}", cause)
+
+    def _differs(self, text: str, cause: int | None) -> None:
+        self.differences.append(text)
+        if cause is not None and cause not in self.wrong:
+            self.wrong.append(cause)
+
+    def _last_before(self, line: int) -> int | None:
+        """Return the line of the last packet before a line, or of the first one if there is none before it."""
+        before = [each for each in self._arrived if each < line]
+        return before[-1] if before else next(iter(self._arrived), None)
 
     # Packets
 
@@ -130,8 +165,11 @@ class StfRunner:
             raise StfError(f"line {command.line}: this packet has {length}")
         self._ports.add(int(port))
         self._now += BETWEEN_PACKETS
+        self._arrived.append(command.line)
         for to, packet in self.engine.process(int(port), bytes.fromhex(data), self._now):
-            self._sent[to].append(packet)
+            self._sent[to].append(_Sent(packet, command.line))
+        if self._tracer is not None:
+            self.traces[command.line] = [*self._tracer.packets()]
 
     @_runs("expect")
     def _expect(self, command: Command) -> None:
@@ -183,7 +221,7 @@ class StfRunner:
                 self.engine.table(table.name).clear()
 
     def _table(self, command: Command) -> Table:
-        tables = {t.name: t for t in self.engine.program.tables.values()}
+        tables = {t.name: t for t in self.engine.program.tables.values() if not t.is_call}
         return tables[_pick(tables, command.words[0], f"line {command.line}: table")]
 
     def _matches_of(self, command: Command, table: Table) -> tuple[Match, ...]:
@@ -212,9 +250,9 @@ class StfRunner:
     @_runs("act_prof_add_member_to_group")
     def _act_prof_add_member_to_group(self, command: Command) -> None:
         profile = self.engine.profile(self._name("profiles", command.words[0], command))
-        member, group = (number(word, command.line) for word in command.words[1:])
+        member, group, *weight = (number(word, command.line) for word in command.words[1:])
         profile.group(group)
-        profile.modify_group(group, (*profile.groups[group], (member, 1)))
+        profile.modify_group(group, (*profile.groups[group], (member, weight[0] if weight else 1)))
 
     # Counters, registers, meters
 
@@ -229,7 +267,7 @@ class StfRunner:
                 number(index, command.line)
             )
         if not check:
-            self.notes.append(f"{name}({index}): {value.packets} packets, {value.bytes} bytes")
+            self.notes.append(f"{name}({index}): {_value_text(value)}")
             return
         what, compare, wanted = check
         actual = value.packets if what == "packets" else value.bytes
@@ -248,7 +286,7 @@ class StfRunner:
     def _counter_read(self, command: Command) -> None:
         name = self._name("counters", command.words[0], command)
         value = self.engine.counter(name).read(number(command.words[1], command.line))
-        self.notes.append(f"{name}[{command.words[1]}] = {value.packets} packets, {value.bytes} bytes")
+        self.notes.append(f"{name}[{command.words[1]}] = {_value_text(value)}")
 
     @_runs("counter_write")
     def _counter_write(self, command: Command) -> None:
@@ -370,6 +408,10 @@ class StfRunner:
         )
 
 
+def _value_text(value: CounterValue) -> str:
+    return f"{counted(value.packets, 'packet')}, {counted(value.bytes, 'byte')}"
+
+
 def _matches(expected: str, sent: str) -> bool:
     exact, expected = expected.endswith("$"), expected.rstrip("$")
     if len(sent) < len(expected) or (exact and len(sent) != len(expected)):
@@ -468,14 +510,21 @@ def _rates(words: tuple[str, ...], line: int) -> MeterConfig:
     return MeterConfig(*pairs[0], *pairs[-1])
 
 
-def run_stf(config: bytes, text: str) -> StfRunner:
+def run_stf(config: bytes, text: str, *, trace: bool = False) -> StfRunner:
     """Run an STF test on a new switch with this BMv2 JSON, and return the runner.
+
+    Args:
+        config: The compiled program, BMv2 JSON.
+        text: The test.
+        trace: Also trace each packet, for which there is a second program to compile to machine code.
 
     Raises:
         ProgramError: If the program is not supported.
         ToolchainError: If there is no C compiler.
         StfError: If a line cannot be run.
     """
-    runner = StfRunner(Engine.load(config))
-    runner.run(text)
+    engine = Engine.load(config)
+    with traced(engine) if trace else nullcontext() as tracer:
+        runner = StfRunner(engine, tracer)
+        runner.run(text)
     return runner

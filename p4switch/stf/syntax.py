@@ -4,12 +4,12 @@
     add TABLE [PRIORITY] KEY:VALUE ... ACTION(NAME:VALUE, ...) [= ID]           remove all
     setdefault TABLE ACTION(NAME:VALUE, ...)      check_counter NAME(INDEX or ID) [packets|bytes == N]
     act_prof_create_member PROFILE ACTION(NAME:VALUE, ...)                      act_prof_create_group PROFILE
-    act_prof_add_member_to_group PROFILE MEMBER GROUP
+    act_prof_add_member_to_group PROFILE MEMBER GROUP [WEIGHT]
     table_indirect_add[_with_group] TABLE [PRIORITY] KEY:VALUE ... => MEMBER or GROUP
     and simple_switch_CLI's mc_..., mirroring_..., counter_..., register_... and meter_... commands
 
 p4c's format has nothing for action profiles. Those commands have simple_switch_CLI's names and numbers, and write keys
-and arguments as `add` does.
+and arguments as `add` does. Weights are fanin's own: BMv2 has none.
 
 `*` in an expected packet or a value stands for any digit; `$` ends a packet; `#` begins a comment; names may be quoted.
 Source: p4lang/p4c tools/stf and backends/bmv2/bmv2stf.py.
@@ -81,7 +81,7 @@ WORDS = {  # the number of words that each other command takes
     "meter_set_rates": (3, 4),
     "meter_array_set_rates": (2, 3),
     "act_prof_create_group": (1, 1),
-    "act_prof_add_member_to_group": (3, 3),
+    "act_prof_add_member_to_group": (3, 4),
 }
 
 

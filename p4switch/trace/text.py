@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import PurePath
 
+from fanin.native.text import counted
 from fanin.p4switch.bmv2json.program import Source
 from fanin.p4switch.trace.events import (
     Access,
@@ -150,7 +151,7 @@ def _render(event: Event, depth: int) -> Iterator[tuple[int, str]]:
             yield 0, f"{source.fragment if source else operation}{_at(source)}"
         case Request(what, number, copies):
             of = {"clone": "session", "multicast": "group", "digest": "list"}.get(what, "field list")
-            said = "" if copies is None else f": {_count(copies, 'copy', 'copies')}"
+            said = "" if copies is None else f": {counted(copies, 'copy', 'copies')}"
             yield section, f"{what}, {of} {number}{said}"
         case Enqueue(port):
             yield section, f"waits in the queue of port {port}"
@@ -174,10 +175,6 @@ def _truth(outcome: bool) -> str:
     return "true" if outcome else "false"
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number} {one if number == 1 else many}"
-
-
 def _at(source: Source | None) -> str:
     return f"  [{_file_name(source.file)}:{source.line}]" if source else ""
 
@@ -197,7 +194,7 @@ def verdict(events: Sequence[Event]) -> str:
             f"port {e.port} ({f'replica {e.replica}, ' if e.replica else ''}{len(e.packet)} bytes)"
             for e in out
         )
-        parts.append(f"{_count(len(out), 'packet', 'packets')} out: {ports}")
+        parts.append(f"{counted(len(out), 'packet')} out: {ports}")
     if drops:
         parts.append(f"dropped: {'; '.join(drops)}")
     parts += [f"waits for port {e.port}" for e in events if isinstance(e, Enqueue)]
@@ -257,7 +254,12 @@ def _split(name: str) -> tuple[str, int, str] | None:
 
 
 def _span(first: str, last: str) -> str:
-    return first if first == last else f"{first}..{last.rpartition('.')[2]}"
+    """Return the names of a series: the last one without the parts that it has in common with the first."""
+    if first == last:
+        return first
+    parts, others = first.split("."), last.split(".")
+    common = next((n for n, (a, b) in enumerate(zip(parts, others, strict=False)) if a != b), len(others) - 1)
+    return f"{first}..{'.'.join(others[common:])}"
 
 
 def _in_series(events: Iterator[Event]) -> Iterator[Event | Series]:

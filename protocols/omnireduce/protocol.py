@@ -91,7 +91,7 @@ class OmniReduceWorker(SlottedWorker):
         self._ready[slots] = True
         self._out = np.zeros((blocks, BLOCK), np.float32)
         self._result = out if out is not None else flat_out.reshape(x.shape)
-        self._missing, self._latest = columns, now
+        self._missing, self._total, self._latest = columns, columns, now
 
     def load(self, x: Vector) -> None:
         """Turn a vector [blocks, elements] into integers, and find the blocks that are not zero."""
@@ -144,30 +144,36 @@ class OmniReduceWorker(SlottedWorker):
     def receive(self, datagrams: Datagrams, now: float) -> None:
         """Process datagrams that have arrived; see Participant."""
         statistics = self.statistics
+        statistics.datagrams_received += len(datagrams)
         statistics.bytes_received += datagrams.size
         chunks, sums = self.results(datagrams)
-        for index in range(len(chunks)):
-            chunk, slot = int(chunks[index]), int(chunks[index]) % self.lease.window
-            if chunk < 0:
-                statistics.ignored["malformed"] += 1
-                continue
-            if self._awaited[slot] != chunk:
-                statistics.ignored["duplicate"] += 1
-                continue
-            following = int(datagrams[index, _EMPTY.itemsize - 4 : _EMPTY.itemsize].view(">u4")[0])
-            block = int(self._block[slot])
-            ahead = block < following < len(self._out) and (following - block) % self._columns == 0
-            if not ahead and following != NO_BLOCK:
-                statistics.ignored["impossible"] += 1
-                continue
-            self._out[block] = sums[index]
-            self._awaited[slot], self._due[slot] = -1, np.inf
-            self._latest = now
-            statistics.accepted += 1
-            if ahead:
-                self._block[slot], self._ready[slot] = following, True
-            else:
-                self._missing -= 1
+        statistics.ignored["malformed"] += int(np.count_nonzero(chunks < 0))
+        # Of several copies in one batch, the first counts.
+        _, first = np.unique(chunks, return_index=True)
+        which = first[
+            (chunks[first] >= 0) & (self._awaited[chunks[first] % self.lease.window] == chunks[first])
+        ]
+        statistics.ignored["duplicate"] += int(np.count_nonzero(chunks >= 0)) - len(which)
+        if not len(which):
+            return
+        following = (
+            datagrams[which, _EMPTY.itemsize - 4 : _EMPTY.itemsize].copy().view(">u4")[:, 0].astype(np.int64)
+        )
+        blocks = self._block[chunks[which] % self.lease.window]
+        ahead = (blocks < following) & (following < len(self._out))
+        ahead &= (following - blocks) % self._columns == 0
+        possible = ahead | (following == NO_BLOCK)
+        statistics.ignored["impossible"] += int(np.count_nonzero(~possible))
+        which, following, ahead = which[possible], following[possible], ahead[possible]
+        if not len(which):
+            return
+        slots = chunks[which] % self.lease.window
+        self._out[blocks[possible]] = sums[which]
+        self._awaited[slots], self._due[slots] = -1, np.inf
+        self._block[slots[ahead]], self._ready[slots[ahead]] = following[ahead], True
+        self._missing -= int(np.count_nonzero(~ahead))
+        self._latest = now
+        statistics.accepted += len(which)
 
 
 def participant(lease: Lease, recovery: Recovery) -> OmniReduceWorker:

@@ -64,7 +64,7 @@ class SplitWorker:
 class SplitPort:
     """Several ports as one Port. The UDP port decides which of them receives a frame."""
 
-    def __init__(self, ports: Sequence[SwitchPort]) -> None:
+    def __init__(self, ports: Sequence[SwitchPort[SwitchWorker]]) -> None:
         self.participant = SplitWorker([port.participant for port in ports])
         self.compiled = None  # see Port
         self._ports = ports

@@ -17,7 +17,7 @@ from fanin.simulator.network import Station
 from fanin.simulator.segments import segments
 from fanin.topologies.model import Host
 from fanin.workers import wire
-from fanin.workers.collective import Participant, Statistics
+from fanin.workers.collective import Participant, Server, Statistics, marked
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
 from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
@@ -45,6 +45,7 @@ class Summing(Protocol):
 
 
 _P_co = TypeVar("_P_co", bound=Summing, covariant=True)
+_End = TypeVar("_End", bound=Server)
 
 
 class Port(Protocol[_P_co]):
@@ -205,11 +206,11 @@ class WorkerStation(Generic[_P_co]):
             self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
 
 
-class SwitchPort:
-    """Connects an in-network worker to its leaf on one UDP port. Packets of a Worker are ECN-capable.
+class SwitchPort(Generic[_End]):
+    """Connects an in-network worker, or a server, to its leaf on one UDP port.
 
     Args:
-        worker: The participant.
+        worker: The participant or server. If it is Marked, its packets are ECN-capable.
         host: Its host.
         gateway_mac: MAC address of its leaf.
         udp_port: UDP port on both sides.
@@ -220,7 +221,7 @@ class SwitchPort:
 
     def __init__(
         self,
-        worker: SwitchWorker,
+        worker: _End,
         host: Host,
         gateway_mac: str,
         udp_port: int,
@@ -233,7 +234,8 @@ class SwitchPort:
         self._card = card
         self._checksums = checksums
         self.udp_port = udp_port
-        ecn = ECN_CAPABLE if isinstance(worker, Worker) else 0
+        self._marked = marked(worker)
+        ecn = ECN_CAPABLE if self._marked else 0
         self._flow = Flow(host, gateway_mac, host.gateway, udp_port, udp_port, ecn, priority)
         self._filter = FrameFilter(host.ip, udp_port, host.gateway)
         self._ends = host.gateway.packed + host.ip.packed + 2 * udp_port.to_bytes(2, "big")
@@ -254,10 +256,10 @@ class SwitchPort:
 
     def receive(self, frames: Frames, now: float) -> int:
         """See Port."""
-        ours, marked = self._filter(frames)
+        ours, marks = self._filter(frames)
         if len(ours):
-            if marked is not None and isinstance(self.participant, Worker):
-                self.participant.count_marks(int(np.count_nonzero(marked)))
+            if marks is not None and self._marked:
+                self._marked.count_marks(int(np.count_nonzero(marks)))
             self.participant.receive(ours[:, HEADERS:], now)
         return len(frames) - len(ours)
 
@@ -272,6 +274,30 @@ class SwitchPort:
         for frames in batches:
             self._card.send(self, frames)
         return self._card.take(now)
+
+
+class ServerStation:
+    """A Station with a protocol's server, which answers what arrives.
+
+    Args:
+        port: Port of the server.
+    """
+
+    def __init__(self, port: SwitchPort[Server]) -> None:
+        self._port = port
+
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
+        """See Station."""
+        for part in segments(lengths):
+            self._port.receive(frames[part, : int(lengths[part.start])], now)
+
+    def frames_to_send(self, now: float) -> list[Frames]:
+        """See Station."""
+        return self._port.frames_to_send(now)
+
+    def deadline(self) -> float | None:
+        """See Station."""
+        return self._port.participant.deadline()
 
 
 class PeerPort:

@@ -67,7 +67,7 @@ class Stalls:
         """Log what has changed in `jobs` at `now`, in seconds of the Unix epoch."""
         found: dict[tuple[str, float, str], int] = {}
         for job in jobs:
-            missing = [worker.host for worker in waited_for(job, now)]
+            missing = [job.named(worker) for worker in waited_for(job, now)]
             for worker in waiters(job, now):
                 assert worker.report is not None
                 waiting = worker.report.waiting

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fanin.controller.admission import Admit, accepting
+from fanin.controller.jobs.reports import WorkerState
 from fanin.controller.telemetry import Event, Reason
 from fanin.testbed.monitoring.inspector import Inspector
 from fanin.testbed.monitoring.snapshot import JobView, Snapshot
@@ -92,11 +93,18 @@ def _of_jobs(look: Snapshot) -> Iterator[Metric]:
 
 
 def _of_workers(jobs: Sequence[JobView], now: float) -> Iterator[Metric]:
-    names = ["job", "host"]
-    workers = [([job.name, worker.host], worker) for job in jobs for worker in job.workers]
-    missing = {(job.name, worker.host) for job in jobs for worker in waited_for(job, now)}
-    waited = [(labels, float(tuple(labels) in missing)) for labels, _ in workers]
+    names = ["job", "host", "rank"]
+
+    def labels_of(job: JobView, worker: WorkerState) -> list[str]:
+        return [job.name, worker.host, str(job.rank(worker))]
+
+    workers = [(labels_of(job, worker), worker) for job in jobs for worker in job.workers]
+    missing = [labels_of(job, worker) for job in jobs for worker in waited_for(job, now)]
+    waited = [(labels, float(labels in missing)) for labels, _ in workers]
     yield _gauge("fanin_worker_waited_for", "1 if other workers wait for it.", names, waited)
+    help_text = "Number of the last call that it is known to have come to."
+    calls = [(labels, float(worker.call)) for labels, worker in workers]
+    yield _counter("fanin_worker_calls", help_text, names, calls)
     heard = [(labels, worker.heard) for labels, worker in workers if worker.heard is not None]
     yield _gauge("fanin_worker_last_report_timestamp_seconds", "Time of its last report.", names, heard)
     reports = [(labels, worker.report) for labels, worker in workers if worker.report is not None]

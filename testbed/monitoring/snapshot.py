@@ -27,9 +27,9 @@ class JobView(_Frozen):
         why: Why it is in this state.
         aborted: Why its workers make no more calls. Empty while they do.
         since: When all its workers had joined, in seconds of the Unix epoch.
-        hosts: Names of the hosts, by rank.
-        per_host: Number of workers on each host.
-        workers: State of the first worker of each host, by host.
+        hosts: Names of the hosts, in the order of their ranks.
+        per_host: Number of workers on each host. Only the first one of each host uses the network, and reports on that.
+        workers: State of each worker, by rank.
         lease: Number of its lease, or None.
         slots: First and last slot, or None without a lease.
         tree: Switches of its aggregation tree, the root last.
@@ -52,6 +52,19 @@ class JobView(_Frozen):
     def window(self) -> int:
         """Return its number of slots."""
         return self.slots[1] + 1 - self.slots[0] if self.slots else 0
+
+    @property
+    def leaders(self) -> tuple[WorkerState, ...]:
+        """Return the first worker of each host."""
+        return tuple(worker for worker in self.workers if not worker.local)
+
+    def rank(self, worker: WorkerState) -> int:
+        """Return the rank of a worker."""
+        return self.hosts.index(worker.host) * self.per_host + worker.local
+
+    def named(self, worker: WorkerState) -> str:
+        """Return the name of a worker: its host, and its rank if it is one of several there."""
+        return worker.host if self.per_host == 1 else f"rank {self.rank(worker)} on {worker.host}"
 
 
 class FormingView(_Frozen):

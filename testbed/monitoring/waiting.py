@@ -25,15 +25,24 @@ def waiters(job: JobView, now: float) -> list[WorkerState]:
 def waited_for(job: JobView, now: float) -> list[WorkerState]:
     """Return the workers that have not reached the all-reduce in which others wait, are silent in it, or have ended.
 
-    If others wait and none is returned, all workers are in the all-reduce, and a packet that was sent is missing.
+    If the first worker of a host is one of them because it waits for others of that host, those are returned. If others
+    wait and none is returned, all workers are in the all-reduce, and a packet that was sent is missing.
     """
     waiting = waiters(job, now)
     call = max((_call(worker) for worker in waiting), default=0)
-    return [
-        worker
-        for worker in job.workers
-        if waiting and worker not in waiting and (worker.left or silent(worker, now) or _call(worker) < call)
+    late = [
+        leader
+        for leader in job.leaders
+        if waiting and leader not in waiting and (leader.left or silent(leader, now) or _call(leader) < call)
     ]
+    if job.per_host == 1:
+        return late
+    newest = max(worker.call for worker in job.workers)
+    found = []
+    for leader in late:
+        here = [worker for worker in job.workers if worker.host == leader.host]
+        found += [worker for worker in here if worker.left or worker.call < newest] or [leader]
+    return found
 
 
 def silent(worker: WorkerState, now: float) -> bool:

@@ -67,7 +67,7 @@ class Explanation:
 
 
 def explain(
-    job: JobView, cells: Mapping[str, Cells], now: Snapshot, before: Snapshot, processes: Mapping[str, str]
+    job: JobView, cells: Mapping[str, Cells], now: Snapshot, before: Snapshot, processes: Mapping[int, str]
 ) -> Explanation:
     """Explain why a job makes no progress.
 
@@ -76,7 +76,7 @@ def explain(
         cells: Its cells by switch, read after the snapshots.
         now: Snapshot of the network.
         before: A snapshot some seconds before `now`.
-        processes: By host, what the process of its worker is doing, if known.
+        processes: By process id, what the process of a worker is doing, if known.
     """
     waiting = tuple(waiters(job, now.at))
     if not waiting:
@@ -96,7 +96,7 @@ def explain(
                 hops[hop].append(chunk)
     most_first = sorted(hops.items(), key=lambda each: -len(each[1]))
     missing = tuple(
-        Missing(tuple(_ranges(chunks)), hop, facts.of_worker(hop.sender) + facts.of_link(hop))
+        Missing(tuple(_ranges(chunks)), hop, facts.of_sender(hop.sender) + facts.of_link(hop))
         for hop, chunks in most_first
     )
     return Explanation(waiting, missing, unknown, facts.culprit([hop for hop, _ in most_first]))
@@ -152,25 +152,29 @@ class _Tree:
 class _Facts:
     """Known facts about a job's workers, switches and links."""
 
-    def __init__(self, job: JobView, now: Snapshot, before: Snapshot, processes: Mapping[str, str]) -> None:
+    def __init__(self, job: JobView, now: Snapshot, before: Snapshot, processes: Mapping[int, str]) -> None:
         self._job = job
         self._now = now
         self._before = before
         self._processes = processes
-        self._workers = {worker.host: worker for worker in job.workers}
-        self._late = [worker.host for worker in waited_for(job, now.at)]
+        self._leaders = {worker.host: worker for worker in job.leaders}
+        self._late = waited_for(job, now.at)
         self._waiting = {worker.host for worker in waiters(job, now.at)}
         self._seconds = now.at - before.at
 
-    def of_worker(self, host: str) -> tuple[str, ...]:
-        """Return the state of the worker on a host; empty for a switch."""
-        worker = self._workers.get(host)
-        if worker is None:
-            return ()
+    def of_sender(self, name: str) -> tuple[str, ...]:
+        """Return the state of the worker that uses the network on a host; empty for a switch."""
+        worker = self._leaders.get(name)
+        return () if worker is None else self._of_worker(worker)
+
+    def _of_worker(self, worker: WorkerState) -> tuple[str, ...]:
         if worker.left:
             return (f"process {worker.process} has ended",)
-        does = self._processes.get(host)
+        does = self._processes.get(worker.process)
         found = [f"process {worker.process} {does}"] if does else []
+        if worker.local:
+            came = f"had come to call {worker.call}" if worker.call else "had not come to any call"
+            return (*found, f"{came}, as far as it has reported")
         if worker.report is None or worker.heard is None:
             return (*found, "has not reported since it joined")
         waiting = worker.report.waiting
@@ -206,14 +210,17 @@ class _Facts:
             if error := self._now.switches[name].error:
                 return f"Most likely the switch {name}: {error}."
         senders = {hop.sender for hop in hops}
-        if late := [host for host in self._late if host in senders or not hops]:
-            who = "; ".join(f"{host}: {', '.join(self.of_worker(host))}" for host in late)
-            return f"Most likely the worker on {' and '.join(late)}, without which the others cannot continue ({who})."
+        if late := [worker for worker in self._late if worker.host in senders or not hops]:
+            names = [self._job.named(worker) for worker in late]
+            facts = zip(names, map(self._of_worker, late), strict=True)
+            known = "; ".join(f"{name}: {', '.join(told)}" for name, told in facts)
+            who = f"{'the worker on ' if self._job.per_host == 1 else ''}{' and '.join(names)}"
+            return f"Most likely {who}, without which the others cannot continue ({known})."
         ways = hops or [hop for part in self._job.tree for hop in _links_of(part)]
         for hop in ways:
-            known = self.of_link(hop)
-            if known:
-                return f"Most likely the path from {hop.sender} to {hop.receiver}: {'; '.join(known)}."
+            found = self.of_link(hop)
+            if found:
+                return f"Most likely the path from {hop.sender} to {hop.receiver}: {'; '.join(found)}."
         for hop in hops:
             if hop.what == "update" and hop.sender not in self._waiting:
                 return (

@@ -19,7 +19,7 @@ import pytest
 
 from fanin.classroom.bench import Bench, LabTest, run_test
 from fanin.classroom.confine import require_sandboxes
-from fanin.classroom.grade import Grader, Marks, grader, gradescope, write_csv
+from fanin.classroom.grade import Grader, Marks, find_submissions, grader, gradescope, write_csv
 from fanin.classroom.judge import Judges, judges
 from fanin.classroom.manifest import Lab, LabError, find_lab
 from fanin.classroom.student import student_programs
@@ -150,7 +150,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
+def hostile(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A submission with modules named like those that fanin imports; each makes a file in the folder above."""
+    folder = Path(shutil.copytree(lab.solution, tmp_path_factory.mktemp("hostile") / "ann"))
+    for name in ("json", "platform", "resource", "numpy"):
+        (folder / f"{name}.py").write_text(f"open({str(folder.parent / 'imported')!r}, 'w')\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def marker(lab: Lab, hostile: Path) -> Iterator[Grader]:
+    """One grader for all tests: what it compiles takes longer than to mark. It is started inside of a submission."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(hostile)
+        with grader(lab, seed=3) as found:
+            found.seconds = SECONDS
+            yield found
+
+
+@pytest.fixture(scope="module")
+def marks(lab: Lab, marker: Grader, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
     """The marks of good submissions, first and last, and of all attackers between them."""
     folder = tmp_path_factory.mktemp("submissions")
     add: Callable[[str], Path] = lambda name: Path(shutil.copytree(lab.solution, folder / name))  # noqa: E731
@@ -185,9 +204,7 @@ def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks
         (add(name) / "program.p4").write_text(f'#include "{place}"\n')
     (folder / "empty").mkdir()
     shutil.copytree(lab.skeleton, folder / "skeleton")
-    with grader(lab, seed=3) as found:
-        found.seconds = SECONDS
-        return {each.student: each for each in found.marks(folder, 2)}
+    return {each.student: each for each in marker.marks(find_submissions(folder, lab), 2)}
 
 
 @pytest.mark.parametrize("name", ["a-good", "zz-good", "in-a-folder"])
@@ -270,30 +287,60 @@ def no_judges() -> Iterator[Judges]:
 
 
 def test_a_name_cannot_look_like_the_line_of_another_submission(
-    lab: Lab, tmp_path: Path, no_judges: Judges
+    lab: Lab, marker: Grader, tmp_path: Path
 ) -> None:
     name = tmp_path / "mine\nyours: 10 of 10"
     name.mkdir()
     (name / lab.manifest.files[0]).touch()
-    with judges([]) as found_judges:
-        [found] = Grader(lab, "", 0, tmp_path, found_judges).marks(tmp_path, 1)
+    [found] = marker.marks([name], 1)
     assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
     for byte in (b"\xfe", b"\xff"):
         Path(os.fsdecode(bytes(tmp_path) + b"/" + byte)).mkdir()
     with pytest.raises(
         LabError, match="two submissions would be called \N{REPLACEMENT CHARACTER}; rename one"
     ):
-        list(Grader(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 1))
+        find_submissions(tmp_path, lab)
 
 
-def test_submissions_of_another_lab_are_not_marked(tmp_path: Path, no_judges: Judges) -> None:
-    handed_in = find_lab("02-counters").manifest.files[0]
-    (tmp_path / "ann" / "counters").mkdir(parents=True)
-    (tmp_path / "ann" / "counters" / handed_in).touch()
-    with pytest.raises(
-        LabError, match=r"no submission has a file of 01-forwarding: .*; their files are those of 02-"
-    ):
-        list(Grader(find_lab("forwarding"), "", 0, tmp_path, no_judges).marks(tmp_path, 1))
+def files(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        (
+            ["ann/counters/meter.p4"],
+            r"no submission has a file of 01-forwarding: .*; their files are those of 02-",
+        ),
+        (["ann/x/y/forwarding.p4"], r"no submission has a file .* such as .*/ann/forwarding\.p4$"),
+        ([], r"there is no folder of a submission in it; expected"),
+        (  # one folder too high
+            ["slides/1.md", "week1/ann/forwarding.p4", "week1/bob/01-forwarding/forwarding.p4"],
+            r"week1 has the files of several submissions \(ann, bob\).* name that folder: .*/week1$",
+        ),
+        (  # one too low, with a folder that would be taken for a student
+            ["forwarding.p4", "controller.py", "solution/forwarding.p4"],
+            r"controller\.py is not in a folder .* name the folder above it$",
+        ),
+        (["Ann_17_assignsubmission_file_forwarding.p4"], r"file_forwarding\.p4 is not in a folder"),
+    ],
+)
+def test_a_folder_that_is_not_one_of_submissions_is_refused(
+    tmp_path: Path, names: list[str], complaint: str
+) -> None:
+    files(tmp_path, *names)
+    with pytest.raises(LabError, match=complaint):
+        find_submissions(tmp_path, find_lab("forwarding"))
+
+
+def test_a_submission_in_two_folders_does_not_stop_others(tmp_path: Path) -> None:
+    files(tmp_path, "ann/forwarding.p4", "bob/01-forwarding/forwarding.p4")
+    files(tmp_path, "eve/a/forwarding.p4", "eve/b/forwarding.p4", "none/readme.txt")
+    names = [each.name for each in find_submissions(tmp_path, find_lab("forwarding"))]
+    assert names == ["ann", "bob", "eve", "none"]
 
 
 def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no_judges: Judges) -> None:
@@ -309,25 +356,15 @@ def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no
                 process.wait()
             return Marks(folder.name, ())
 
-    for name in "ab":
-        (tmp_path / name).mkdir()
-        (tmp_path / name / lab.manifest.files[0]).touch()
     with pytest.raises(KeyboardInterrupt):
-        list(Interrupted(lab, "", 0, tmp_path, no_judges).marks(tmp_path, 2))
+        list(Interrupted(lab, "", 0, tmp_path, no_judges).marks([tmp_path / "a", tmp_path / "b"], 2))
     assert started.get().returncode == -signal.SIGKILL
 
 
-def test_modules_in_the_folder_of_the_teacher_are_not_imported(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submission = Path(shutil.copytree(lab.solution, tmp_path / "submissions" / "ann"))
-    for name in ("json", "platform", "resource", "numpy"):
-        (submission / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    monkeypatch.chdir(submission)
-    with grader(lab, seed=3) as found:
-        [marks] = found.marks(submission.parent, 1)
+def test_modules_in_the_folder_of_the_teacher_are_not_imported(marker: Grader, hostile: Path) -> None:
+    [marks] = marker.marks([hostile], 1)
     assert marks.points == MOST
-    assert not (tmp_path / "imported").exists()
+    assert not (hostile.parent / "imported").exists()
 
 
 def test_the_process_that_becomes_judges_has_nothing_of_the_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,13 +382,15 @@ def test_the_process_that_becomes_judges_has_nothing_of_the_teacher(monkeypatch:
 
 def test_the_table_of_a_class_has_a_line_for_each(marks: dict[str, Marks]) -> None:
     file = io.StringIO()
-    write_csv([marks["a-good"], marks["skeleton"], Marks("=1+1", marks["a-good"].outcomes)], file)
+    packed = Marks("eve.zip", (), "not unpacked")
+    write_csv([marks["a-good"], marks["skeleton"], Marks("=1+1", marks["a-good"].outcomes), packed], file)
     rows = list(csv.DictReader(io.StringIO(file.getvalue())))
     assert rows[0] == {
         "student": "a-good", "points": "4", "of": "4", "reaches": "2", "unknown": "1", "at_random": "1", "note": "",
     }  # fmt: skip
     assert rows[1]["points"] == "1"  # an unknown destination is dropped
     assert rows[2]["student"] == "'=1+1"
+    assert rows[3] == dict.fromkeys(rows[0], "") | {"student": "eve.zip", "note": "not unpacked"}
 
 
 def test_gradescope_gets_points_texts_and_what_students_may_see(marks: dict[str, Marks]) -> None:
@@ -386,16 +425,25 @@ def test_a_lab_whose_solution_fails_marks_nobody(lab: Lab, tmp_path: Path) -> No
         pass
 
 
-def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> None:
+def test_one_reason_for_all_failures_is_the_note(lab: Lab, marker: Grader, tmp_path: Path) -> None:
     submissions = tmp_path / "submissions"
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
     (submissions / "__MACOSX").mkdir()
-    (submissions / "bob").mkdir()
-    (submissions / "bob" / "lab.zip").write_bytes(b"PK")
-    with grader(lab, seed=0) as found:
-        marks, unmarked = found.marks(submissions, 1)
-    assert unmarked.note == "program.p4: No such file or directory; unpack lab.zip"
+    files(
+        submissions,
+        "bob/lab.zip",
+        "eve/Program (1).p4",
+        "eve/controller.py",
+        "joe/a/program.p4",
+        "joe/b/program.p4",
+    )
+    marks, *unmarked = marker.marks(find_submissions(submissions, lab), 1)
+    assert [each.note for each in unmarked] == [
+        "program.p4: No such file or directory; unpack lab.zip",
+        "program.p4: No such file or directory; rename 'Program (1).p4' if that is it",
+        "it has the files of several submissions, in a, b",
+    ]
     assert marks.student == "ada"
     assert marks.points == 0
     assert marks.note.startswith("program.p4 does not compile: ")
@@ -418,7 +466,7 @@ def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> 
 
 
 def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, marker: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a folder without rights does, unless root marks it."""
     for name in ("ada", "closed"):
@@ -431,8 +479,7 @@ def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
         return entries(folder)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    with grader(lab, seed=3) as found:
-        ada, closed = found.marks(tmp_path, 1)
+    ada, closed = marker.marks(find_submissions(tmp_path, lab), 1)
     assert (ada.points, closed.points) == (MOST, 0)
     assert closed.note.endswith("closed: Permission denied")
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fanin.classroom.check import check
 from fanin.classroom.manifest import LABS, Lab, LabError, find_lab, labs, load_lab
 from fanin.classroom.story import Story
 from fanin.classroom.switch_under_test import SwitchUnderTest, load_program
@@ -18,7 +19,8 @@ from fanin.classroom.verify import verify
 from tests.classroom.small_lab import small_lab
 
 ALL = [*labs()]
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "labs.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "tutorials" / "labs.md").read_text()
 
 
 def _scope(lab: Lab) -> dict[str, Any]:
@@ -102,6 +104,16 @@ def test_the_python_of_lab_12_shows_the_share_of_each_link(
     shares = [float(line.split()[2]) for line in capsys.readouterr().out.splitlines()]
     assert len(shares) > 8
     assert all(0 < share < 1.1 for share in shares)
+
+
+@pytest.mark.slow
+def test_the_example_of_a_teachers_own_test_runs() -> None:
+    example = re.findall(r"^```python\n(.*?)^```", (DOCS / "how-to" / "class.md").read_text(), re.M | re.S)
+    lab = find_lab("forwarding")
+    longer = Lab(lab.folder, lab.manifest, f"{lab.tests}\n{''.join(example)}")
+    for folder, passed in ((lab.solution, True), (lab.skeleton, False)):
+        [outcome] = check(longer, folder, only="secret_route")
+        assert (outcome.passed, outcome.points) == (passed, 3)
 
 
 def test_labs_are_found_by_name_number_word_and_folder() -> None:

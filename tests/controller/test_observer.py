@@ -12,7 +12,7 @@ from finsy import P4Schema
 from finsy.proto import p4r
 
 from fanin.controller.connection import Connection
-from fanin.controller.entry_files import Entries, observed, random_entries
+from fanin.controller.entry_files import Entries, NamedEntry, NamedMember, Profile, observed, random_entries
 from fanin.controller.errors import ControllerError
 from fanin.controller.observer import Observer
 from fanin.p4compiler import compile_file
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 MATCHES = ROOT / "tests" / "p4switch" / "programs" / "tables.p4"
+ENTITIES = ROOT / "tests" / "p4switch" / "programs" / "entities.p4"
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,18 @@ def observer(switch):
         yield found
 
 
+async def written(switch, observer, compiled, entities) -> list[dict]:
+    """What is read from a switch with this program after entities have been written."""
+    connection = Connection(switch, P4Schema(compiled.p4info, compiled.json_text().encode()))
+    await connection.open()
+    try:
+        await connection.push_pipeline()
+        await connection.write(p4r.Update.INSERT, entities, entities)
+        return await asyncio.to_thread(lambda: list(observer.tables()))
+    finally:
+        await connection.close()
+
+
 def keys(entries: Entries, p4info) -> set[bytes]:
     return {entity.SerializeToString(deterministic=True) for entity in entries.encode(p4info)}
 
@@ -45,25 +58,53 @@ def keys(entries: Entries, p4info) -> set[bytes]:
 def test_what_was_written_is_read_back(switch, observer, path: Path) -> None:
     compiled = compile_file(path)
     config = compiled.json_text().encode()
-    written = random_entries(compiled.p4info, random.Random(1))
-    assert written.entries
-
-    async def write() -> list[dict]:
-        connection = Connection(switch, P4Schema(compiled.p4info, config))
-        await connection.open()
-        try:
-            await connection.push_pipeline()
-            entities = written.encode(compiled.p4info)
-            await connection.write(p4r.Update.INSERT, entities, entities)
-            return await asyncio.to_thread(lambda: list(observer.tables()))
-        finally:
-            await connection.close()
-
-    found = asyncio.run(write())
-    assert keys(observed(found), compiled.p4info) == keys(written, compiled.p4info)
+    written_entries = random_entries(compiled.p4info, random.Random(1))
+    assert written_entries.entries
+    found = asyncio.run(written(switch, observer, compiled, written_entries.encode(compiled.p4info)))
+    assert keys(observed(found, {}), compiled.p4info) == keys(written_entries, compiled.p4info)
     names = {table.preamble.name for table in compiled.p4info.tables if not table.implementation_id}
     assert {each["table"] for each in found if each.get("kind") == "default"} == names
     assert list(observer.program()) == [json.loads(config)]
+
+
+PROFILES = Entries(
+    [
+        NamedEntry("Receive.paths", {"hdr.flow.destination": 7}, group=2),
+        NamedEntry("Receive.marks", {"hdr.flow.destination": 8}, member=1),
+    ],
+    profiles={
+        "Receive.path_choice": Profile(
+            {4: NamedMember("Receive.forward", {"port": 4}), 5: NamedMember("Receive.forward", {"port": 5})},
+            {2: {4: 3, 5: 1}},
+        ),
+        "Receive.mark_choice": Profile({1: NamedMember("Receive.mark", {"label": 9})}),
+    },
+)
+
+
+def test_members_and_groups_of_action_profiles_are_read_back(switch, observer) -> None:
+    compiled = compile_file(ENTITIES)
+    found = asyncio.run(written(switch, observer, compiled, PROFILES.encode(compiled.p4info)))
+    assert observed(found, {}) == PROFILES
+
+
+def test_an_entry_with_actions_of_its_own_is_read_as_one_with_a_group(switch, observer) -> None:
+    compiled = compile_file(ENTITIES)
+    entry = NamedEntry("Receive.paths", {"hdr.flow.destination": 7}, group=1)
+    [entity] = Entries([entry]).encode(compiled.p4info)
+    action = next(each for each in compiled.p4info.actions if each.preamble.name == "Receive.forward")
+    choices = entity.table_entry.action.action_profile_action_set.action_profile_actions
+    for port, weight in ((4, 3), (5, 1)):
+        choice = choices.add(weight=weight)
+        choice.action.action_id = action.preamble.id
+        choice.action.params.add(param_id=1, value=bytes([port]))
+    found = asyncio.run(written(switch, observer, compiled, [entity]))
+    read = observed(found, {"Receive.paths": "Receive.path_choice"})
+    assert read.entries == [NamedEntry("Receive.paths", {"hdr.flow.destination": 7}, group=0)]
+    assert read.profiles["Receive.path_choice"] == Profile(
+        {0: NamedMember("Receive.forward", {"port": 4}), 1: NamedMember("Receive.forward", {"port": 5})},
+        {0: {0: 3, 1: 1}},
+    )
 
 
 def test_a_switch_that_is_not_there_is_named() -> None:

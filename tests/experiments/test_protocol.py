@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fanin.controller.python_file import PythonFileError
 from fanin.controller.requirements import PROGRAM
 from fanin.experiments.protocol import (
     FAULTS,
@@ -20,6 +19,7 @@ from fanin.experiments.protocol import (
     protocol_of,
 )
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
+from fanin.native.python_file import PythonFileError
 from fanin.workers.lease import Lease
 from fanin.workers.protocol import Worker
 from fanin.workers.recovery import Recovery
@@ -104,7 +104,8 @@ def test_a_folder_that_does_not_exist_is_reported_in_the_scenario_with_the_names
 ) -> None:
     (tmp_path / "try.toml").write_text(SCENARIO)
     with pytest.raises(
-        ScenarioError, match=r"protocol: .*mine: no such folder; .*: fanin, majority, omnireduce, switchml"
+        ScenarioError,
+        match=r"protocol: .*mine: no such folder; .*: fanin, atp, majority, omnireduce, switchml",
     ):
         load_scenario(tmp_path / "try.toml")
 

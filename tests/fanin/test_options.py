@@ -85,3 +85,30 @@ def test_a_benchmark_has_the_values_of_all_its_options(
     done = CliRunner().invoke(app, argv)
     assert done.exit_code == 0, done.output
     assert asked == [[8, 2, 4], [1024, 65536, 1_000_000], ["loop", "nothing"]]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compile PROGRAM -o",
+        "compile PROGRAM --p4info",
+        "compile PROGRAM --c",
+        "animate scenario:small-virtual -o",
+        "plot . -o",
+        "import PROGRAM -o",
+        "up --log",
+        "lab grade . --lab 1 --csv",
+    ],
+)
+def test_a_folder_is_not_taken_for_a_file_to_write(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Path() forgets the slash at the end, so that a file of this name was written."""
+    monkeypatch.chdir(tmp_path)
+    Path("program.p4").touch()
+    done = CliRunner().invoke(app, [*command.replace("PROGRAM", "program.p4").split(), "out/"])
+    assert done.exit_code == 2
+    assert "out/ is a folder; name a file, such as out/NAME" in " ".join(
+        done.output.replace("│", " ").split()
+    )
+    assert [each.name for each in tmp_path.iterdir()] == ["program.p4"]

@@ -308,7 +308,7 @@ def test_a_value_that_cannot_be_is_refused(command: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     "command",
-    ["lesson run NAME", "lab start NAME", "rerun NAME", "format NAME", "compare NAME .", "report . -o NAME"],
+    ["lab start NAME", "rerun NAME", "format NAME", "compare NAME .", "report . -o NAME"],
 )
 def test_a_name_that_is_too_long_for_a_file_is_named(command: str, tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text('{"rows": []}')

@@ -16,6 +16,7 @@ protocol = "{protocol}"
 world = "live"
 switch = "bmv2"
 size = "40 kB"
+workers = 3
 repetitions = 2
 [topology.leaf_spine]
 spines = 1

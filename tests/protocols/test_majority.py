@@ -17,14 +17,13 @@ from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
-from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
+from tests.protocols.mutants import FAULTY, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("majority")]
 
-FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
 SCENARIO = """
 name = "vote"
 protocol = "majority"
@@ -74,16 +73,9 @@ def test_soak_finds_nothing_wrong_in_random_networks(majority: Protocol, voting:
 def test_soak_finds_a_program_that_counts_wrong(
     majority: Protocol, tmp_path: Path, text: str, mutated: str
 ) -> None:
-    program = majority.program.read_text()
-    assert text in program
-    root = majority.program.parents[2]
-    changed = program.replace(text, mutated).replace("../../p4src", str(root / "p4src"))
-    (tmp_path / "program.p4").write_text(changed)
     work = Work((2, 3), window=3, elements=(3000,))
-    outcome = run_scenario(
-        Scenario(jobs=(work,), links=FAULTY), load_switch(tmp_path / "program.p4"), protocol=majority
-    )
-    assert outcome.violations
+    wrong = switch_with(majority, text, mutated, tmp_path)
+    assert run_scenario(Scenario(jobs=(work,), links=FAULTY), wrong, protocol=majority).violations
 
 
 def test_in_a_scenario_timers_suit_its_small_packets_and_its_votes_are_no_violations(

@@ -17,15 +17,14 @@ from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
-from fanin.topologies.link import LinkProperties
 from fanin.workers.collective import CollectiveError
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
+from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("omnireduce")]
 
-FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
 BLOCK = 128
 EMPTY, FULL = 12, 12 + 4 * BLOCK  # bytes of payload
 SCENARIO = """
@@ -96,14 +95,9 @@ def test_soak_finds_nothing_wrong_in_random_networks(
 def test_soak_finds_a_program_with_a_mistake(
     omnireduce: Protocol, tmp_path: Path, text: str, mutated: str
 ) -> None:
-    program = omnireduce.program.read_text()
-    assert program.count(text) == 1
-    root = omnireduce.program.parents[2]
-    changed = program.replace(text, mutated).replace("../../p4src", str(root / "p4src"))
-    (tmp_path / "program.p4").write_text(changed)
     scenario = Scenario(jobs=(_work(omnireduce, (2, 3), 3, (9000, 9000)),), links=FAULTY)
-    outcome = run_scenario(scenario, load_switch(tmp_path / "program.p4"), protocol=omnireduce)
-    assert outcome.violations
+    wrong = switch_with(omnireduce, text, mutated, tmp_path)
+    assert run_scenario(scenario, wrong, protocol=omnireduce).violations
 
 
 def test_a_zero_block_is_not_sent(omnireduce: Protocol) -> None:
@@ -175,12 +169,7 @@ def test_the_time_follows_the_blocks_that_any_worker_has(over_sparsity: list[Mea
 
 def _violations(omnireduce: Protocol, switch: Engine, folder: Path, text: str, mutated: str) -> Sequence[str]:
     """Return what soak finds with a worker in whose file `text` is replaced."""
-    source = omnireduce.file.read_text()
-    assert source.count(text) == 1
-    for name in ("program.p4", "README.md"):
-        (folder / name).write_text("")
-    (folder / "protocol.py").write_text(source.replace(text, mutated))
-    mutant, elements = protocol_of(str(folder)), (5000,) * 3
+    mutant, elements = protocol_with(omnireduce, text, mutated, folder), (5000,) * 3
     numbers = omnireduce.chunks(elements, 64, 3)
     assert numbers is not None
     work = Work((2, 3), 3, elements=elements, chunk_numbers=2 * numbers)
@@ -211,7 +200,10 @@ def test_soak_finds_a_worker_that_leaves_blocks_out(
     ("text", "mutated"),
     [
         # A late copy of an earlier result is the sum of the current block.
-        ("if self._awaited[slot] != chunk:", "if self._awaited[slot] < 0:"),
+        (
+            "self._awaited[chunks[first] % self.lease.window] == chunks[first])]",
+            "self._awaited[chunks[first] % self.lease.window] >= 0)]",
+        ),
         # The next round uses the same cell, whose result others may still need.
         ("self._chunks[slots] += self.lease.window", "self._chunks[slots] += 2 * self.lease.window"),
     ],

@@ -1,7 +1,7 @@
 // Table entries, multicast groups and clone sessions, edited in place.
 
 import { changeScenario, program, scenario, step } from "./state";
-import type { Call, Entry, ProfileContent, Table } from "./types";
+import type { Call, Entry, ProfileContent, Table, Weighted } from "./types";
 
 const EXAMPLES: Record<string, string> = {
   exact: "value",
@@ -198,6 +198,21 @@ function contentOf(profile: string): ProfileContent {
   return scenario.value.profiles[profile] ?? NOTHING;
 }
 
+function weighted(member: Weighted): [number, number] {
+  return typeof member === "number" ? [member, 1] : member;
+}
+
+/** The members of a group as one writes them: `0, 2*3` is member 0, and member 2 with weight 3. */
+function groupText(group: Weighted[]): string {
+  return group.map((each) => (typeof each === "number" ? each : each.join("*"))).join(", ");
+}
+
+/** The members of a group that a text names, each once. */
+function groupOf(text: string): Weighted[] {
+  const found = [...text.matchAll(/(\d+)(?:\s*\*\s*(\d+))?/g)].map(([, number, weight]) => [Number(number), Number(weight ?? 1)] as const);
+  return [...new Map(found)].map(([number, weight]): Weighted => (weight === 1 ? number : [number, weight]));
+}
+
 /** What a new entry refers to: a group, if there is one. */
 function firstReference(profile: string): Partial<Entry> {
   return contentOf(profile).groups.length ? { group: 0 } : { member: 0 };
@@ -248,9 +263,14 @@ function ProfileEditor({ name, selector }: { name: string; selector: boolean }) 
       if (typeof number !== "number" || !users.some((each) => each.name === entry.table)) return [entry];
       return without([number], gone).map((left) => ({ ...entry, [kind]: left }));
     });
+  const groupWithout = (group: Weighted[], gone: number) =>
+    group.flatMap((each) => {
+      const [number, weight] = weighted(each);
+      return without([number], gone).map((left): Weighted => (weight === 1 ? left : [left, weight]));
+    });
   const removeMember = (gone: number) =>
     change(
-      { members: members.filter((_, number) => number !== gone), groups: groups.map((each) => without(each, gone)) },
+      { members: members.filter((_, number) => number !== gone), groups: groups.map((each) => groupWithout(each, gone)) },
       entriesWithout("member", gone),
     );
   const removeGroup = (gone: number) =>
@@ -287,11 +307,9 @@ function ProfileEditor({ name, selector }: { name: string; selector: boolean }) 
           <label>
             group {number}: members{" "}
             <input
-              value={group.join(", ")}
-              onChange={(e) => {
-                const found = [...new Set(e.currentTarget.value.split(/[\s,]+/).filter((each) => /^\d+$/.test(each)).map(Number))];
-                change({ groups: groups.map((each, at) => (at === number ? found : each)) });
-              }}
+              value={groupText(group)}
+              title="Numbers of members. 2*3 is member 2 with weight 3: it is chosen three times as often as one with weight 1."
+              onChange={(e) => change({ groups: groups.map((each, at) => (at === number ? groupOf(e.currentTarget.value) : each)) })}
             />
           </label>
           <button class="plain" aria-label={`Remove group ${number}`} onClick={() => removeGroup(number)}>

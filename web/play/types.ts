@@ -117,10 +117,13 @@ export interface Call {
   arguments: Record<string, string>;
 }
 
-/** Members and groups by their numbers; a group has numbers of members. */
+/** A member of a group: its number, with weight 1, or its number and its weight. */
+export type Weighted = number | [number, number];
+
+/** Members and groups by their numbers. */
 export interface ProfileContent {
   members: Call[];
-  groups: number[][];
+  groups: Weighted[][];
 }
 
 export interface Scenario {

@@ -96,7 +96,7 @@ function Theatre({ document: recording, scenes }: { document: Document; scenes: 
             )}
             {losses && (
               <li>
-                <span class="sign again" aria-hidden="true" />lost, or sent again
+                <span class="sign again" aria-hidden="true" />lost, or retransmitted
               </li>
             )}
             {cells && (
@@ -137,7 +137,7 @@ function Caption() {
     const what = `${scene.contents(flight)} from ${flight.sender} to ${flight.receiver}`;
     if (recovering) {
       const waited = timeText(recovery!.begin - flight.begin);
-      return `Slow motion · ${scene.title}: ${what} is sent again, ${waited} after the lost one`;
+      return `Slow motion · ${scene.title}: ${what} is retransmitted, ${waited} after the lost one`;
     }
     return `Slow motion · ${scene.title}: ${what} is lost (${flight.lost})`;
   });

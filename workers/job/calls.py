@@ -17,12 +17,16 @@ from __future__ import annotations
 import math
 import sys
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
+from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from fanin.native.text import printable
 from fanin.workers.collective import CollectiveError
 
 # Time in a call after which a worker asks who is waited for; also the interval between questions.
@@ -31,6 +35,8 @@ _REPORT_SECONDS = 0.25  # time in a call after which a worker reports the call
 _LONGEST_ERROR = 1000  # characters of an error that are passed on
 _TIMES_SECONDS = 1.0  # between two messages with the times of calls
 _BLOCK = 64  # consecutive calls whose times are kept
+_LAST_SECONDS = 1.0  # how much later than the worker that failed another one may end
+_PACKAGE = str(Path(__file__).parents[2])  # where fanin's own code is
 _LONGEST_WHAT = 100  # characters of a call in such a message, which keep it far smaller than a socket buffer
 
 _Call = TypeVar("_Call", bound=Callable[..., Any])
@@ -57,6 +63,7 @@ class Calls:
         waits: Since when the program waits for a call in the background, in seconds of time.monotonic(); None if it
             does not.
         failure: Why no more calls can be made; empty while they can.
+        causes: Ranks of the workers whose call has failed, or is another one than most others'.
         slow: The workers that are waited for in this call; empty if none is known.
     """
 
@@ -71,6 +78,7 @@ class Calls:
         self.count = count
         self.waits: float | None = None
         self.failure = ""
+        self.causes: frozenset[int] = frozenset()
         self.slow = ""
         self._send = send
         self._what = ""
@@ -166,8 +174,9 @@ class Calls:
             AbortedError: If a call has failed.
         """
         match message:
-            case {"aborted": str(why)}:
-                self.failure = self.failure or why
+            case {"aborted": str(why), "ranks": list(ranks)}:
+                if not self.failure:
+                    self.failure, self.causes = why, frozenset(ranks)
                 raise AbortedError(self.failure)
             case {"where": None}:
                 self._send({"at": self.count})
@@ -195,8 +204,35 @@ class Calls:
             return
         said = f"{type(error).__name__}: {error}".removesuffix(": ")[:_LONGEST_ERROR]
         self.failure = f"rank {self.rank}, this process, failed in call {number}, {what}: {said}"
+        self.causes = frozenset((self.rank,))
         with suppress(OSError):  # without a job service the others wait until they give up
             self._send({"failed": {"call": number, "what": what, "error": said}})
+
+
+def shorten_tracebacks(calls: Calls) -> None:
+    """Print one line instead of a traceback if the program ends with the failure of another worker.
+
+    The only traceback of the job is then that of the worker that failed. Exceptions with other texts are
+    printed as before.
+
+    Args:
+        calls: The calls of this worker.
+    """
+    usual = sys.excepthook
+
+    def print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        # PyTorch turns errors into its own, with the same text.
+        if not calls.failure or calls.rank in calls.causes or calls.failure not in str(error):
+            usual(kind, error, trace)
+            return
+        frames = [frame for frame, _ in traceback.walk_tb(trace)]
+        code = next((f for f in reversed(frames) if not f.f_code.co_filename.startswith(_PACKAGE)), frames[0])
+        place = f"{code.f_code.co_filename}:{code.f_lineno}"
+        print(f"{place}: rank {calls.rank} stopped: {printable(calls.failure)}", file=sys.stderr)
+        # `fanin launch` reports the worker that ends first, and ends the others: let that be the one that has failed.
+        time.sleep(_LAST_SECONDS)
+
+    sys.excepthook = print_error
 
 
 def collective(call: _Call) -> _Call:

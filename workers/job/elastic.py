@@ -38,7 +38,14 @@ from numpy.typing import NDArray
 from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.job.calls import Calls
-from fanin.workers.job.membership import LeftError, Service, addresses_of, ask, config_of
+from fanin.workers.job.membership import (
+    LeftError,
+    Service,
+    addresses_of,
+    ask,
+    config_of,
+    refuse_other_protocols,
+)
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
 
@@ -82,6 +89,8 @@ class Elastic:
         calls: This worker's calls.
         out: Whether this worker is no longer in a group.
     """
+
+    exact = True  # see reducer.Membership: other protocols are refused
 
     def __init__(
         self,
@@ -355,6 +364,7 @@ def join_elastic(workers: int | None, min_workers: int, timeout: float, **settin
     asked = {"hosts": workers, "job": None, "slots": None, "ring": True, "min_workers": min_workers}
     service, assignment = ask(asked, timeout)
     try:
+        refuse_other_protocols(assignment, "a job with min_workers")
         return Elastic(service, assignment, timeout, settings)
     except BaseException:
         service.close()

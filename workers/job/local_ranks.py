@@ -47,6 +47,7 @@ from fanin.workers.job.membership import (
     addresses_of,
     ask,
     member_of,
+    refuse_other_protocols,
 )
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
@@ -155,6 +156,8 @@ class LocalMember:
     Raises:
         JoinError: If the workers of the host do not find each other.
     """
+
+    exact = True  # see reducer.Membership: other protocols are refused
 
     def __init__(
         self,
@@ -516,6 +519,7 @@ def join_local(
     try:
         asked = {"hosts": workers // per_host, "job": None, "slots": None, "ring": ring}
         service, assignment = ask({**asked, "per_host": per_host, "local": local}, timeout)
+        refuse_other_protocols(assignment, "a job with several workers on a host")
         rank = int(assignment["rank"])
         if assignment["config"] is None:
             why = f"no lease: {assignment['refused']}"

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.native.python_file import functions
 from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.job.calls import AbortedError, Calls, collective
@@ -26,8 +27,9 @@ from fanin.workers.job.environment import HOST, JOB, SERVICE, SLOTS
 from fanin.workers.job.reporting import Reporter
 from fanin.workers.job.ring_fallback import LeaseLostError, RingFallback, UnderWay
 from fanin.workers.lease import Lease
+from fanin.workers.participant_udp import PluggedWorker
 from fanin.workers.recovery import Recovery
-from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig
+from fanin.workers.udp import InNetworkAllReduce, InNetworkConfig, SocketWorker
 
 _LOOK = 0.25  # longest time in seconds for which a worker that waits for news does not report
 # How long to wait without anything new for packets that a worker sent before it ended, and their retransmissions.
@@ -171,10 +173,12 @@ class Member(InNetworkAllReduce):
         addresses: IPv4 address and TCP port where each rank may listen for the others, by rank.
         service: The connection to the job service.
         ring: Whether the job continues without its lease. If so, sum_in_network() raises LeaseLostError once the lease
-            is lost, at all workers from the same call on.
+            is lost, at all workers from the same call on. fanin's own worker only.
+        worker: The worker of another protocol; None: fanin's own.
 
     Attributes:
         addresses: See Args.
+        exact: See reducer.Membership.
         calls: This worker's calls.
     """
 
@@ -185,8 +189,10 @@ class Member(InNetworkAllReduce):
         service: Service,
         *,
         ring: bool = False,
+        worker: SocketWorker | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(config, worker)
+        self.exact = worker is None
         self._window = config.lease.window * config.lease.values  # elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.send_or_drop)
@@ -374,6 +380,7 @@ class Outsider:
 
     def __init__(self, rank: int, addresses: Sequence[tuple[str, int]], why: str, service: Service) -> None:
         self.rank = rank
+        self.exact = True
         self.workers = len(addresses)
         self.unsummed = np.zeros(0, np.int64)
         self.addresses = tuple(addresses)
@@ -451,7 +458,11 @@ def member_of(
     """Return the part of a worker that has been given a lease; see join() for `give_up` and `settings`."""
     try:
         config = config_of(assignment["config"], give_up, settings)
-        return Member(config, addresses_of(assignment), service, ring=ring)
+        worker = None
+        if file := assignment["config"].get("worker"):
+            made = functions(Path(file), ("participant",))["participant"](config.lease, config.recovery)
+            worker = PluggedWorker(made)
+        return Member(config, addresses_of(assignment), service, ring=ring and worker is None, worker=worker)
     except BaseException:
         service.close()
         raise
@@ -508,6 +519,23 @@ def _assignment(service: Service, timeout: float | None) -> dict[str, Any]:
                 return assignment
 
 
+def refuse_other_protocols(assignment: Mapping[str, Any], what: str) -> None:
+    """Refuse a job of which only fanin's own worker is capable.
+
+    Args:
+        assignment: The job service's answer.
+        what: The job, in words.
+
+    Raises:
+        JoinError: If the network has another protocol.
+    """
+    if assignment["config"] and (file := assignment["config"].get("worker")):
+        raise JoinError(
+            f"{what} needs fanin's own protocol, and this network has {Path(file).parent.name}: start one with "
+            "`fanin up` without --protocol"
+        )
+
+
 def number_of_environment(name: str, of: str) -> int | None:
     """Return a number from the environment; None if the variable is not set.
 
@@ -539,4 +567,5 @@ def config_of(
         "remote": tuple(granted["remote"]),
         "recovery": Recovery(**recovery),
     }
+    given.pop("worker", None)
     return InNetworkConfig(**{**given, **settings})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any
 
-from fanin.workers.protocol import Worker
+from fanin.workers.udp import SocketWorker
 
 _SECONDS = 1.0  # between reports
 _RANGES = 64  # ranges of chunks in a report, which keep it far smaller than a socket buffer
@@ -18,7 +18,7 @@ class Reporter:
         send_or_drop: Sends a message, or drops it instead of waiting.
     """
 
-    def __init__(self, worker: Worker, send_or_drop: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, worker: SocketWorker, send_or_drop: Callable[[Mapping[str, Any]], None]) -> None:
         self._worker = worker
         self._send_or_drop = send_or_drop
         self._next = 0.0

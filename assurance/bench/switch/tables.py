@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from fanin.assurance.bench.switch import frames
 from fanin.assurance.bench.switch.native import Traffic
+from fanin.native.text import counted
 from fanin.p4compiler import Compiled, compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.entries import ActionCall, Entry, EntryKey, Exact, Lpm, Match, Ternary
@@ -43,7 +44,7 @@ class Routes:
     count: int
 
     def __str__(self) -> str:
-        return f"IPv4 routing, {self.count:,} {self.kind} {'entry' if self.count == 1 else 'entries'}"
+        return f"IPv4 routing, {counted(self.count, f'{self.kind} entry', f'{self.kind} entries')}"
 
     @property
     def program(self) -> Compiled:

@@ -12,9 +12,12 @@ from fanin.experiments.scenario.tables.units import VectorSize
 
 
 class OtherJob(Table):
-    """A job on the hosts outside the measured one, from the beginning of the run on."""
+    """A job on the hosts outside the measured one, from the beginning of the run on, or several such jobs."""
 
     algorithm: Annotated[AlgorithmName, Field(description="its all-reduce algorithm")] = "in-network"
+    jobs: Annotated[
+        int, Field(ge=1, le=15, description="number of such jobs, which divide these hosts among them")
+    ] = 1
     size: Annotated[VectorSize, Field(description="size of the float32 vector of each of its workers")]
     repetitions: Annotated[
         int, Field(ge=0, description="number of its all-reduces, one after another; 0: no other job")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import Field
@@ -26,7 +27,7 @@ class Recovery(Table):
         ),
     ] = None
 
-    @property
-    def timers(self) -> dict[str, float]:
-        """Return the timers that are set."""
-        return self.model_dump(exclude_none=True, exclude={"packet_threshold"})
+    def _problems(self) -> Iterator[str]:
+        if self.min_rto and self.initial_rto and self.min_rto > self.initial_rto:
+            shortest, first = (f"{1e3 * each:g} ms" for each in (self.min_rto, self.initial_rto))
+            yield f"min_rto: is {shortest}, longer than initial_rto, {first}; reduce it, or leave out one of them"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.options import ResultsFolder, several
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
@@ -134,4 +135,4 @@ def allreduce(
                 say("")
     say(f"{results}/allreduce.json", err=as_json)
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
-        raise failure("bench allreduce", f"{wrong} elements of sums lie outside their bound")
+        raise failure("bench allreduce", f"{counted(wrong, 'element')} of sums outside the bound")

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.options import ResultsFolder
 from fanin.output import say
 from fanin.verbs.benchmarks.options import AsJson, Sizes, sizes_in_bytes
@@ -73,4 +74,4 @@ def calls(
             print_table(table)
     say(of.write(cases, machine, results), err=as_json)
     if wrong := sum(one.wrong for case in cases for one in case.measured.values()):
-        raise failure("bench calls", f"{wrong} elements of sums lie outside their bound")
+        raise failure("bench calls", f"{counted(wrong, 'element')} of sums outside the bound")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.options import Network, several
 from fanin.verbs.benchmarks.options import AsJson, Sizes, sizes_in_bytes
 
@@ -92,7 +93,7 @@ def collectives(
     if not as_json:
         print_table(table, 2)
     if wrong := sum(time.wrong for time in found):
-        raise failure("bench collectives", f"{wrong} elements lie outside their bound")
+        raise failure("bench collectives", f"{counted(wrong, 'element')} outside the bound")
 
 
 def _virtual_collectives(

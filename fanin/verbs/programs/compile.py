@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.options import file_to_write
 from fanin.output import say
 from fanin.programs import Define, Include, macros, show_warnings
 
@@ -22,13 +23,18 @@ def compile_program(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output", dir_okay=False, help="File for the BMv2 JSON; PROGRAM.json by default"
+            "-o",
+            "--output",
+            parser=file_to_write,
+            metavar="FILE",
+            help="File for the BMv2 JSON; PROGRAM.json by default",
         ),
     ] = None,
     p4info: Annotated[
         Path | None,
         typer.Option(
-            dir_okay=False,
+            parser=file_to_write,
+            metavar="FILE",
             help="File for the P4Info as protobuf text; next to the JSON as .p4info.txtpb by default",
         ),
     ] = None,
@@ -36,7 +42,8 @@ def compile_program(
         Path | None,
         typer.Option(
             "--c",
-            dir_okay=False,
+            parser=file_to_write,
+            metavar="FILE",
             help="File for the C code that our switch generates (docs/explanation/generated-c.md)",
         ),
     ] = None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.output import say
 from fanin.testbed.sandbox import SandboxError, enter
 
@@ -86,7 +87,8 @@ def diff(
             sent = [source.packet() for _ in range(random_packets)]
 
     say(
-        f"{len(held.entries)} table entries, {len(held.groups)} multicast groups, {len(sent)} packets",
+        f"{counted(len(held.entries), 'table entry', 'table entries')}, "
+        f"{counted(len(held.groups), 'multicast group')}, {counted(len(sent), 'packet')}",
         err=as_json,
     )
     verdicts = []
@@ -136,12 +138,13 @@ def show(verdict: Verdict, most: int) -> None:
         outputs = sum(map(len, verdict.outcome.outputs))
         refused = len(verdict.outcome.refused)
         say(
-            f"{verdict.pair}: {outputs} packets out, {len(verdict.outcome.counts)} counters counted"
-            + (f", {refused} entries refused" if refused else "")
+            f"{verdict.pair}: {counted(outputs, 'packet')} out, "
+            f"{counted(len(verdict.outcome.counts), 'counter')} counted"
+            + (f", {counted(refused, 'entry', 'entries')} refused" if refused else "")
         )
         return
-    counted = Counter(found.kind for found in verdict.differences)
-    counts = ", ".join(f"{kind.name.lower()}: {counted[kind]}" for kind in sorted(counted))
+    kinds = Counter(found.kind for found in verdict.differences)
+    counts = ", ".join(f"{kind.name.lower()}: {kinds[kind]}" for kind in sorted(kinds))
     say(f"{verdict.pair}: DIFFERS ({counts})")
     for found in verdict.differences[:most]:
         say(f"  {found.what}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing
+from fanin.native.text import counted
 from fanin.options import ResultsFolder
 from fanin.output import say
 
@@ -61,7 +62,7 @@ def fuzz(
         with Steps("seconds", 60 * minutes) as progress:
             processes = os.cpu_count() or 1
             done = campaign.fuzz(first_seed, None, 60 * minutes, processes, results, show)
-    say(f"{done.cases} programs, of which the switch accepted {done.taken}")
+    say(f"{counted(done.cases, 'program')}, of which the switch accepted {done.taken}")
     if done.failed is not None:
         seed, said = done.failed
         say(f"seed {seed} fails:\n{said}\nrepeat: fanin fuzz --repeat {done.path}", err=True)

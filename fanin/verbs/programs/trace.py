@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import complain, ending, failing, failure
+from fanin.native.text import counted
 from fanin.options import Network
 from fanin.output import say
 from fanin.programs import Define, Include, device_config
@@ -91,9 +92,14 @@ def trace(
             _File(program, include, define, entries) if program is not None else _Switch(on or "", supervisor)
         )
         lines = _of_packets(source, packets, capture, port, conditions, as_json=as_json, verbose=verbose)
+    nothing = True
     with ending(), closing(lines):
         for line in islice(lines, count):
+            nothing = False
             say(line)
+        if nothing:  # the traces of a running switch end only with Ctrl-C
+            why = f"no packet meets --filter {conditions}" if conditions else f"{capture} has no packets"
+            raise failure("trace", why)
 
 
 _refused = partial(failure, "trace", status=2)
@@ -124,10 +130,14 @@ class _Switch:
 
     def read(self) -> tuple[bytes, Entries]:
         from fanin.controller.entry_files import observed
+        from fanin.p4switch.reader import read_program
 
         network = find_network(self.name, self.supervisor)
         [program] = network.observe(self.name, "program")
-        return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
+        config = json.dumps(program).encode()
+        tables = read_program(config).tables.values()
+        profiles = {table.name: table.profile for table in tables if table.profile is not None}
+        return config, observed(network.observe(self.name, "tables"), profiles)
 
 
 def _of_packets(
@@ -174,7 +184,10 @@ def _of_switch(
                 if "ready" in message:
                     complain("trace", f"tracing {switch}; press Ctrl-C to stop")
                 elif "lost" in message:
-                    complain("trace", f"{message['lost']} packets were not traced: the buffer was full")
+                    complain(
+                        "trace",
+                        f"{counted(message['lost'], 'packet was', 'packets were')} not traced: the buffer was full",
+                    )
                 else:
                     yield message["trace"]
             if said := client.stderr.read().strip():

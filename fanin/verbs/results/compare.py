@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.options import pairs, probability, several
 from fanin.output import say
 from fanin.topologies.units import percent_text
@@ -100,7 +101,8 @@ def compare(
     ]
     if complaints:
         limit = percent_text(fail_if_slower)
-        count = f"{len(complaints)} points are slower than --fail-if-slower {limit} allows, or missing"
+        points = counted(len(complaints), "point is", "points are")
+        count = f"{points} slower than --fail-if-slower {limit} allows, or missing"
         raise failure("compare", "\n".join([count, *complaints]))
 
 

@@ -11,27 +11,49 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import complain, failing, failure
+from fanin.options import Network
 from fanin.output import say
 
 if TYPE_CHECKING:
     from fanin.experiments.diagnosis.diagnose import Diagnosis
     from fanin.experiments.diagnosis.finding import Finding
     from fanin.experiments.results.measured import Row
+    from fanin.testbed.monitoring.slow import SlowCause, Slowness
 
 
 def diagnose(
-    results: Annotated[Path, typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each point")] = False,
+    results: Annotated[
+        str | None,
+        typer.Argument(metavar="RESULTS", help="Folder of results, or a file in it; with --live, a job"),
+    ] = None,
+    live: Annotated[bool, typer.Option("--live", help="Diagnose a job that runs, or all of them")] = False,
+    seconds: Annotated[
+        float, typer.Option("--interval", min=1.0, help="Seconds to observe jobs with --live")
+    ] = 5.0,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a line of JSON for each point, or job")
+    ] = False,
+    supervisor: Network = None,
 ) -> None:
-    """Find the likely cause of a slow run.
+    """Find the likely cause of a slow run, or of a slow job that runs.
 
     The evidence is what its links and workers did. Each cause has the share of the time that it costs, and the setting
     to change. Causes that cost too little are mentioned, and so are those that a live run cannot show.
 
+    With --live, the evidence is what workers, links and processes do for some seconds; fanin why --slow has all of it.
+
     Examples:
         fanin diagnose results/small-virtual
+        fanin diagnose --live
         fanin diagnose results/small-virtual --json
     """
+    if live:
+        _diagnose_live(results, seconds, supervisor, as_json)
+        return
+    if results is None:
+        raise typer.BadParameter(
+            "give a folder of results, or --live for a job that runs", param_hint="RESULTS"
+        )
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.experiments.diagnosis.diagnose import DiagnosisError
     from fanin.experiments.diagnosis.diagnose import diagnose as find_causes
@@ -40,7 +62,7 @@ def diagnose(
     from fanin.run_points import point_name
 
     with failing("diagnose", ResultsError, status=2):
-        runs = read_runs(results)
+        runs = read_runs(Path(results))
     settings = varied([row for row, _ in runs])
     found = []
     for row, usage in runs:
@@ -65,6 +87,48 @@ def diagnose(
         _show(found[0][1])
     else:
         _show_all(settings, found)
+
+
+def _diagnose_live(job: str | None, seconds: float, supervisor: int | None, as_json: bool) -> None:
+    """Observe jobs, and print what makes them slow."""
+    from fanin.testbed.monitoring.observe import observe
+    from fanin.testbed.monitoring.slow import UNSEEN
+    from fanin.testbed.running import find_network
+    from fanin.topologies.errors import NetworkError
+
+    found = False
+    with failing("diagnose", NetworkError):
+        for name, slowness in observe(find_network(supervisor=supervisor), job, seconds):
+            found = True
+            if as_json:
+                told = asdict(slowness)
+                causes = {
+                    key: told[key] for key in ("seconds", "calls", "summary", "groups", "causes", "unknown")
+                }
+                say(json.dumps({"job": name} | causes | {"unseen": UNSEEN}))
+            elif slowness.unknown:
+                say(f"{name}: what it spends its time on is unknown: {slowness.unknown}.")
+            else:
+                _show_live(name, slowness)
+    if not found and not as_json:
+        say("No job is running on the network; start one with: fanin launch train.py")
+
+
+def _show_live(job: str, slowness: Slowness) -> None:
+    from fanin.table import new_table, print_table
+    from fanin.testbed.monitoring.slow import UNSEEN
+
+    say(f"{job}, {slowness.calls} calls in {slowness.seconds:.1f} s. {slowness.summary}\n")
+    for number, cause in enumerate(slowness.causes, start=1):
+        say(f"{number}. {cause.cause}, about {_explained(cause)}")
+    estimated = any(rank.estimated for rank in slowness.ranks)
+    table = new_table(["bucket, or other call"], "times", "exposed", "ms each")
+    for group in slowness.groups:
+        each = f"{1e3 * (group.waiting_seconds + group.moving_seconds):,.3g}"
+        table.add_row(group.what, str(group.count), f"{'≤ ' if estimated else ''}{group.exposed:.0%}", each)
+    say("\nExposed is the share of the time in which programs wait for these calls:")
+    print_table(table, 1)
+    say(f"Cannot tell live: {', '.join(UNSEEN)}.")
 
 
 def _show(diagnosis: Diagnosis) -> None:
@@ -97,9 +161,9 @@ def _show_all(settings: Sequence[str], found: Sequence[tuple[Row, Diagnosis]]) -
         say(f"\n{finding.cause}, most with {point_name(settings, row)}: about {_explained(finding)}")
 
 
-def _explained(finding: Finding) -> str:
+def _explained(finding: Finding | SlowCause) -> str:
     return f"{_cost(finding)}: {finding.evidence}.\n   What to change: {finding.change}."
 
 
-def _cost(finding: Finding) -> str:
+def _cost(finding: Finding | SlowCause) -> str:
     return f"{finding.share:.0%} of the time" if finding.share >= 0.01 else "less than 1% of the time"

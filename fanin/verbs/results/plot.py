@@ -11,7 +11,7 @@ import typer
 from fanin.cli_errors import complain, failure
 from fanin.experiments.scenario.styles import Kind, Spread, Style
 from fanin.native.text import printable
-from fanin.options import pairs, several
+from fanin.options import file_to_write, pairs, several
 from fanin.output import say
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def plot(
         typer.Option(
             "-o",
             "--output",
-            dir_okay=False,
+            parser=file_to_write,
+            metavar="FILE",
             help="File to write (.png, .svg, .pdf); Y-X.png in RESULTS by default",
         ),
     ] = None,

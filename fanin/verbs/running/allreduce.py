@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fanin.cli_errors import failing, failure
+from fanin.native.text import counted
 from fanin.options import Network, vector_sizes
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
@@ -61,7 +62,7 @@ def allreduce(
             if table.rows and not as_json:
                 print_table(table)
     if wrong := sum(outcome.wrong for outcome in outcomes):
-        raise failure("allreduce", f"{wrong} elements of sums lie outside their bound")
+        raise failure("allreduce", f"{counted(wrong, 'element')} of sums outside the bound")
 
 
 def _cells(outcome: JoinedOutcome) -> list[str]:

@@ -12,7 +12,7 @@ from fanin.output import say
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
 
-_COLUMNS = "match", "action", "group", "replicas", "priority", "packets", "bytes"
+_COLUMNS = "match", "member", "action", "group", "members", "replicas", "priority", "packets", "bytes"
 _NUMBERS = "priority", "packets", "bytes"
 
 
@@ -29,8 +29,8 @@ def tables(
 ) -> None:
     """Show the table entries of a running switch.
 
-    Entries and multicast groups are shown with the names of the program. They are read over P4Runtime; the controller
-    keeps control of the switch.
+    Entries, the members and groups of action profiles, and multicast groups are shown with the names of the program.
+    They are read over P4Runtime; the controller keeps control of the switch.
 
     Examples:
         fanin tables leaf1
@@ -77,6 +77,8 @@ def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
     for each in found:
         if "multicast_group" in each:
             rows.setdefault("multicast groups", []).append(_group_row(each))
+        elif "action_profile" in each:
+            rows.setdefault(f"action profile {each['action_profile']}", []).append(_profile_row(each))
         else:
             rows.setdefault(each["table"], []).append(_entry_row(each))
     return rows
@@ -96,6 +98,13 @@ def _entry_row(entry: dict[str, Any]) -> dict[str, str]:
 def _group_row(group: dict[str, Any]) -> dict[str, str]:
     replicas = (f"port {port}, instance {instance}" for port, instance in group["replicas"])
     return {"group": str(group["multicast_group"]), "replicas": "; ".join(replicas)}
+
+
+def _profile_row(found: dict[str, Any]) -> dict[str, str]:
+    if "member" in found:
+        return {"member": str(found["member"]), "action": _action_text(found | {"member": None})}
+    members = ", ".join(f"{member} weight {weight}" for member, weight in found["members"])
+    return {"group": str(found["group"]), "members": members or "none"}
 
 
 def _match_text(match: Any) -> str:

@@ -157,7 +157,7 @@ def _waits_for(job: JobView, now: float) -> str:
     since = waiting_since(job, now)
     if since is None:
         return job.why
-    awaited = " ".join(worker.host for worker in waited_for(job, now)) or "packets (fanin why)"
+    awaited = ", ".join(job.named(worker) for worker in waited_for(job, now)) or "packets (fanin why)"
     return f"{awaited}, {since:.0f} s"
 
 

@@ -22,12 +22,14 @@ from fanin.options import (
     Offload,
     Program,
     ProgramCompiler,
+    ProtocolName,
     Rate,
     Spines,
     Switch,
     TopologyFile,
     Workers,
     creatable,
+    file_to_write,
     hosts_per_leaf,
     refuse_with_topology,
 )
@@ -40,6 +42,7 @@ from fanin.topologies.errors import NetworkError
 if TYPE_CHECKING:
     import ssl
 
+    from fanin.experiments.protocol import Protocol
     from fanin.experiments.scenario.compilers import CompiledProgram
     from fanin.experiments.scenario.targets import Target
     from fanin.testbed.mininet_net import MininetNetwork
@@ -68,6 +71,7 @@ def up(
     rate: Rate = None,
     topology: TopologyFile = None,
     switch: Switch = "embedded",
+    protocol: ProtocolName = None,
     program: Program = None,
     compiler: ProgramCompiler = "embedded",
     controller: ControllerFile = None,
@@ -118,8 +122,8 @@ def up(
     log: Annotated[
         Path | None,
         typer.Option(
-            dir_okay=False,
-            resolve_path=True,
+            parser=lambda text: file_to_write(text).resolve(),
+            metavar="FILE",
             help="File to which events are appended as lines of JSON",
         ),
     ] = None,
@@ -137,6 +141,7 @@ def up(
     Examples:
         fanin up --workers 2 --leaves 1 --spines 0
         fanin up --dashboard
+        fanin up --protocol switchml
     """
     refuse_with_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
@@ -163,10 +168,11 @@ def up(
     # Imported here to keep --help and the refusal of wrong options fast.
     from fanin.console import messages
     from fanin.controller.errors import ControllerError
-    from fanin.controller.python_file import PythonFileError
+    from fanin.experiments.protocol import OURS, ProtocolError, built_in, protocol_of
     from fanin.experiments.scenario.file import ScenarioError, load_network
     from fanin.experiments.scenario.targets import target
     from fanin.experiments.scenario.user_files import program_of_network
+    from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.programs import show_warnings
     from fanin.testbed.interrupt import run_until_interrupted
@@ -175,16 +181,24 @@ def up(
     from fanin.topologies.model import TopologyError
     from fanin.topologies.shapes import leaf_spine
 
-    wrong = (ScenarioError, TopologyError)
+    wrong = (ScenarioError, TopologyError, ProtocolError)
     errors = (PythonFileError, ToolError, CompileError, NetworkError, ControllerError)
     with failing("up", *wrong, status=2), failing("up", *errors), _until_ended(as_json):
+        chosen = protocol_of(protocol or OURS, program, controller)
+        if why := chosen.unusable_in_jobs:
+            usable = [name for name in built_in() if not protocol_of(name).unusable_in_jobs]
+            raise ProtocolError(
+                f"--protocol: jobs cannot use {chosen.name}: {why}; run it with fanin run, or use one of "
+                f"{', '.join(usable)} here"
+            )
         on = target(switch)
         link_rate = on.rate if rate is None else rate
         if topology:
             wanted = load_network(topology).network
         else:
             wanted = leaf_spine(spines, leaves, in_each, rate=link_rate, offload=offload)
-        compiled = program_of_network(program, compiler, wanted, controller)
+        own = chosen.ours and not program
+        compiled = program_of_network(None if own else chosen.program, compiler, wanted, chosen.controller)
         show_warnings(compiled.warnings)
         with (
             messages.status("starting the network") as status,
@@ -195,7 +209,7 @@ def up(
             status.stop()
             with nullcontext() if log is None else logging_to(log):
                 run_until_interrupted(
-                    _keep_up(network, compiled, controller, on, listeners, tls, log, standby, as_json)
+                    _keep_up(network, compiled, chosen, on, listeners, tls, log, standby, as_json)
                 )
 
 
@@ -215,7 +229,7 @@ def _until_ended(as_json: bool) -> Iterator[None]:
 async def _keep_up(
     network: MininetNetwork,
     program: CompiledProgram,
-    planner: Path | None,
+    protocol: Protocol,
     on: Target,
     listeners: Mapping[str, socket.socket],
     tls: ssl.SSLContext | None,
@@ -244,11 +258,12 @@ async def _keep_up(
         program.device_config,
         folder / "leases.json",
         network.patience,
-        planner,
+        protocol.controller,
         log,
     )
     async with ControllerProcess(setup, _warn, standby=standby) as controller:
-        jobs = NetworkJobs(controller, topology, on.pace(topology.slowest_rate))
+        worker = None if protocol.ours else protocol.worker
+        jobs = NetworkJobs(controller, topology, on.pace(topology.slowest_rate), worker)
         service = JobService([host.name for host in topology.ranked_hosts], jobs.open, _warn)
         async with (
             Telemetry(topology, program.p4info, program.device_config) as telemetry,

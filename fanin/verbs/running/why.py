@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fanin.cli_errors import failing
-from fanin.native.text import nearest
+from fanin.native.text import counted
 from fanin.options import Network
 from fanin.output import say
 from fanin.testbed.running import RunningNetwork, find_network
 from fanin.topologies.errors import NetworkError
 
 if TYPE_CHECKING:
-    from fanin.testbed.job_service_client import JobServiceClient
     from fanin.testbed.monitoring.slow import Slowness
-    from fanin.testbed.monitoring.snapshot import FormingView, JobView, Snapshot
+    from fanin.testbed.monitoring.snapshot import FormingView, JobView
     from fanin.testbed.monitoring.why import Explanation
 
-_NO_JOB = "No job is running on the network; start one with: fanin launch train.py"
+NO_JOB = "No job is running on the network; start one with: fanin launch train.py"
 _SECONDS = 2.0  # in which packets are retransmitted, and lost again
 
 _MOST = 5  # rows of a table
@@ -64,17 +63,18 @@ def why(
         fanin why --slow --interval 10
     """
     from fanin.testbed.job_service_client import JobServiceClient
+    from fanin.testbed.monitoring.observe import jobs_named
     from fanin.testbed.monitoring.snapshot import Cells, Snapshot
     from fanin.testbed.monitoring.why import explain
 
     with failing("why", NetworkError):
         network = find_network(supervisor=supervisor)
-        service = JobServiceClient(network.run)
         if slow:
-            _why_slow(service, name, seconds, as_json)
+            _why_slow(network, name, seconds, as_json)
             return
+        service = JobServiceClient(network.run)
         before = Snapshot.model_validate(service.look())
-        found = _named(before, name)
+        found = jobs_named(before, name)
         time.sleep(_SECONDS)
         now = Snapshot.model_validate(service.look())
         for job in now.jobs:
@@ -91,22 +91,11 @@ def why(
             if name in (None, forming.name):
                 _show_forming(forming, now.at, as_json)
     if not found and not as_json:
-        say(_NO_JOB)
+        say(NO_JOB)
 
 
-def _named(look: Snapshot, name: str | None) -> set[str | None]:
-    there = {job.name for job in look.jobs} | {forming.name for forming in look.forming}
-    if name is None:
-        return there
-    if name not in there:
-        names = sorted(filter(None, there))
-        near = nearest(name, names)
-        raise NetworkError(f"{name}: no such job{near}; the jobs are: {', '.join(names) or 'none'}")
-    return {name}
-
-
-def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
-    """Return the states of the job's processes by host, as far as this user may read them.
+def _processes(network: RunningNetwork, job: JobView) -> dict[int, str]:
+    """Return the states of the job's processes by their ids, as far as this user may read them.
 
     Process ids may be those inside the sandbox.
     """
@@ -117,7 +106,7 @@ def _processes(network: RunningNetwork, job: JobView) -> dict[str, str]:
         ids = (worker.process, inner.get(worker.process))
         process = next((each for each in ids if (worker.host, each) in there), None)
         if process is not None and (state := _state(process)):
-            does[worker.host] = state
+            does[worker.process] = state
     return does
 
 
@@ -154,8 +143,8 @@ def _who_waits(explanation: Explanation) -> str:
             what = "exponents" if waiting.announcing else "sums"
             missing = waiting.total - waiting.accepted
             waits.append(
-                f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of {waiting.total} chunks "
-                f"({what}), no progress for {waiting.silent:.0f} s"
+                f"\n  {worker.host} waits in all-reduce {waiting.all_reduce} for {missing} of "
+                f"{counted(waiting.total, 'chunk')} ({what}), no progress for {waiting.silent:.0f} s"
             )
     return "".join(waits)
 
@@ -194,34 +183,19 @@ def _show_forming(forming: FormingView, now: float, as_json: bool) -> None:
         say(f"{forming.name or 'a job without a name'}\n{culprit}")
 
 
-def _why_slow(service: JobServiceClient, name: str | None, seconds: float, as_json: bool) -> None:
+def _why_slow(network: RunningNetwork, name: str | None, seconds: float, as_json: bool) -> None:
     """Observe the jobs for some seconds, and print what they spend their time on."""
-    from fanin.controller.jobs.reports import CallTime
-    from fanin.testbed.load import Processors
-    from fanin.testbed.monitoring.slow import explain_slow
-    from fanin.testbed.monitoring.snapshot import Snapshot
+    from fanin.testbed.monitoring.observe import observe
 
-    before = Snapshot.model_validate(service.look())
-    found = _named(before, name)
-    processors = Processors()
-    processors.begin()
-    time.sleep(seconds)
-    processors.end()
-    now = Snapshot.model_validate(service.look())
-    if not now.jobs and not as_json:
-        say(_NO_JOB)
-    for job in now.jobs:
-        if job.name not in found:
-            continue
-        times = {
-            host: [CallTime.model_validate(each) for each in calls]
-            for host, calls in service.times(job.name).items()
-        }
-        slowness = explain_slow(job, times, now, before, processors.utilization)
+    found = False
+    for job, slowness in observe(network, name, seconds):
+        found = True
         if as_json:
-            _print_line(job.name, asdict(slowness))
+            _print_line(job, asdict(slowness))
         else:
-            _show_slowness(job.name, slowness)
+            _show_slowness(job, slowness)
+    if not found and not as_json:
+        say(NO_JOB)
 
 
 def _show_slowness(name: str, slowness: Slowness) -> None:
@@ -232,7 +206,7 @@ def _show_slowness(name: str, slowness: Slowness) -> None:
         return
     say(
         f"{name}, {slowness.calls} calls in {slowness.seconds:.1f} s: computing {slowness.computing:.0%}, waiting for "
-        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n"
+        f"the last rank {slowness.waiting:.0%}, moving data {slowness.moving:.0%}\n\n{slowness.summary}\n"
     )
     ranks = new_table(["rank", "host"], "computes", "exposed", "hidden", "comes last", "late ms")
     for rank in slowness.ranks:
@@ -240,10 +214,12 @@ def _show_slowness(name: str, slowness: Slowness) -> None:
         exposed = f"{'≤ ' if rank.estimated else ''}{rank.exposed:.0%}"
         shares = f"{rank.computing:.0%}", exposed, f"{rank.hidden:.0%}"
         ranks.add_row(str(rank.rank), rank.host, *shares, f"{rank.last} times", f"{each:,.3g}")
-    calls = new_table(["call"], "times", "waits ms", "moves ms", "of the time")
+    calls = new_table(["call"], "times", "waits ms", "moves ms", "of the time", "exposed")
     for group in slowness.groups[:_MOST]:
         waits, moves = (f"{1e3 * each:,.3g}" for each in (group.waiting_seconds, group.moving_seconds))
-        calls.add_row(group.what, str(group.count), waits, moves, f"{group.share:.0%}")
+        calls.add_row(
+            group.what, str(group.count), waits, moves, f"{group.share:.0%}", f"{group.exposed:.0%}"
+        )
     links = new_table(["link"], "Mb/s", "of Mb/s", "used", "while data moves")
     for link in slowness.links[:_MOST]:
         rates = f"{link.bits_per_second / 1e6:,.4g}", f"{link.rate / 1e6:,.4g}"

@@ -176,6 +176,13 @@ def test_members_and_groups_of_an_action_profile_are_run_shown_and_exported(ask:
     assert made["differences"] == []
     assert "table_indirect_add_with_group" in made["stf"]
     assert ask(BALANCER, do="load", stf=made["stf"])["scenario"] == scenario
+    # With weights, one member is chosen more often.
+    content["groups"] = [[[0, 1000], 1]]
+    first, *_ = ask(BALANCER, do="run", scenario=scenario)["packets"]
+    step = next(step for step in first["steps"] if "choice" in step)
+    assert [each["weight"] for each in step["choice"]["of"]] == [1000, 1]
+    stf = ask(BALANCER, do="export", scenario=scenario)["stf"]
+    assert ask(BALANCER, do="load", stf=stf)["scenario"] == scenario
 
 
 @pytest.mark.slow
@@ -198,6 +205,10 @@ def test_members_and_groups_of_an_action_profile_are_run_shown_and_exported(ask:
         ),
         ({"profiles": {"ingress.servers": {"groups": [[5]]}}}, "member 5 does not exist"),
         ({"profiles": {"ingress.servers": {"groups": [[]] * 501}}}, "at most 500 members"),
+        (
+            {"profiles": {"ingress.servers": {"groups": [[[0, 1001]]]}}},
+            "weight 1001 is not between 1 and 1000",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_action_profile_is_named(ask: Ask, change: Json, said: str) -> None:

@@ -109,7 +109,12 @@ def test_ranks_of_a_host_follow_each_other_and_its_first_one_has_the_lease(eithe
         assert grants.granted == [("h1", "h2")]
         [job] = grants.jobs.documents()
         assert (job["hosts"], job["per_host"], job["processes"]) == (("h1", "h2"), 2, [1, 3, 2, 0])
-        assert [(each["host"], each["process"]) for each in job["workers"]] == [("h1", 1), ("h2", 2)]
+        assert [(each["host"], each["local"], each["process"]) for each in job["workers"]] == [
+            ("h1", 0, 1),
+            ("h1", 1, 3),
+            ("h2", 0, 2),
+            ("h2", 1, 0),
+        ]
         await workers["h2", 1].end()
         for place in (("h1", 0), ("h1", 1), ("h2", 0)):
             assert await workers[place].hear() == {"left": {"host": "h2", "rank": 3, "process": 0}}
@@ -134,7 +139,8 @@ def test_only_first_workers_of_hosts_are_asked_what_they_have_finished(service: 
         assert await first.hear() == {"carry_on": [[3, 7]]}
         first.say(b'{"failed": {"call": 4, "what": "a sum", "error": "too late"}}')
         assert await second.hear() == {
-            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late"
+            "aborted": "rank 0 (process 1 on h1) failed in call 4, a sum: too late",
+            "ranks": [0],
         }
 
     service(check)
@@ -468,11 +474,13 @@ def test_the_times_of_calls_are_kept_with_their_job(either: With) -> None:
         assert [await worker.rank() for worker in (h1, h2)] == [(1, 0), (1, 1)]
         for number in range(600):
             h1.say(json.dumps({"times": {"calls": [{**TIME, "number": number}]}}).encode())
-        while not (found := grants.jobs.times("a"))["h1"] or found["h1"][-1]["number"] != 599:
+        while not (found := grants.jobs.times("a"))[0] or found[0][-1]["number"] != 599:
             await asyncio.sleep(0)
-        assert [each["number"] for each in found["h1"]] == list(range(88, 600))  # memory is bounded
-        assert found["h1"][-1] == {**TIME, "number": 599}
-        assert found["h2"] == []
+        assert [each["number"] for each in found[0]] == list(range(88, 600))  # memory is bounded
+        assert found[0][-1] == {**TIME, "number": 599}
+        assert found[1] == []
+        [job] = grants.jobs.documents()
+        assert [worker["call"] for worker in job["workers"]] == [599, 0]
         with pytest.raises(ControllerError, match=r"^no job is called b; there are: a$"):
             grants.jobs.times("b")
 

@@ -227,4 +227,4 @@ def test_the_price_is_of_the_time_in_which_gpus_idle() -> None:
 def test_what_cannot_be_is_refused(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(ValidationError) as refused:
         Job.model_validate({"parameters": "1G", "compute": "1 s"} | wrong)
-    assert words in str(refused.value)
+    assert words in str(refused.value).replace("`", "")

@@ -12,7 +12,6 @@ from fanin.experiments.results.measured import row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
-from fanin.workers.recovery import Recovery
 
 pytestmark = pytest.mark.slow
 
@@ -73,8 +72,9 @@ def test_timers_are_in_order_whatever_the_links(shape: dict[str, Any]) -> None:
     assert 0 < timers.min_rto < timers.initial_rto <= timers.max_rto
 
 
-def test_a_scenario_that_sets_a_timer_has_what_it_says_and_the_rest_of_a_live_worker() -> None:
-    assert recovery(point(recovery={"min_rto": "100 us"})) == Recovery(min_rto=1e-4)
+@pytest.mark.parametrize("given", [{"initial_rto": 1e-3}, {"min_rto": 5e-5}, {"granularity": 1e-3}])
+def test_timers_that_a_scenario_leaves_out_suit_its_paths_all_the_same(given: dict[str, float]) -> None:
+    assert recovery(point(recovery=given)) == replace(recovery(point()), **given)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 
 from fanin.controller.errors import ControllerError, ProgramMismatchError
 from fanin.controller.planner import OURS, planner_of
-from fanin.controller.python_file import PythonFileError
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.user_files import program_of, program_of_network
+from fanin.native.python_file import PythonFileError
 from fanin.simulator.fabric import Cluster, load_switch
 from fanin.simulator.job_spec import ClusterSpec
 from fanin.topologies.shapes import leaf_spine

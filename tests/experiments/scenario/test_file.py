@@ -12,6 +12,7 @@ from hypothesis import settings as settings_of_hypothesis
 from hypothesis import strategies as st
 
 from fanin.experiments.models.prediction import predicted_call_seconds
+from fanin.experiments.models.timers import recovery
 from fanin.experiments.scenario.file import Choice, ScenarioError, load_scenario
 from fanin.experiments.scenario.placement import place
 from fanin.experiments.scenario.settings import KEYS, Settings, setting_columns
@@ -91,12 +92,12 @@ def test_pauses_leave_what_a_topology_says_of_its_links() -> None:
 
 
 def test_timeouts_out_of_order_are_refused(file: Path) -> None:
-    given = HEAD + NETWORK + "[recovery]\nmin_rto = '100 ms'\n"
-    assert (
-        "recovery: timeouts must satisfy 0 < min_rto <= initial_rto <= max_rto, not 0.1, 0.05, 1.0"
-        in complaint(file, given)
-    )
-    assert settings(file, given + "initial_rto = '100 ms'\n")
+    for world in ("live", "virtual"):
+        given = f"{HEAD}world = '{world}'\n{NETWORK}[recovery]\nmin_rto = '100 ms'\n"
+        assert (
+            "recovery.min_rto: is 100 ms, longer than initial_rto, 50 ms; reduce it, or leave out one of them"
+        ) in complaint(file, given + "initial_rto = '50 ms'\n")
+        assert settings(file, given + "initial_rto = '100 ms'\n")
 
 
 def test_corruption_without_checksums_is_refused(file: Path) -> None:
@@ -114,6 +115,19 @@ def test_workers_pace_is_what_suits_the_links_but_for_what_is_said(file: Path) -
     (said,) = settings(file, live + "window = 7\nsegments = 3\n" + NETWORK + "[recovery]\nmin_rto = '2 ms'\n")
     assert EMBEDDED.pace_of(said) == replace(EMBEDDED.pace(rate), window=7, segments=3, min_rto=0.002)
     assert "segments: is live only" in complaint(file, HEAD + "segments = 3\n" + NETWORK)
+
+
+@given(
+    timeouts=st.dictionaries(st.sampled_from(["initial_rto", "min_rto"]), st.floats(1e-7, 100), min_size=1)
+)
+def test_a_timeout_that_is_left_out_gives_way_to_the_one_that_is_set(timeouts: dict[str, float]) -> None:
+    shape = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 2, "rate": "10 Gb/s"}}
+    if len(timeouts) == 2:
+        timeouts["initial_rto"] = max(timeouts.values())
+    point = Settings.model_validate({"topology": shape, "size": "4 kB", "recovery": timeouts}).settled
+    for timers in (recovery(point), EMBEDDED.pace_of(point).recovery(give_up=1)):
+        assert 0 < timers.min_rto <= timers.initial_rto <= timers.max_rto
+        assert timeouts == {name: getattr(timers, name) for name in timeouts}
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,15 @@ def test_what_is_no_name_is_a_file(given: str) -> None:
     assert scenario_file(given) == Path(given)
 
 
+def test_a_name_without_its_kind_is_answered_with_the_whole_one() -> None:
+    with pytest.raises(ScenarioError, match=r"small-live: no such file; .* is scenario:small-live$"):
+        scenario_file("small-live")
+    with pytest.raises(ScenarioError, match=r"lesson:: the name is missing; these come with fanin:\n"):
+        scenario_file("lesson:")
+
+
 @pytest.mark.parametrize(
-    "given", ["lesson:", "lesson:none", "lesson:small-live", "scenario:lessons/loss", "lesson:../small-live"]
+    "given", ["lesson:none", "lesson:small-live", "scenario:lessons/loss", "lesson:../small-live"]
 )
 def test_a_name_that_is_none_is_answered_with_all_there_are(given: str) -> None:
     with pytest.raises(ScenarioError) as refused:

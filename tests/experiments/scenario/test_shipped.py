@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fanin.experiments.models.prediction import predicted_call_seconds
+from fanin.experiments.results.drawing.rehearsal import rehearsed_row
+from fanin.experiments.results.drawing.series import mixed, select
 from fanin.experiments.results.files import Journal
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import setting_columns
@@ -34,6 +36,7 @@ def test_each_is_valid_and_draws_settings_that_it_varies(path: Path) -> None:
     plot = scenario.frame.plot
     assert plot is not None
     assert {plot.x, *plot.by} <= {*scenario.varied, *setting_columns(scenario.points[0])}
+    assert not mixed(select([rehearsed_row(point) for point in scenario.points], plot.where), plot)
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

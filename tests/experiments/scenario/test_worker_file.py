@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fanin.controller.python_file import PythonFileError, telling
 from fanin.experiments.live.worker import join
 from fanin.experiments.live.worker_group import RunError, run_worker_group
 from fanin.experiments.live.worker_messages import InNetwork, Task, Vectors
@@ -22,10 +21,11 @@ from fanin.experiments.results.recording import Recording
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
+from fanin.native.python_file import PythonFileError, telling
 from fanin.simulator.fabric import load_switch
 from fanin.workers.collective import StallError
 from fanin.workers.lease import Lease
-from fanin.workers.participant_udp import ParticipantAllReduce
+from fanin.workers.participant_udp import PluggedWorker
 from fanin.workers.recovery import Pace
 from tests.experiments.live.local_worker_group import LocalWorkerGroup
 from tests.workers.loopback import HOST, SWITCH, WINDOW, free_address, switch
@@ -109,7 +109,7 @@ def test_on_sockets_it_takes_the_place_of_ours(tmp_path: Path) -> None:
         lease = Lease(5, rank, 2, WINDOW)
         collective = InNetwork(lease, workers[rank], SWITCH, Pace(WINDOW, 8), path)
         with join(Task(rank, 2, tmp_path, collective, Vectors(1, 1), 5.0)) as end:
-            assert isinstance(end, ParticipantAllReduce)
+            assert isinstance(end.worker, PluggedWorker)
             sums = [end.all_reduce(np.full(n, rank + 1.0, np.float32)) for n in (5000, 1, 5000)]
             assert end.statistics.all_reduces == 3
             return [float(value) for one in sums for value in (one.min(), one.max())]

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from fanin.experiments.results.checking import Errors
 from fanin.experiments.results.measured import Row, row
 from fanin.experiments.scenario.settings import Settings
-from fanin.experiments.virtual.other_job import OtherJobRun
+from fanin.experiments.virtual.other_job import OtherJobs
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 
@@ -67,7 +67,7 @@ def test_with_no_repetitions_there_is_none(switch: Engine) -> None:
 
 
 def test_its_wrong_sums_are_counted(switch: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OtherJobRun, "errors", Errors(largest=1.0, bound=0.5, violations=7))
+    monkeypatch.setattr(OtherJobs, "errors", Errors(largest=1.0, bound=0.5, violations=7))
     assert run(switch, other_job=OTHER)["violations"] == 7
 
 

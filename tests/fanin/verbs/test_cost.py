@@ -37,6 +37,11 @@ def test_a_row_for_each_cluster_and_algorithm_and_the_formula_with_its_numbers()
 def test_what_is_taken_for_granted_fits_what_is_asked() -> None:
     assert "32-bit integers" not in invoke(*GPT)[1]
     assert "switches add bf16 directly" in invoke(*GPT, "--dtype", "bf16")[1]
+    assert "--flops" not in invoke(*GPT)[1]
+    assert "Gradients are sent after the computing; --overlap" in invoke(*GPT)[1]
+    assert "sent during the last 50% of the computing; --overlap" in invoke(*GPT, "--overlap", "50%")[1]
+    computed = invoke("cost", "--model", "llama-3-8b", "--global-batch", "4096", "--gpus", "256")[1]
+    assert "A GPU computes at 989 TFLOP/s, of which a step reaches 40%; --flops and --utilization" in computed
     assert "Gradients are sent in fp32, 4 B for each parameter" in invoke(*GPT)[1]
     assert "Gradients are sent in fp8, 1 B for each parameter" in invoke(*GPT, "--dtype", "fp8")[1]
     assert "In-network:" not in invoke(*GPT, "--algorithm", "ring")[1]
@@ -77,8 +82,40 @@ def test_wrong_options_are_named_all_of_them() -> None:
     assert "--rate 400: write a number and its unit, such as '100 Gb/s'" in output
     status, output = invoke(*GPT, "--gpus", "12", "--flops", "1 TFLOP/s")
     assert status == 2
-    assert "--flops: has no effect with compute" in output
-    assert "--gpus: 12 do not fill servers of 8" in output
+    assert "--flops: has no effect with --compute; leave it out, or replace --compute with --tokens" in output
+    assert "--gpus: 12 do not fill servers of 8; change --gpus-per-server" in output
+    status, output = invoke("cost", "--model", "7Q", "--compute", "1 s")
+    assert (status, output.partition("7Q: ")[0]) == (2, "fanin cost: --model ")
+
+
+# Options, each list with at least one mistake, which find all messages of Job.
+WRONG = (
+    "--compute 1s",
+    "--model resnet-50 --pipeline 2 --compute 1s",
+    "--model 7B",
+    "--model llama-3-8b",
+    "--model 7B --tensor 3 --compute 1s",
+    "--model 7B --data 8 --gpus 64 --compute 1s",
+    "--model 7B --zero 1 --algorithm halving-doubling --compute 1s",
+    "--model 7B --zero 2 --pipeline 2 --compute 1s --global-batch 1024",
+    "--model llama-3-8b --tokens 4M --global-batch 1024",
+    "--model 7B --pipeline 2 --compute 1s",
+    "--model 7B --micro-batch 2 --compute 1s",
+    "--model 7B --tensor 8 --gpus 12 --compute 1s",
+    "--model 7B --tensor 4 --gpus 12 --compute 1s",
+    "--model 7B --gpus 8 --compute 1s",
+    "--model llama-3-8b --gpus 256 --global-batch 1000",
+)
+
+
+@pytest.mark.parametrize("options", WRONG)
+def test_what_is_wrong_is_named_as_it_is_typed(options: str) -> None:
+    status, output = invoke("cost", *options.split())
+    assert status == 2
+    keys = "|".join(name for name in Job.model_fields if "_" in name)
+    assert not re.search(
+        rf"`|(?<!-)\b({keys})\b|(give|change|or|and|with|from|out) ({'|'.join(Job.model_fields)})\b", output
+    )
 
 
 def test_a_model_by_name_or_by_count_cut_and_with_zero() -> None:

@@ -43,6 +43,22 @@ def test_a_trace_is_shown_and_becomes_a_scenario(tmp_path: Path) -> None:
     assert scenario.points[0].host_link.rate_bits_per_second == 25e9
 
 
+@pytest.mark.slow
+def test_a_replay_shows_the_predicted_time_next_to_the_measured_one(tmp_path: Path) -> None:
+    output = tmp_path / "replay.toml"
+    invoke(*GLOO, "-o", str(output))
+    changes = ("--set", "algorithm=ring", "--set", "workload.scale=0.01", "--results", str(tmp_path / "out"))
+    done = CliRunner().invoke(app, ["run", str(output), *changes])
+    assert done.exit_code == 0, done.output
+    [head] = [line for line in done.output.splitlines() if "off by" in line and "step ms  " in line]
+    row = done.output.splitlines()[done.output.splitlines().index(head) + 2].split()
+    step, exposed, measured, off = row[-4:]
+    assert off == f"{float(step) / float(measured) - 1:+.0%}"
+    assert float(exposed) < float(step)
+    for column in ("step ms: ", "exposed ms: ", "kB each: ", "in the trace ms: ", "off by: "):
+        assert column in done.output
+
+
 def test_a_scenario_that_was_edited_is_not_lost(tmp_path: Path) -> None:
     output = tmp_path / "replay.toml"
     output.write_text("# mine")

@@ -6,6 +6,7 @@ import csv
 import errno
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -62,6 +63,9 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     assert "✗ The exponent is the smallest that bounds all values\n  1. exponent([0.75])" in said
     assert "it is -126, expected 0" in said
     assert "hint: Which e bounds a single value?" in said
+    said = lab("check", status=1).stdout  # what it says may be done by now
+    assert "Which e bounds" not in said
+    assert "hints: 1 of 3 given; for a clearer one: fanin lab hint" in said
     assert "3 of 3: Take the maximum" in (lab("hint").stdout + lab("hint").stdout)
     last = lab("hint").stdout
     assert "see quantization.py: TODO 1" in last
@@ -76,6 +80,29 @@ def test_a_student_starts_a_lab_and_solves_it(monkeypatch: pytest.MonkeyPatch) -
     assert "next: 10-reordering" in said
     records = [json.loads(line) for line in lab("check", "--json").stdout.splitlines()]
     assert {record["problem"] for record in records} == {None}
+    assert re.search(r"^09-quantization +Quantization +6 of 6 +60$", lab("list").stdout, re.M)
+
+
+def test_a_lab_is_found_from_the_folders_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "passed here" not in lab("list").stdout
+    lab("start", "1")
+    lab("start", "1", "again")
+    listed = {
+        record["lab"]: record["started"]
+        for record in map(json.loads, lab("list", "--json").stdout.splitlines())
+    }
+    assert [each["folder"] for each in listed["01-forwarding"]] == ["01-forwarding", "again"]
+    assert listed["02-counters"] == []
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "started, started in again" in lab("list").stdout
+    assert "there are 01-forwarding, again; type: cd 01-forwarding" in lab("check", status=2).output
+    lab("solution", "01-forwarding")
+    monkeypatch.chdir("01-forwarding/solution")
+    assert "no lab was started here; type: cd .." in lab("check", status=2).output
+    said = " ".join(lab("start", "2", status=2).output.split())
+    assert "the folder of another lab; type: cd ../.. && fanin lab start 2" in said
+    assert not Path("02-counters").exists()
+    assert "started, started in again" in lab("list").stdout
 
 
 def test_a_lab_can_be_started_by_number_in_a_folder_with_another_name_but_not_twice() -> None:
@@ -131,7 +158,8 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
         pytest.skip(str(error))
     for name, folder in (("ann", "solution"), ("bob", "skeleton")):
         shutil.copytree(Path("my-lab", folder), Path("submissions", name))
-    Path("submissions", "eve.zip").write_bytes(b"PK")
+    for name in ("ann.zip", "eve.zip"):  # ann's is unpacked next to it
+        Path("submissions", name).write_bytes(b"PK")
     marked = lab("grade", "submissions", "--lab", "my-lab", "--seed", 7, "--gradescope", "results")
     assert "ann: 4 of 4" in marked.stdout
     assert "bob: 1 of 4" in marked.stdout
@@ -140,8 +168,8 @@ def test_a_new_lab_is_proved_started_and_marked() -> None:
     assert json.loads(records[0]) == {
         "student": "ann", "points": 4, "of": 4, "passed": ["reaches", "unknown", "at_random"], "note": "", "seed": 7,
     }  # fmt: skip
-    rows = list(csv.DictReader(Path("grades.csv").read_text().splitlines()))
-    assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1")]
+    rows = list(csv.DictReader(Path("grades-my-lab.csv").read_text().splitlines()))
+    assert [(row["student"], row["points"]) for row in rows] == [("ann", "4"), ("bob", "1"), ("eve.zip", "")]
     assert json.loads(Path("results", "ann.json").read_text())["score"] == 4
 
 
@@ -163,9 +191,18 @@ def test_without_sandboxes_nothing_is_marked(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(confine, "require_sandboxes", refuse)
     Path("submissions", "ann").mkdir(parents=True)
+    Path("submissions", "ann", "forwarding.p4").touch()
     said = lab("grade", "submissions", "--lab", "1", status=1).output
     assert "no user namespaces here; run it as root" in said
-    assert not Path("grades.csv").exists()
+    assert not list(Path().glob("*.csv"))
+
+
+def test_marks_of_other_submissions_do_not_stay_between_new_ones() -> None:
+    for file in ("submissions/ann/forwarding.p4", "results/ann.json", "results/bob.json"):
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        Path(file).touch()
+    said = lab("grade", "submissions", "--lab", "1", "--gradescope", "results", status=2).output
+    assert "results has results of other submissions: bob; remove them" in " ".join(said.split())
 
 
 def test_marks_that_cannot_be_written_are_refused_before_anything_is_marked(tmp_path: Path) -> None:

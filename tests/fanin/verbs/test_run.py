@@ -180,6 +180,15 @@ def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
     assert f"fanin sweep {scenario} '--set=rate=1 Gb/s' --results {tmp_path}" in output
 
 
+def test_a_figure_that_takes_different_points_for_repetitions_is_warned_of(scenario: str) -> None:
+    status, output = invoke("run", scenario, "--set", "window=2,4")
+    assert status == 0
+    assert (
+        "points of the figure mix rows that differ in window; separate them with by or where in [plot]"
+        in output
+    )
+
+
 @pytest.mark.parametrize("verb", ["run", "sweep"])
 def test_a_scenario_that_cannot_be_is_refused_with_status_2(scenario: str, verb: str) -> None:
     status, output = invoke(verb, scenario, "--set", "loss=2")

@@ -196,11 +196,12 @@ def test_data_parameters_come_last(complain: Complain) -> None:
         ("actions = { a; } default_action = a(meta.x);", "an action's data must be known when compiling"),
         ("key = { hdr.h.a + 1: exact; } actions = { a; }", "a key that is computed needs a name for the control plane"),
         ("key = { hdr.h: exact; } actions = { a; }", "a value of type h_t cannot be a key"),
-        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { (1, 2): a(1); }", "1 keys are needed, not 2"),
+        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { (1, 2): a(1); }", "1 key is needed, not 2"),
         ("key = { hdr.h.a: exact; } actions = { a; } const entries = { 1 &&& 1: a(1); }",
          "a key of kind exact needs a value"),
         ("key = { hdr.h.a: lpm; } actions = { a; } const entries = { 1 &&& 5: a(1); }",
          "the mask of an lpm key is a prefix: ones, then zeros"),
+        ("actions = { a; } const entries = { _: a(1); }", "table 't' has no key that an entry could match"),
         ("actions = { a; } counters = c;", "there is no name 'c'"),
         ("actions = { a; } size = meta.x;", "a table's size must be a number known when compiling"),
     ],
@@ -286,31 +287,48 @@ def test_an_object_that_nothing_names_is_named_after_its_table(
 
 
 @pytest.mark.parametrize(
-    ("parts", "message"),
+    ("kind", "key", "hint"),
     [
-        (
-            {"locals": "table t { key = { zero: exact; } actions = { NoAction; } }"},
-            "a value of type bit<0> cannot be a key",
-        ),
-        (
-            {"locals": "action a(bit<0> x) {} table t { actions = { a; } }"},
-            "an action's data cannot be of type bit<0> on this target",
-        ),
-        (
-            {"parser": "state start { bit<0> x = 0; transition select(x) { 0: accept; } }"},
-            "a select over bit<0> is not supported",
-        ),
-        ({"apply": "meta.y = meta.y ++ 0s0;"}, "a literal of width 0"),
+        ("lpm", "0x0a00 / 8", "write the prefix with a mask: 0x0a00 &&& 0xff00"),
+        ("range", "9 - 7", "write 9 .. 7"),
     ],
 )
-def test_where_nothing_can_be_of_width_0(complain: Complain, parts: dict[str, str], message: str) -> None:
-    parts = {"locals": "", "apply": "t.apply();" * ("locals" in parts)} | parts
-    assert first_line(complain(**(parts | {"locals": "bit<0> zero = 0; " + parts["locals"]}))) == message
+def test_a_prefix_or_range_in_another_notation_is_a_warning(
+    build: Build, kind: str, key: str, hint: str
+) -> None:
+    entries = f"const entries = {{ {key}: NoAction(); }}"
+    table = f"table t {{ key = {{ meta.x: {kind}; }} actions = {{ NoAction; }} {entries} }}"
+    [warning] = build(locals=table, apply="meta.x = 1; t.apply();").warnings
+    assert (warning.option, warning.hint) == ("mismatch", hint)
+
+
+def test_a_signed_literal_of_width_0_is_refused(complain: Complain) -> None:
+    assert first_line(complain(apply="meta.y = meta.y ++ 0s0;")) == "a literal of width 0"
+
+
+def test_keys_and_data_of_width_0_have_no_width_in_p4info(build: Build) -> None:
+    info = build(
+        locals="bit<0> none; action a(bit<0> x) { none = x; } table t { key = { none: exact; } actions = { a; } }",
+        apply="none = 0; t.apply();",
+    ).p4info
+    assert info.tables[0].match_fields[0].bitwidth == 0
+    assert [p.bitwidth for a in info.actions for p in a.params] == [0]
 
 
 def test_a_literal_of_width_0_is_0(build: Build) -> None:
     [warning] = build(apply="meta.y = meta.y ++ 0w1;").warnings
     assert warning.message == "1 does not fit in bit<0>; it becomes 0"
+
+
+def test_a_constant_can_be_cast_to_int(build: Build, complain: Complain) -> None:
+    declarations = (
+        HEADERS + " enum bit<8> e_t { A = 200 } const int SUM = (int)8w255 + (int)-8s1 + (int)e_t.A;"
+    )
+    compiled = build(declarations=declarations, apply="meta.x = SUM + (int)16w1;")
+    [assignment] = [p for a in compiled.json["actions"] for p in a["primitives"]]
+    assert assignment["parameters"][1]["value"] == "0x01c7"
+    message = "only a value known when compiling can be cast to int"
+    assert first_line(complain(apply="meta.x = (bit<16>)((int)meta.y + 1);")) == message
 
 
 def test_a_number_without_a_width_becomes_a_new_type(build: Build) -> None:
@@ -412,7 +430,6 @@ def test_the_architecture_checks_its_blocks(tmp_path: Path, old: str, new: str, 
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"declarations": "struct s_t<T> { T x; }"}, "generic struct types are not supported"),
         ({"declarations": "T f<T>(in T x) { return x; } "}, "generic functions are not supported"),
         ({"update": "if (meta.flag) { hdr.h.a = 1; }"}, "only update_checksum() is supported here"),
         ({"declarations": "header h_t { bit<3> a; } struct headers { h_t h; }"},

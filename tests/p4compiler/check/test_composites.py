@@ -138,3 +138,54 @@ def test_a_member_of_a_union_that_becomes_invalid_leaves_the_other_one(build: Bu
         apply=f"hdr.u.y.setValid(); hdr.u.y.b = 7; {other} standard_metadata.egress_spec = 1;",
     )
     assert Engine.load(compiled.device_config()).process(0, b"\1") == [(1, b"\1\0\7")]
+
+
+GENERIC = """header pair_t<T> { T first; T second; }
+    header one_t { bit<8> x; }
+    header_union either_t<A, B> { A a; B b; }
+    struct boxed_t<T, U> { T value; U other; bit<8> n; }
+    typedef pair_t<bit<8>> bytes_t;
+    const boxed_t<bit<8>, bit<8>> START = { value = 1, other = 2, n = 3 };
+    struct headers_t<T> { pair_t<T> h; bytes_t[2] more; either_t<one_t, pair_t<bit<16>>> u; }
+    typedef headers_t<bit<16>> headers;"""
+
+
+def test_generic_headers_structs_and_unions(build: Build) -> None:
+    compiled = build(
+        declarations=GENERIC,
+        metadata="boxed_t<bit<8>, boxed_t<bool, bit<16>>> z;",
+        parser="state start { packet.extract(hdr.h); packet.extract(hdr.more.next); transition accept; }",
+        apply="""boxed_t<bool, bit<16>> inner = { true, hdr.h.first, 4 };
+            meta.z = (boxed_t<bit<8>, boxed_t<bool, bit<16>>>){ hdr.more[0].first, inner, START.n };
+            hdr.h.second = meta.z.other.other + (bit<16>)meta.z.n;
+            hdr.more[0] = (pair_t<bit<8>>){ first = 9, second = meta.z.value };
+            hdr.u.a.setValid(); hdr.u.b.setValid(); hdr.u.b.second = 7;
+            standard_metadata.egress_spec = 1;""",
+    )
+    sent = bytes([1, 2, 1, 5, 9, 5, 0, 0, 0, 7])
+    assert Engine.load(compiled.device_config()).process(0, bytes([1, 2, 0, 0, 5, 6])) == [(1, sent)]
+    types = {each["name"] for each in compiled.json["header_types"]}
+    assert {"pair_t_bit16", "pair_t_bit8", "one_t"} < types  # p4c's names
+
+
+@pytest.mark.parametrize(
+    ("declarations", "metadata", "message"),
+    [
+        ("", "pair_t z;", "'pair_t' takes 1 type argument, not 0"),
+        ("", "pair_t<bit<8>, bool> z;", "'pair_t' takes 1 type argument, not 2"),
+        ("", "pair_t<one_t> z;", "a header cannot have a field of type one_t"),
+        ("struct s_t<T> { T t; X x; }", "bool z;", "there is no type 'X'"),
+        ("struct s_t<T> { T t; bool t; }", "bool z;", "field 't' is declared twice"),
+        (
+            "const pair_t<bit<8>> P = (pair_t<bit<4>>){ 1, 2 };",
+            "bool z;",
+            "a value of type pair_t<bit<4>> stands where pair_t<bit<8>> is needed",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_generic_type(
+    complain: Complain, declarations: str, metadata: str, message: str
+) -> None:
+    parser = "state start { transition accept; }"
+    found = complain(declarations=f"{GENERIC}\n{declarations}", parser=parser, metadata=metadata)
+    assert found.split("\n")[0].partition(": error: ")[2] == message

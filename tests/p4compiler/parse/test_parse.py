@@ -261,12 +261,15 @@ def test_a_name_that_hides_a_type_is_a_value_until_its_scope_ends() -> None:
 @pytest.mark.parametrize(
     ("text", "name", "rest"),
     [
+        ("@joke(it's { not } P4\\: $)", "joke", "it ' s { not } P4 \\ : $"),
         ("@pragma name value", "name", "value"),
         ("@pragma stage 3", "stage", "3"),
         ("@pragma unused", "unused", ""),
         ('@pragma many 1 "two" (three)', "many", '1 "two" ( three )'),
     ],
 )
-def test_a_pragma_ends_with_its_line(text: str, name: str, rest: str) -> None:
+def test_the_text_of_an_annotation_is_free_and_a_pragma_ends_with_its_line(
+    text: str, name: str, rest: str
+) -> None:
     (declared,) = program(f"{text}\nconst bit<8> x = 1;")
     assert [(a.name, a.text) for a in declared.annotations] == [(name, rest)]

@@ -92,6 +92,14 @@ def test_a_profile_refuses_what_does_not_fit(switch: Engine) -> None:
     refusal(TableErrorCode.ALREADY_EXISTS, profile.insert_member, 1, mark(1))
 
 
+def test_an_entry_of_a_table_with_a_profile_has_no_action_of_its_own(switch: Engine) -> None:
+    profile = switch.profile("Receive.mark_choice")
+    profile.insert_member(3, mark(30))
+    refusal(TableErrorCode.INVALID_ARGUMENT, switch.table(MARKS).insert, entry(1, mark(1)))
+    switch.table(MARKS).insert(entry(1, MemberReference(3)))
+    refusal(TableErrorCode.INVALID_ARGUMENT, switch.table(MARKS).modify, entry(1, mark(1)))
+
+
 @pytest.fixture
 def group(switch: Engine) -> Iterator[None]:
     """Group 1 of members 10, 20, 30, which send to those ports, the last with weight 2."""

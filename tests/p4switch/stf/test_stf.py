@@ -57,6 +57,35 @@ def test_what_differs_is_shown(meters: bytes) -> None:
     assert "no packet" in differences(meters, packet + "expect 2")
 
 
+def test_the_packet_with_which_a_difference_began_is_named(meters: bytes) -> None:
+    two = "packet 0 01ffffaa\npacket 0 01ffffbb\n"
+    for rest, wrong in (
+        ("expect 1 010000aa\nexpect 1 010000cc", [2]),
+        ("expect 1 010000aa", [2]),  # not expected
+        ("expect 1 010000aa\nexpect 1 010000bb\nexpect 1 010000cc", [2]),  # missing
+        ("expect 2\nexpect 1 01\nexpect 1 02", [2]),
+        ("expect 1 00\nexpect 1 00", [1, 2]),
+    ):
+        assert run_stf(meters, two + rest).wrong == wrong, rest
+    assert run_stf(meters, "expect 2 00\npacket 0 01ffffaa").wrong == [2]
+    assert run_stf(meters, "expect 2 00").wrong == []
+
+
+@pytest.mark.slow
+def test_the_path_of_what_went_wrong_is_shown_with_its_lines(tmp_path: Path) -> None:
+    (tmp_path / "test.stf").write_text("packet 0 01ffffaa\nexpect 2 010000aa\n")
+    arguments = ["stf", str(HERE / "meters.p4"), str(tmp_path / "test.stf")]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 1
+    assert done.stdout.endswith(": 1 difference; --trace shows the path of the packet of line 1\n"), (
+        done.stdout
+    )
+    done = CliRunner().invoke(app, [*arguments, "--trace"])
+    assert "The packet of line 1 in the program:\n  packet on port 0, 4 bytes" in done.stdout
+    assert "[meters.p4:" in done.stdout
+    assert done.stdout.endswith(": 1 difference\n")
+
+
 def test_ports_that_a_test_does_not_name_do_not_exist(meters: bytes) -> None:
     assert differences(meters, "packet 0 01ffff") == ""
     assert "not expected" in differences(meters, "packet 0 01ffff\nno_packet")
@@ -70,7 +99,14 @@ def test_counters_are_checked(meters: bytes) -> None:
 
 
 def test_a_failed_assertion_fails_the_test(meters: bytes) -> None:
-    assert "1 packets were dropped by a failed assertion" in differences(meters, "packet 0 ffffff")
+    assert "1 packet was dropped by a failed assertion" in differences(meters, "packet 0 ffffff")
+
+
+def test_tables_that_the_compiler_made_are_not_listed(meters: bytes) -> None:
+    with pytest.raises(StfError) as refused:
+        run_stf(meters, "add nothing a(b:1)")
+    assert "tbl_" not in str(refused.value)
+    assert "line 1: table nothing does not exist; there are " in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +177,23 @@ def test_entries_name_members_and_groups_of_an_action_profile(entities: bytes) -
         ("000002080000", "5 000002080900"),
     ):
         assert differences(entities, f"{writes}\npacket 1 {packet}\nexpect {expected}$") == ""
+
+
+def test_members_of_a_group_have_weights(entities: bytes) -> None:
+    """The source modulo the weights, in the order of the members."""
+    writes = """
+        act_prof_create_member path_choice forward(port:4)
+        act_prof_create_member path_choice forward(port:5)
+        act_prof_create_group path_choice
+        act_prof_add_member_to_group path_choice 0 0 3
+        act_prof_add_member_to_group path_choice 1 0
+        table_indirect_add_with_group paths hdr.flow.destination:7 => 0
+    """
+    ports = {source: 5 if source % 4 == 3 else 4 for source in range(8)}
+    packets = [
+        f"packet 1 00000{source}070000\nexpect {port} 00000{source}07" for source, port in ports.items()
+    ]
+    assert differences(entities, "\n".join([writes, *packets])) == ""
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class _Called:
         return self._engine.process(port, packet, now)
 
 
-class _PortInPython(SwitchPort):
+class _PortInPython(SwitchPort[SwitchWorker]):
     """A worker's port that leaves nothing to C."""
 
     @property
@@ -152,7 +152,7 @@ def run(program: Engine, seed: int, *, in_python: bool = False) -> list[object]:
 
 
 def _worker(
-    topology: Topology, kind: type[SwitchPort]
+    topology: Topology, kind: type[SwitchPort[SwitchWorker]]
 ) -> tuple[WorkerStation[SwitchWorker], NDArray[np.uint8]]:
     """One whose all-reduce never ends, and what stands before a datagram from its switch."""
     host = topology.hosts[-1]

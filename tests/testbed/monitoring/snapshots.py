@@ -26,7 +26,13 @@ def waiting(call: int, silent: float = 5.0, chunks: tuple[tuple[int, int], ...] 
 
 
 def worker(
-    host: str, done: int | None, waits: Waiting | None = None, heard: float = 0.5, left: bool = False
+    host: str,
+    done: int | None,
+    waits: Waiting | None = None,
+    heard: float = 0.5,
+    left: bool = False,
+    local: int = 0,
+    call: int = 0,
 ) -> WorkerState:
     """It has finished `done` all-reduces (None: it has not reported), and was heard so many seconds ago."""
     report = None
@@ -46,17 +52,28 @@ def worker(
         )
     return WorkerState(
         host=host,
-        process=int(host[1:]) + 100,
+        process=int(host[1:]) + 100 + 1000 * local,
         joined=NOW - 100,
         left=left,
         heard=None if done is None else NOW - heard,
         report=report,
+        local=local,
+        call=call,
+    )
+
+
+def two_on_each_host() -> JobView:
+    """The second worker of h2 has not come to call 9, in which all others wait."""
+    return job(
+        *(worker("h1", 7, waiting(8), call=9), worker("h1", None, local=1, call=9)),
+        *(worker("h2", 7, heard=20, call=9), worker("h2", None, local=1, call=6)),
+        per_host=2,
     )
 
 
 def job(*workers: WorkerState, **changes: Any) -> JobView:
     """On two leaves with two hosts each, below one spine, or as many of them as there are workers."""
-    hosts = tuple(each.host for each in workers)
+    hosts = tuple(dict.fromkeys(each.host for each in workers))
     racks = {"leaf1": hosts[:2], "leaf2": hosts[2:]}
     leaves = [Part(switch=leaf, children=below, parent="spine1") for leaf, below in racks.items() if below]
     root = Part(switch="spine1", children=tuple(leaf.switch for leaf in leaves), parent=None)

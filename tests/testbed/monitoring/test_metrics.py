@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fanin.testbed.monitoring.metrics import serving
 from fanin.testbed.monitoring.snapshot import FormingView, LinkView, Snapshot, SwitchView
-from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
+from tests.testbed.monitoring.snapshots import NOW, job, two_on_each_host, waiting, worker
 
 LOOK = Snapshot(
     at=NOW,
@@ -84,16 +84,29 @@ def test_what_a_look_finds_is_scraped() -> None:
     assert found["fanin_link_bytes_total"] == {("leaf1", "h1"): 500}
     assert found["fanin_link_queue_bytes"] == {("leaf1", "spine1"): 60}
     assert found["fanin_job_state"] == {("train", "in network"): 1, ("new", "in network"): 1}
-    assert found["fanin_worker_all_reduces_total"] == {("h1", "train"): 7, ("h2", "train"): 7}
-    assert found["fanin_worker_waited_for"] == {("h1", "train"): 0, ("h2", "train"): 1, ("h1", "new"): 0}
-    assert found["fanin_worker_waiting_seconds"]["h1", "train"] == 5
+    assert found["fanin_worker_all_reduces_total"] == {("h1", "train", "0"): 7, ("h2", "train", "1"): 7}
+    assert found["fanin_worker_waited_for"] == {
+        ("h1", "train", "0"): 0,
+        ("h2", "train", "1"): 1,
+        ("h1", "new", "0"): 0,
+    }
+    assert found["fanin_worker_calls_total"]["h1", "train", "0"] == 0
+    assert found["fanin_worker_waiting_seconds"]["h1", "train", "0"] == 5
     assert (found["fanin_jobs_forming"][()], found["fanin_leases"][()]) == (1, 2)
     assert found["process_cpu_seconds_total"][()] > 0
 
 
+def test_every_rank_of_a_host_has_metrics() -> None:
+    found = scraped(LOOK.model_copy(update={"jobs": (two_on_each_host(),)}))
+    ranks = [("h1", "train", "0"), ("h1", "train", "1"), ("h2", "train", "2"), ("h2", "train", "3")]
+    assert found["fanin_worker_waited_for"] == dict.fromkeys(ranks, 0) | {("h2", "train", "3"): 1}
+    assert found["fanin_worker_calls_total"] == dict(zip(ranks, (9, 9, 9, 6), strict=True))
+    assert list(found["fanin_worker_all_reduces_total"]) == [ranks[0], ranks[2]]
+
+
 def test_of_two_jobs_with_one_name_the_newer_is_told() -> None:
     both = LOOK.model_copy(update={"jobs": (job(worker("h1", 3)), job(worker("h2", 4)))})
-    assert scraped(both)["fanin_worker_all_reduces_total"] == {("h2", "train"): 4}
+    assert scraped(both)["fanin_worker_all_reduces_total"] == {("h2", "train", "0"): 4}
 
 
 def test_without_a_look_there_is_an_error() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fanin.controller.jobs.reports import CallTime
+from fanin.testbed.monitoring.call_times import Activity
 from fanin.testbed.monitoring.slow import Slowness, explain_slow
 from fanin.testbed.monitoring.snapshot import JobView, LinkView, Snapshot, SwitchView
 from tests.testbed.monitoring.snapshots import NOW, job, worker
@@ -38,8 +39,13 @@ def sync(number: int, began: float, ended: float) -> CallTime:
     return CallTime(number=number, what="allreduce", submitted=began, waited=began, began=began, ended=ended)
 
 
-def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates: int) -> Snapshot:
-    """A look at that time, when each link had carried so much of `built` since the beginning; rates: those changed."""
+def links(
+    at: float, *, used: float, built: int = 10**8, lost: int = 0, losing: str = "h1", **rates: int
+) -> Snapshot:
+    """A look at that time, when each link had carried so much of `built` since the beginning.
+
+    losing: hosts whose links lose packets in each direction. rates: those changed.
+    """
     count = int(used * built * (at - NOW + SECONDS) / 8)
     found = [
         LinkView(
@@ -50,7 +56,7 @@ def links(at: float, *, used: float, built: int = 10**8, lost: int = 0, **rates:
             up=True,
             packets=count,
             bytes=count,
-            lost=lost if host == "h1" and at == NOW else 0,
+            lost=lost if host in losing and at == NOW else 0,
             queue_bytes=0,
         )
         for host, leaf in zip(HOSTS, ("leaf1", "leaf1", "leaf2", "leaf2"), strict=True)
@@ -64,7 +70,9 @@ JOB: JobView = job(*(worker(host, 7) for host in HOSTS))
 
 
 def explained(found: Mapping[str, Sequence[CallTime]], processors: float = 0.3, **of: Any) -> Slowness:
-    return explain_slow(JOB, found, links(NOW, **of), links(NOW - SECONDS, **of), processors)
+    return explain_slow(
+        JOB, [found.get(host, ()) for host in HOSTS], links(NOW, **of), links(NOW - SECONDS, **of), processors
+    )
 
 
 def test_a_rank_that_comes_late_is_named_with_its_delay() -> None:
@@ -119,10 +127,18 @@ def test_calls_that_fill_no_link_are_bound_by_latency_or_by_the_machine(
     assert "the fullest link, h1 → leaf1, was used to 3% while data moved" in cause.evidence
 
 
-def test_losses_are_named_with_the_link() -> None:
-    [cause] = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50).causes
+@pytest.mark.parametrize(
+    ("losing", "where"),
+    [
+        ("h1", "100 packets, most of them the link h1 - leaf1"),
+        ("h1 h3", "200 packets, none of the 2 links most of them"),
+    ],
+)
+def test_losses_are_named_with_the_link_if_it_is_one(losing: str, where: str) -> None:
+    slow = explained(times(dict.fromkeys(HOSTS, 0.001), 0.05), used=0.3, lost=50, losing=losing)
+    [cause] = slow.causes
     assert cause.cause == "loss"
-    assert cause.evidence == "links have lost 100 packets, most of them h1 → leaf1"
+    assert cause.evidence == f"links have lost {where}"
 
 
 def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> None:
@@ -130,12 +146,24 @@ def test_workers_that_compute_are_told_that_the_network_is_not_the_limit() -> No
     assert (cause.cause, round(cause.share, 2)) == ("computing", 0.98)
 
 
-def test_two_causes_are_both_named() -> None:
+def test_two_causes_are_both_named_and_do_not_contradict_each_other() -> None:
     found = times({**dict.fromkeys(HOSTS, 0.02), "h2": 0.06}, 0.06)
-    assert [cause.cause for cause in explained(found, used=0.1, h3=20_000_000).causes] == [
-        "slow link",
-        "straggler",
-    ]
+    slow = explained(found, used=0.1, h3=20_000_000)
+    assert [cause.cause for cause in slow.causes] == ["slow link", "straggler"]
+    assert "the network is not the limit" not in slow.causes[1].change
+    assert slow.summary == (
+        "About 50% of the time, h3 → leaf2 is the limit (20 Mb/s), and about 33% of the time, the others wait for rank "
+        "1 on h2: the one does not cause the other, so both times add up."
+    )
+
+
+def test_a_rank_that_comes_late_because_of_its_link_is_no_cause_of_its_own() -> None:
+    """The link carries something else between the calls, too: it is full for longer than data of the job moves."""
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.06)
+    slow = explained(found, used=0.19, h3=20_000_000)
+    [cause] = slow.causes
+    assert (cause.cause, round(cause.share, 2)) == ("slow link", 0.88)
+    assert "it is full between calls, too, so rank 2 on h3 comes late because of it" in cause.evidence
 
 
 def test_who_comes_last_at_random_is_not_blamed() -> None:
@@ -188,3 +216,71 @@ def test_calls_are_grouped_by_their_size() -> None:
         ("sum of 1", 20, 0.02),
         ("sum of 2", 19, 0.02),
     }
+
+
+def steps(computes: float, calls: Sequence[tuple[str, float]], count: int = 20) -> dict[str, list[CallTime]]:
+    """Return the times of steps that compute, and then make these calls one after the other: what, and seconds."""
+    found: dict[str, list[CallTime]] = {host: [] for host in HOSTS}
+    now, number = NOW - SECONDS, 0
+    for _ in range(count):
+        now += computes
+        for what, seconds in calls:
+            number += 1
+            for host in HOSTS:
+                found[host].append(sync(number, now, now + seconds).model_copy(update={"what": what}))
+            now += seconds
+    return found
+
+
+def active(own: float, children: float = 0.0) -> list[Activity]:
+    return [Activity(own, children)] * len(HOSTS)
+
+
+def test_workers_that_neither_call_nor_use_a_processor_wait_for_data() -> None:
+    times = [list(calls) for calls in steps(0.2, [("allreduce", 0.02)]).values()]
+    slow = explain_slow(
+        JOB, times, links(NOW, used=0.02), links(NOW - SECONDS, used=0.02), 0.3, active(0.2, children=0.6)
+    )
+    assert [(cause.cause, round(cause.share, 2)) for cause in slow.causes] == [("data loader", 0.71)]
+    assert "num_workers" in slow.causes[0].change
+    assert "while its child processes use one for 60%" in slow.causes[0].evidence
+
+
+def test_a_rank_that_is_late_without_using_a_processor_waits_for_something() -> None:
+    found = times({**dict.fromkeys(HOSTS, 0.02), "h3": 0.1}, 0.01)
+    did = [Activity(0.2, 0.0), Activity(0.2, 0.0), Activity(0.1, 0.0), Activity(0.2, 0.0)]
+    slow = explain_slow(
+        JOB, list(found.values()), links(NOW, used=0.05), links(NOW - SECONDS, used=0.05), 0.3, did
+    )
+    [cause] = slow.causes
+    assert cause.evidence.endswith("its process used no processor for 81% of the time")
+    assert cause.change.startswith("find out what h3 waits for between its calls (its data, a disk, a GPU)")
+
+
+def test_data_that_moves_only_after_computing_is_told_with_the_calls() -> None:
+    slow = explained(steps(0.1, [("first", 0.03), ("second", 0.05)]), used=0.1)
+    causes = {cause.cause: cause for cause in slow.causes}
+    assert causes["no overlap"].share == pytest.approx(0.08 / 0.18, abs=0.01)
+    assert "wait longest in calls of second, 29%" in causes["no overlap"].evidence
+    assert [group.what for group in slow.groups] == ["second", "first"]
+    assert [group.exposed for group in slow.groups] == pytest.approx([0.05 / 0.18, 0.03 / 0.18], abs=0.02)
+
+
+def test_calls_that_are_hidden_behind_computing_are_no_cause() -> None:
+    """A call in the background, and the program waits for it only at its very end."""
+    found = steps(0.1, [("allreduce", 0.08)])
+    hidden = {
+        host: [
+            call.model_copy(update={"submitted": call.began, "waited": call.ended - 0.005}) for call in calls
+        ]
+        for host, calls in found.items()
+    }
+    assert "no overlap" not in {cause.cause for cause in explained(hidden, used=0.1).causes}
+
+
+def test_many_calls_in_a_step_are_small_buckets() -> None:
+    slow = explained(steps(0.01, [*[("bucket", 0.005)] * 9, ("last", 0.004)]), used=0.03)
+    [cause] = slow.causes
+    assert cause.cause == "small buckets"
+    assert cause.evidence.startswith("there are about 10 calls in a step; a call takes 4.9 ms")
+    assert "bucket_cap_mb" in cause.change

@@ -6,7 +6,7 @@ import pytest
 
 from fanin.controller.jobs.reports import WorkerState
 from fanin.testbed.monitoring.waiting import waited_for, waiting_since
-from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
+from tests.testbed.monitoring.snapshots import NOW, job, two_on_each_host, waiting, worker
 
 H1 = worker("h1", 7, waiting(8))
 
@@ -26,6 +26,16 @@ def test_a_worker_that_has_not_come_is_waited_for(other: WorkerState) -> None:
     found = job(H1, other)
     assert waited_for(found, NOW) == [other]
     assert waiting_since(found, NOW) == 5.5
+
+
+def test_of_several_workers_of_a_host_the_one_that_has_not_come_is_waited_for() -> None:
+    found = two_on_each_host()
+    late = found.workers[3]
+    assert waited_for(found, NOW) == [late]
+    assert found.named(late) == "rank 3 on h2"
+    here = found.workers[2].model_copy(update={"call": 8})  # the first worker of the host is late, too
+    both = found.model_copy(update={"workers": (*found.workers[:2], here, late)})
+    assert waited_for(both, NOW) == [here, late]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from fanin.controller.jobs.reports import WorkerState
 from fanin.testbed.monitoring.snapshot import Cell, Cells, LinkView, Snapshot, SwitchView
 from fanin.testbed.monitoring.why import Explanation, Hop, explain
-from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
+from tests.testbed.monitoring.snapshots import NOW, job, two_on_each_host, waiting, worker
 
 # Slots 0 to 3; chunk 6 is the second time that slot 2 is used.
 CHUNK, PLACE = 6, 2 * 2 + 1
@@ -50,7 +50,13 @@ def look(at: float = NOW, down: tuple[str, str] | None = None, lost: int = 0, **
 def explained(
     *workers: WorkerState, now: Snapshot | None = None, held: dict[str, Cells] | None = None, **does: str
 ) -> Explanation:
-    return explain(job(*(workers or ALL)), held or cells(leaf1=3), now or look(), look(NOW - 2), does)
+    return explain(
+        job(*(workers or ALL)),
+        held or cells(leaf1=3),
+        now or look(),
+        look(NOW - 2),
+        {int(host[1:]) + 100: what for host, what in does.items()},
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,3 +145,13 @@ def test_a_job_that_goes_on_has_no_culprit() -> None:
 def test_a_lease_that_goes_in_the_middle_leaves_chunks_unknown() -> None:
     found = explain(job(*ALL), {}, look(), look(NOW - 2), {})
     assert (found.missing, found.unknown) == ((), "the job has lost its lease since")
+
+
+def test_of_several_workers_of_a_host_the_late_one_is_named_by_its_rank() -> None:
+    found = two_on_each_host()
+    held = {switch: cell for switch, cell in cells(leaf1=1).items() if switch != "leaf2"}
+    told = explain(found, held, look(), look(NOW - 2), {1102: "sleeps"})
+    assert told.culprit == (
+        "Most likely rank 3 on h2, without which the others cannot continue (rank 3 on h2: process 1102 sleeps, had "
+        "come to call 6, as far as it has reported)."
+    )

@@ -209,14 +209,48 @@ def test_matches_and_arguments_in_any_notation():
     assert switch.table("ingress.range_table").entries()[0].key.match[0] == Range(1, 2)
 
 
+def test_an_entry_of_a_file_that_does_not_fit_is_named_with_its_line(tmp_path):
+    made, file = hub(tmp_path), tmp_path / "entries.json"
+    file.write_text('{"entries": [\n\n{"table": "nothing", "match": {},\n"action": "x"}]}')
+    entries = read_entries(file)
+    with pytest.raises(ValueError, match=r"entries\.json:3: table nothing does not exist"):
+        fill(Engine.load(made.device_config), entries)
+    with pytest.raises(ValueError, match=r"entries\.json:3: table nothing: no P4Table"):
+        entries.encode(made.p4info)
+
+
+def test_a_filter_that_no_packet_meets_is_reported(program, tmp_path):
+    done = run(program, "--packet", "00" * 60, "--filter", "port=5")
+    assert done.exit_code == 1
+    assert "no packet meets --filter port=5" in done.stderr
+    empty = tmp_path / "empty.pcap"
+    wrpcap(str(empty), [])
+    done = run(program, "--read", str(empty))
+    assert done.exit_code == 1
+    assert "empty.pcap has no packets" in done.stderr
+
+
+def test_an_lpm_match_needs_a_prefix_length_here_and_over_p4runtime():
+    compiled = compile_program(TABLES, "embedded")
+    match = {"hdr.probe.d": 3, "hdr.probe.b": "10.0.0.1"}
+    entries = Entries([NamedEntry("ingress.lpm_table", match, "ingress.answer_lpm", {"n": 1})])
+    complaint = (
+        r"table ingress.lpm_table: hdr.probe.b: 10.0.0.1 has no prefix length; write \[VALUE, LENGTH\]"
+    )
+    with pytest.raises(ValueError, match=complaint):
+        fill(Engine.load(compiled.device_config), entries)
+    with pytest.raises(ValueError, match=complaint):
+        entries.encode(compiled.p4info)
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
         ({"table": "nothing"}, "table nothing does not exist; there are ingress.hosts"),
         ({"match": {"hdr.x": 1}}, "has no key hdr.x, only "),
         ({"match": {}}, "needs a match of kind exact, not None"),
-        ({"action": "fly"}, "has no action fly, only "),
-        ({"params": {}}, r"takes \(port\), not {}"),
+        ({"action": "fly"}, "it has no action fly; there are "),
+        ({"params": {}}, r"takes \(port\), not \(\)"),
         ({"params": {"port": "x"}}, "port: x is neither a number"),
         ({"params": {"port": 512}}, "512 does not fit into 9 bits"),
     ],

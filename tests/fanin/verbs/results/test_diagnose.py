@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.simulator.fabric import load_switch
+from fanin.topologies.shapes import leaf_spine
 from tests.experiments.results.runs import USAGE, made
 
 
@@ -102,6 +104,40 @@ def test_processors_are_named_where_they_set_a_live_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("losing", "where", "change"),
+    [
+        (range(8), r"on 6 of 6 links, none of which lost most \(", r"fix what these \d links have"),
+        ([0], "all on the link h1 - leaf1;", "fix the link h1 - leaf1"),
+    ],
+)
+def test_one_link_is_blamed_for_losses_only_if_it_had_most(
+    losing: Sequence[int], where: str, change: str, tmp_path: Path
+) -> None:
+    topology = leaf_spine(2, 2, 2, 10**10).model_dump(mode="json")
+    for number in losing:
+        topology["links"][number]["properties"]["loss"] = 0.05
+    write_results([ran(topology=topology, size="400 kB", seed=1)], {}, tmp_path)
+    output = invoke(tmp_path)[1]
+    assert re.search(rf"1\. loss, .* were lost, {where}", output)
+    assert re.search(rf"What to change: {change}", output)
+
+
+def test_a_barrier_that_ends_late_at_a_worker_is_no_straggler(clean: Row, tmp_path: Path) -> None:
+    usage = Usage.from_columns(clean["usage"])
+    *others, last = usage.workers
+    assert all(own == 0 for worker in usage.workers for own in worker.own_seconds or (1,))
+    late = replace(
+        last, began=tuple(one + 0.01 for one in last.began), ended=tuple(one + 0.01 for one in last.ended)
+    )
+    for own, causes in ((last.own_seconds, set()), (None, {"straggler"})):
+        workers = tuple(replace(worker, own_seconds=own) for worker in (*others, late))
+        changed = clean | {"usage": Usage(usage.links, workers).as_columns()}
+        write_results([changed], {}, tmp_path)
+        found = json.loads(invoke(tmp_path, "--json")[1])["findings"]
+        assert {one["cause"] for one in found} & {"straggler"} == causes
+
+
 STEP = {"forward": "100 us", "backward": "200 us"}
 
 
@@ -109,9 +145,23 @@ STEP = {"forward": "100 us", "backward": "200 us"}
 @pytest.mark.parametrize(
     ("cause", "change", "settings"),
     [
-        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "800 kB"}),
+        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "400 kB"}),
         ("small buckets", "set step.bucket = ", {"step": STEP | {"bucket": "512 B"}}),
         ("data loader", "num_workers", {"step": STEP | {"bucket": "25 kB", "loading": "300 us"}}),
+        (
+            "oversubscription",
+            "use more or faster uplinks",
+            {
+                "topology": {
+                    "fat_tree": {
+                        "pods": 2,
+                        "rate": "100 Gb/s",
+                        "uplink_rate": "8 Gb/s",
+                        "core_rate": "8 Gb/s",
+                    }
+                },
+            },
+        ),
         ("latency", "sum several vectors in one call", {"size": "256 B", "links": {"delay": "20 us"}}),
         (
             "communication",

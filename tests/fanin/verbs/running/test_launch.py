@@ -292,6 +292,27 @@ def test_the_examples_of_the_manual_print_what_it_says(up, script):
     assert said == re.findall(r"^print\(.*\)  # (.*)$", "".join(blocks), re.M)
 
 
+DIFFERS = """
+import fanin, numpy as np
+comm = fanin.init()
+comm.allreduce(np.ones(4 if comm.rank == 2 else 3, np.float32))
+"""
+
+
+@live
+def test_only_the_rank_whose_call_differs_prints_a_traceback(up, script):
+    file = script(DIFFERS)
+    done = launch(up, "--per-host", 2, file)
+    assert done.returncode == 1
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if "Traceback" in line] == ["[2] Traceback (most recent call last):"]
+    why = "the workers make different calls. rank 2 ("
+    for rank in (0, 1, 3):
+        [line] = [line for line in lines if line.startswith(f"[{rank}] ")]
+        assert line.startswith(f"[{rank}] {file}:4: rank {rank} stopped: {why}")
+    assert "fanin launch: rank 2 on h2 failed: exit status 1" in lines
+
+
 @live
 def test_who_waits_for_a_rank_that_has_ended_is_told_which(up, script):
     done = launch(up, script(LEAVES))

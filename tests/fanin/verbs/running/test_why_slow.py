@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,3 +96,17 @@ def test_a_rank_that_sleeps_in_each_step_comes_last(up: Up, fanin: Any, tmp_path
     assert told["ranks"][2]["computing"] > 0.5 > told["ranks"][0]["computing"]
     assert "allreduce sum of 10,000 float32" in shown
     assert "1. straggler, about" in shown
+
+
+def test_a_diagnosis_of_a_job_that_runs_has_the_cause_the_calls_and_what_it_cannot_see(
+    up: Up, fanin: Any, tmp_path: Path
+) -> None:
+    with job(up, tmp_path, 10_000, 0.4):
+        slowness(up, fanin)  # until it has made enough calls
+        shown = fanin("diagnose", "train", "--live", **up.environment).stdout
+        missing = fanin("diagnose", "trein", "--live", **up.environment)
+    assert "1. straggler, about" in shown
+    assert "its process used no processor for" in shown
+    assert re.search(r"^allreduce sum of 10,000 float32 +[0-9]+ +[0-9]+% ", shown, re.MULTILINE)
+    assert "Cannot tell live: collision, pause storm" in shown
+    assert "trein: no such job; did you mean 'train'?" in missing.stderr

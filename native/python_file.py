@@ -14,10 +14,11 @@ from traceback import extract_tb
 from types import ModuleType
 from typing import Any
 
-from fanin.controller.errors import ControllerError
-from fanin.workers.collective import CollectiveError
-
 Function = Callable[..., Any]
+
+
+class DeliberateError(RuntimeError):
+    """An error that a function of a file raises on purpose, for the caller."""
 
 
 class PythonFileError(RuntimeError):
@@ -69,7 +70,7 @@ def _reporting_errors(path: Path, function: Function) -> Function:
     def call(*arguments: Any) -> Any:
         try:
             return function(*arguments)
-        except (ControllerError, CollectiveError):  # raised on purpose, for the caller
+        except DeliberateError:
             raise
         except Exception as error:
             raise error_in(path, error, function) from error
@@ -82,7 +83,7 @@ def telling(path: Path | None) -> Iterator[None]:
     """Raise errors in a file as PythonFileError, except those that the file may raise itself."""
     try:
         yield
-    except (ControllerError, CollectiveError):
+    except DeliberateError:
         raise
     except Exception as error:
         if path and any(frame.filename == str(path) for frame in extract_tb(error.__traceback__)):

@@ -1,0 +1,292 @@
+"""ATP (Lao et al., NSDI 2021): README.md specifies it, and what differs from the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fanin.controller import plan
+from fanin.controller.errors import ControllerError
+from fanin.controller.network import Network
+from fanin.controller.plan import Plan, TableEntry, Value
+from fanin.controller.tree import Tree
+from fanin.workers import wire
+from fanin.workers.lease import Lease
+from fanin.workers.recovery import Recovery
+from fanin.workers.slotted import Chunks, Datagrams, SlottedWorker, Vector
+from fanin.workers.values import fixed_point
+
+MOST_WORKERS = 32  # a packet has a bit for each
+RESENT, COLLIDED, CONGESTED = 1, 2, 4  # bits of e1
+_ATTEMPTS = 128  # e0 has a sign
+_OVERTAKEN = 3  # results of later packets after which a packet counts as lost
+
+# -- slots -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def _order(lease: int, first_slot: int, slots: int) -> NDArray[np.int64]:
+    """Return the slots in the order of their hashes with the number of a lease, [slots]."""
+
+    def key(slot: int) -> bytes:
+        return blake2b(bytes([lease, *slot.to_bytes(2, "big")]), digest_size=8).digest()
+
+    return np.array(sorted(range(first_slot, first_slot + slots), key=key))
+
+
+def slots_of(lease: Lease, indices: NDArray[Any], attempts: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the slots [m] for places [m] in the window, at which there were this many collisions [m]."""
+    order = _order(lease.id, lease.first_slot, lease.slots or lease.window)
+    found: NDArray[np.int64] = order[(indices + attempts * lease.window) % len(order)]
+    return found
+
+
+# -- the worker ------------------------------------------------------------------------------------------------------
+
+
+class AtpWorker(SlottedWorker):
+    """A worker whose window follows congestion marks, and whose slots may be in use by others."""
+
+    def __init__(self, lease: Lease, recovery: Recovery) -> None:
+        super().__init__(lease, recovery, lease.values)
+        self._scale = fixed_point.scale(lease.workers)
+        self._integers = np.zeros((0, lease.values), np.int32)
+        self._layout = wire.packet_dtype(lease.values)
+        # By place in the window: collisions so far, the chunk sent last, and when, counted in packets.
+        self._attempts = np.zeros(lease.window, np.int64)
+        self._latest_sent = np.full(lease.window, -1, np.int64)
+        self._sent_at = np.zeros(lease.window, np.int64)
+        self._packets = 0
+        self._answered = [-1] * _OVERTAKEN  # the latest packets whose results have arrived, ascending
+        self._marked = False
+        self._allowed = float(lease.window)
+        self._reduced_at = 0  # packets sent when the window was last reduced
+
+    def load(self, x: Vector) -> None:
+        """Turn a vector [chunks, elements] into integers."""
+        self._integers = fixed_point.integers(x, self.lease.workers)
+
+    def unsent(self) -> Chunks:
+        """Return the chunks [m] that were never sent, whose slots are free, and which the window allows."""
+        in_flight = int(np.count_nonzero(self._awaited >= 0))
+        room = max(0, int(self._allowed) - in_flight)
+        before = self._unsent
+        new = super().unsent()[:room]
+        self._unsent = before + len(new)
+        return new
+
+    def updates(self, chunks: Chunks, rows: Chunks) -> Datagrams:
+        """Return the packets of chunks [m], marked as resent if they are."""
+        lease, places = self.lease, chunks % self.lease.window
+        packets = np.zeros(len(chunks), self._layout)
+        packets["kind"], packets["lease"] = wire.kind(wire.UPDATE, lease.values), lease.id
+        packets["tsi"], packets["call"] = chunks, 1 << lease.rank
+        packets["pool_index"] = slots_of(lease, places, self._attempts[places])
+        packets["e0"] = self._attempts[places]
+        packets["e1"] = np.where(self._latest_sent[places] == chunks, RESENT, 0)
+        packets["values"] = self._integers[rows]
+        self._latest_sent[places] = chunks
+        self._sent_at[places] = np.arange(self._packets, self._packets + len(chunks))
+        self._packets += len(chunks)
+        return wire.as_datagrams(packets)
+
+    def results(self, datagrams: Datagrams) -> tuple[Chunks, Vector]:
+        """Return the chunks [m] of results, and the sums [m, elements]."""
+        if datagrams.shape[1] != self._layout.itemsize:
+            return np.full(len(datagrams), -1), np.zeros((len(datagrams), self.lease.values), np.float32)
+        packets = wire.as_packets(np.ascontiguousarray(datagrams))
+        ours = packets["kind"] == wire.kind(wire.RESULT, self.lease.values)
+        ours &= packets["lease"] == self.lease.id
+        sums = (packets["values"] / self._scale).astype(np.float32)
+        return np.where(ours, packets["tsi"].astype(np.int64), -1), sums
+
+    def count_marks(self, count: int) -> None:
+        """Record congestion marks; see Marked."""
+        self._marked |= count > 0
+
+    def receive(self, datagrams: Datagrams, now: float) -> None:
+        """Process datagrams that have arrived; see Participant."""
+        chunks, _ = self.results(datagrams)
+        awaited = (chunks >= 0) & (self._awaited[chunks % self.lease.window] == chunks)
+        super().receive(datagrams, now)
+        marked, self._marked = self._marked, False
+        if not awaited.any():
+            return
+        packets = wire.as_packets(np.ascontiguousarray(datagrams))[awaited]
+        places = chunks[awaited] % self.lease.window
+        self._attempts[places] = packets["e0"]
+        self._adapt(len(places), congested=marked or bool((packets["e1"] & CONGESTED).any()))
+        self._answered = sorted({*self._answered, *self._sent_at[places].tolist()})[-_OVERTAKEN:]
+        if len(self._answered) == _OVERTAKEN:
+            overtaken = (self._awaited >= 0) & (self._sent_at < self._answered[0])
+            self._due[overtaken & (self._latest_sent == self._awaited)] = now
+
+    def _adapt(self, results: int, *, congested: bool) -> None:
+        """Halve the window, at most once in a window, or let it grow by a packet in as many results as it has."""
+        if not congested:
+            self._allowed = min(self._allowed + results / self._allowed, self.lease.window)
+        elif self._packets - self._reduced_at >= self._allowed:
+            self._allowed, self._reduced_at = max(1.0, self._allowed / 2), self._packets
+        self.statistics.congestion_window = self._allowed
+
+
+def participant(lease: Lease, recovery: Recovery) -> AtpWorker:
+    """Return the worker of a lease."""
+    return AtpWorker(lease, recovery)
+
+
+def packet(values: int) -> tuple[int, int]:
+    """Return the elements in a packet, and its UDP payload in bytes."""
+    return values, wire.packet_dtype(values).itemsize
+
+
+# -- the server ------------------------------------------------------------------------------------------------------
+
+
+class ParameterServer:
+    """A Server that adds up what switches could not, and sends all results.
+
+    It keeps two windows of chunks: a packet for chunk k + 2W shows that all workers have the result of chunk k.
+    """
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        self._everyone = (1 << lease.workers) - 1
+        self._layout = wire.packet_dtype(lease.values)
+        # By chunk modulo 2W. A packet, as it will be sent; its tsi is valid if it has ranks.
+        self._chunks = np.zeros(2 * lease.window, self._layout)
+        self._marked = False
+        self._ready: list[Chunks] = []  # places of results to send
+
+    def count_marks(self, count: int) -> None:
+        """Record congestion marks; see Marked."""
+        self._marked |= count > 0
+
+    def receive(self, datagrams: Datagrams, now: float) -> None:  # noqa: ARG002
+        """Add what is new, and answer what is asked again; see Server."""
+        marked, self._marked = self._marked, False
+        if datagrams.shape[1] != self._layout.itemsize:
+            return
+        packets = wire.as_packets(np.ascontiguousarray(datagrams))
+        right = packets["kind"] == wire.kind(wire.UPDATE, self.lease.values)
+        right &= packets["lease"] == self.lease.id
+        packets = packets[right]
+        if marked:
+            packets["e1"] |= CONGESTED
+        # Packets of different chunks are independent, and those of one chunk come in turn.
+        while len(packets):
+            _, first = np.unique(packets["tsi"], return_index=True)
+            self._take(packets[first])
+            packets = np.delete(packets, first)
+
+    def _take(self, packets: NDArray[np.void]) -> None:
+        """Process packets of different chunks."""
+        chunks = packets["tsi"].astype(np.int64)
+        places = chunks % len(self._chunks)
+        held = self._chunks[places]
+        same = (held["call"] != 0) & (held["tsi"] == chunks)
+        begins = (held["call"] == 0) | (held["tsi"] < chunks)
+        self._chunks[places[begins]] = packets[begins]
+        adds = same & (held["call"] & packets["call"] == 0)
+        to = places[adds]
+        self._chunks["values"][to] += packets["values"][adds]
+        self._chunks["call"][to] |= packets["call"][adds]
+        self._chunks["e1"][to] |= packets["e1"][adds]
+        complete = self._chunks["call"][places] == self._everyone
+        self._ready.append(places[complete & (same | begins)])
+
+    def datagrams_to_send(self, now: float) -> Sequence[Datagrams]:  # noqa: ARG002
+        """Return the results that are due, each once; see Server."""
+        places = np.unique(np.concatenate(self._ready)) if self._ready else np.zeros(0, np.int64)
+        self._ready = []
+        if not len(places):
+            return []
+        results = self._chunks[places]
+        results["kind"] = wire.kind(wire.RESULT, self.lease.values)
+        # The chunk one window further on goes through another slot if this one was in use.
+        collided = (results["e1"] & COLLIDED) // COLLIDED
+        results["e0"] = (results["e0"] + collided) % _ATTEMPTS
+        return [wire.as_datagrams(results)]
+
+    def deadline(self) -> float | None:
+        """Return None: a server only answers."""
+        return None
+
+
+def server(lease: Lease, _recovery: Recovery) -> ParameterServer:
+    """Return the server of a lease."""
+    return ParameterServer(lease)
+
+
+def shares_slots() -> bool:
+    """Return that all jobs use the same slots."""
+    return True
+
+
+# -- the plan --------------------------------------------------------------------------------------------------------
+
+
+def plan_aggregation(network: Network, tree: Tree) -> Plan:
+    """Return fanin's entries, with the workers below each switch instead of its children, and the lease as a holder.
+
+    Raises:
+        ControllerError: If a packet has too few bits for the workers.
+    """
+    job = tree.job
+    if len(job.hosts) > MOST_WORKERS:
+        raise ControllerError(f"a packet of atp has bits for {MOST_WORKERS} workers, not {len(job.hosts)}")
+    below = {host: 1 << rank for rank, host in enumerate(job.hosts)}
+    children = {part.switch: part.children for part in tree.aggregators}
+
+    def ranks(name: str) -> int:
+        return below[name] if name in below else sum(map(ranks, children[name]))
+
+    holder = TableEntry(
+        "ingress.aggregation.holders",
+        {"stored_lease": job.lease},
+        "ingress.aggregation.in_force",
+        {"first_chunk": job.first_chunk, "last_chunk": job.last_chunk},
+    )
+
+    def changed(switch: str, entry: TableEntry) -> TableEntry:
+        if not entry.action.endswith("admit_child"):
+            return entry
+        names = ("base", "slots", "first_chunk", "last_chunk", "checksums", "uplink")
+        member = entry.params["member"]
+        assert isinstance(member, int)
+        params: Mapping[str, Value] = {
+            "below": ranks(children[switch][member - 1]),
+            "all": ranks(switch),
+            "window": job.window or job.slots,
+            **{name: entry.params[name] for name in names},
+        }
+        return replace(entry, params=params)
+
+    return {
+        switch: replace(part, entries=(holder, *(changed(switch, entry) for entry in part.entries)))
+        for switch, part in plan.plan_aggregation(network, tree).items()
+    }
+
+
+# -- the oracle ------------------------------------------------------------------------------------------------------
+
+
+def vector(draw: np.random.Generator, elements: int) -> Vector:
+    """Draw a worker's vector, [elements], within what the fixed factor can send."""
+    return fixed_point.draw_vector(draw, elements)
+
+
+def error_bound(inputs: Sequence[NDArray[np.float32]], _values: int, _window: int) -> NDArray[np.float64]:
+    """Return the bound [elements]: half a step for each worker, and the rounding of the result to float32."""
+    return fixed_point.sum_bound(inputs)
+
+
+def survives() -> Iterable[str]:
+    """Return the faults that soak may cause, in addition to loss."""
+    return "duplication", "reordering", "corruption", "restarts", "new leases"

@@ -1,0 +1,34 @@
+"""Protocols with a mistake that soak has to find, and links on which it shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fanin.experiments.protocol import Protocol, protocol_of
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.fabric import load_switch
+from fanin.topologies.link import LinkProperties
+
+FAULTY = LinkProperties(delay=2e-6, loss=0.03, duplication=0.05, reordering=0.05, displacement=1e-4)
+
+
+def _replaced(file: Path, text: str, mutated: str) -> str:
+    source = file.read_text()
+    assert source.count(text) == 1, text
+    return source.replace(text, mutated)
+
+
+def switch_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> Engine:
+    """Return a switch with the protocol's program, in which `text` is replaced."""
+    changed = _replaced(protocol.program, text, mutated)
+    included = str(protocol.program.parents[2] / "p4src")
+    (folder / "program.p4").write_text(changed.replace("../../p4src", included))
+    return load_switch(folder / "program.p4")
+
+
+def protocol_with(protocol: Protocol, text: str, mutated: str, folder: Path) -> Protocol:
+    """Return the protocol with `text` replaced in its Python file."""
+    for name in ("program.p4", "README.md"):
+        (folder / name).write_text("")
+    (folder / "protocol.py").write_text(_replaced(protocol.file, text, mutated))
+    return protocol_of(str(folder))
