@@ -415,6 +415,10 @@ def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert lessons()[name].see.strip() in output
     assert f"docs/tutorials/lessons/{name}.md" in output
     assert "idle for this share of" in output
+    # What the lesson is about is in the table, not only in the figure.
+    shown = {"failures": "lost", "roofline": "roofline", "data-centres": "to target s"}.get(name, "median ms")
+    headers = [line for line, below in pairwise(output.splitlines()) if below.startswith("─")]
+    assert any(shown in line for line in headers)
     assert "4,096 GPUs" in output
     POINTS[name](rows)
 
