@@ -141,7 +141,6 @@ def up(
     Examples:
         fanin up --workers 2 --leaves 1 --spines 0
         fanin up --dashboard
-        fanin up --protocol switchml
     """
     refuse_with_topology(topology, context)
     in_each = hosts_per_leaf(workers, leaves)
