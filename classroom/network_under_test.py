@@ -220,9 +220,10 @@ class NetworkUnderTest:
         if self._run(lambda: all(each.done() for each in programs.values()), seconds):
             return
         waiting = [name for name, program in programs.items() if not program.done()]
+        wait = "waits" if len(waiting) == 1 else "wait"
         sent = ", ".join(f"{name}: {len(station.sent)}" for name, station in self.stations.items())
         raise self.failed(
-            f"{self._surroundings.after(seconds)} {', '.join(waiting)} still waits for a result; "
+            f"{self._surroundings.after(seconds)} {', '.join(waiting)} still {wait} for a result; "
             f"frames sent by {sent}"
         )
 

@@ -45,6 +45,7 @@ def point_seconds(settings: Settings, speed: float) -> float:
 
 def packet_hops(settings: Settings) -> float:
     """Return the number of packets that cross all links of a virtual point when none is lost."""
+    settings = settings.as_vectors
     assert settings.size is not None
     workers, cut = len(settings.members), settings.parallelism
     model = (

@@ -164,6 +164,7 @@ def run_point(settings: Settings, device_config: bytes) -> Row:
 
 def memory_of(settings: Settings) -> float:
     """Return the memory that a virtual run is expected to need, in bytes."""
+    settings = settings.as_vectors
     assert settings.size is not None
     workers = len(settings.members)
     gathered = settings.compression.gathered(settings.size, workers) or 0

@@ -5,11 +5,12 @@ The format: docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNA
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fanin.experiments.virtual.recording import Flight, PacketRecording
+from fanin.experiments.virtual.recording import Call, CellChange, Flight, PacketRecording
 
 _PICOSECONDS = 10**12  # in a second; all times of virtual time are whole picoseconds
 _MICROSECOND = 10**6  # picoseconds
@@ -18,14 +19,19 @@ Event = dict[str, Any]
 
 
 def trace_events(recordings: Sequence[PacketRecording]) -> dict[str, Any]:
-    """Return a JSON document with two processes for each recording: its workers and its links.
+    """Return a JSON document with processes for each recording: its workers, buckets, links, and each switch's slots.
 
-    Each worker is a thread with its calls, each link and direction one with the packets that are being sent on it.
+    Each worker is a thread with its calls, and each bucket one with its sums. Each link and direction is a thread with
+    the packets that are being sent on it, each version of a slot one with the chunks that it holds.
     """
     events: list[Event] = []
-    for number, recording in enumerate(recordings):
-        events += _workers(2 * number + 1, recording)
-        events += _links(2 * number + 2, recording)
+    numbers = itertools.count(1)
+    for recording in recordings:
+        events += _workers(next(numbers), recording)
+        events += _buckets(next(numbers), recording)
+        events += _links(next(numbers), recording)
+        for switch in dict.fromkeys(change.switch for change in recording.changes):
+            events += _slots(next(numbers), recording, switch)
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
@@ -45,6 +51,45 @@ def _workers(process: int, recording: PacketRecording) -> Iterator[Event]:
             _picoseconds(call.end) - begin,
             {"repetition": call.repetition + 1, "bytes": call.size},
         )
+
+
+def _buckets(process: int, recording: PacketRecording) -> Iterator[Event]:
+    """Yield for each bucket when it was summed: from the first worker's call to the last worker's result."""
+    yield _named("process_name", process, 0, f"{recording.title}: buckets")
+    spans: defaultdict[tuple[int, int], list[Call]] = defaultdict(list)
+    for call in recording.calls:
+        if call.bucket:  # otherwise it is a barrier
+            spans[call.bucket, call.repetition].append(call)
+    named = set()
+    for (bucket, repetition), calls in sorted(spans.items()):
+        if bucket not in named:
+            named.add(bucket)
+            yield _named("thread_name", process, bucket, f"bucket {bucket}")
+        begin = min(_picoseconds(call.begin) for call in calls)
+        end = max(_picoseconds(call.end) for call in calls)
+        facts = {"bytes": calls[0].size, "last worker": max(calls, key=lambda call: call.begin).rank}
+        yield _complete(f"step {repetition + 1}", "bucket", (process, bucket), begin, end - begin, facts)
+
+
+def _slots(process: int, recording: PacketRecording, switch: str) -> Iterator[Event]:
+    """Yield what each cell of a switch held, and from when to when."""
+    yield _named("process_name", process, 0, f"{recording.title}: slots of {switch}")
+    over = max(_picoseconds(call.end) for call in recording.calls)
+    cells: defaultdict[tuple[int, int], list[CellChange]] = defaultdict(list)
+    for change in recording.changes:
+        if change.switch == switch:
+            cells[change.slot, change.version].append(change)
+    for thread, ((slot, version), changes) in enumerate(sorted(cells.items()), start=1):
+        yield _named("thread_name", process, thread, f"slot {slot}, version {version}")
+        ends = [*(_picoseconds(change.time) for change in changes[1:]), over]
+        for change, end in zip(changes, ends, strict=True):
+            begin, parts = _picoseconds(change.time), change.seen.bit_count()
+            held = "result" if change.done else f"{parts} part{'' if parts == 1 else 's'}"
+            if end > begin:
+                facts = {change.stream: change.chunk, "children": parts}
+                yield _complete(
+                    f"chunk {change.chunk}: {held}", "slot", (process, thread), begin, end - begin, facts
+                )
 
 
 def _links(process: int, recording: PacketRecording) -> Iterator[Event]:

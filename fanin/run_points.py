@@ -323,9 +323,10 @@ def _explain_steps(rows: Sequence[Row]) -> None:
     if not any(row.get("step_seconds") for row in rows):
         return
     say(
-        "step ms: mean time of a step; median and p95 ms are those of single steps. exposed ms: the part of step ms\n"
-        "in which even the slowest rank does not compute. kB each: what a rank sends and receives in a step.\n"
-        "Mb/s: bytes of a rank's calls in a step over the median time. resent: packets. wrong: elements out of bounds."
+        "step ms: mean time of a step. exposed ms: the part in which even the slowest rank does not compute.\n"
+        "median, p95 ms: time of all sums of a step, from the first call to the last result; in a replay or a\n"
+        "pipeline, of the whole step. Mb/s: bytes that a rank sums in a step over the median time. kB each: what\n"
+        "it sends and receives. resent: packets sent more than once. wrong: elements of sums outside their bound."
     )
     if any(row.get("trace_step_seconds") for row in rows):
         say(

@@ -200,6 +200,16 @@ class _Lowerer:
             return self.held(e, before)
         return self.simple_value(e, before)
 
+    def in_variables(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
+        """Return the data of a digest with its constants in variables, because the switch sends only fields."""
+        if isinstance(e, ir.Aggregate):
+            return ir.Aggregate(e.type, e.span, tuple(self.in_variables(x, before) for x in e.elements))
+        if not isinstance(e, ir.Constant) or types.width(e.type) is None:
+            return e
+        variable = self.variable("tmp", e.type, e.span)
+        before.append(ir.Assign(e.span, variable, e))
+        return variable
+
     # Statements
 
     def statements(self, statements: tuple[ir.Stmt, ...]) -> tuple[ir.Stmt, ...]:
@@ -366,6 +376,8 @@ class _Lowerer:
             value = self.expr(argument, out)
             if simple or s.name == "packet_in.advance":
                 value = self.simple_value(value, out)
+            if s.name == "digest" and arguments:  # the data, after the receiver
+                value = self.in_variables(value, out)
             arguments.append(value)
         out.append(
             ir.CallExtern(s.span, s.name, s.instance, tuple(arguments), s.directions, s.type_arguments)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -176,11 +177,18 @@ def error(
 
 
 def suggestion(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint with the known name closest to this one, or None. Case and underscores count least."""
-    names = list(known)
+    """Return a hint with the known name closest to this one, or None. Case and underscores count least.
+
+    Names that differ only in a number, such as parse_ipv4 and parse_ipv6, are different things rather than typos.
+    """
+    numbered = _NUMBERS.sub("0", name)
+    names = [other for other in known if other == name or _NUMBERS.sub("0", other) != numbered]
     alike = [other for other in names if _folded(other) == _folded(name)]
     close = alike or difflib.get_close_matches(name, names, n=1)
     return f"did you mean '{close[0]}'?" if close else None
+
+
+_NUMBERS = re.compile(r"\d+")
 
 
 def _folded(name: str) -> str:

@@ -80,6 +80,10 @@ class Tuple(Type):
 
     elements: tuple[Type, ...]
     rest: bool = False  # True for `{ a, ... }`: default values follow
+    parts: int = field(init=False, repr=False, compare=False)  # what parts() returns
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", sum(map(parts, self.elements)))
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -166,9 +170,11 @@ class Fields(Named):
     generic: Generic | None = None
     arguments: tuple[Type, ...] = ()
     by_name: dict[str, Type] = field(init=False, repr=False)
+    parts: int = field(init=False, repr=False)  # what parts() returns
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {f.name: f.type for f in self.fields})
+        object.__setattr__(self, "parts", sum(parts(f.type) for f in self.fields))
 
     def __str__(self) -> str:
         return f"{self.generic}<{', '.join(map(str, self.arguments))}>" if self.generic else self.name
@@ -276,6 +282,16 @@ class BlockInstance(Type):
         return (
             f"{self.block.name}<{', '.join(map(str, self.arguments))}>" if self.arguments else self.block.name
         )
+
+
+def parts(type_: Type) -> int:
+    """Return how many values without parts of their own a value of a type has, however deep they are."""
+    match type_:
+        case Tuple() | Fields():
+            return type_.parts
+        case Stack(element=element, size=size):
+            return size * parts(element)
+    return 1
 
 
 def width(type_: Type) -> int | None:

@@ -20,6 +20,8 @@ BYTES = {f"{prefix}B": Decimal(10) ** power for prefix, power in _DECIMAL.items(
 BYTES |= {"KiB": Decimal(2**10), "MiB": Decimal(2**20), "GiB": Decimal(2**30)}
 TIMES = {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "µs": Decimal("1e-6")}
 TIMES |= {"ns": Decimal("1e-9")}
+# Of what takes days; times are printed in seconds all the same.
+LONG_TIMES = TIMES | {"min": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()} | {"B": Decimal(10) ** 9}
 SHARES = {"%": Decimal("0.01")}
 FLOPS = {f"{prefix}FLOP/s": Decimal(10) ** power for prefix, power in (_DECIMAL | {"P": 15}).items()}
@@ -105,6 +107,10 @@ def _seconds(value: Any) -> Any:
     return float(quantity(value, TIMES, "10 us")) if isinstance(value, str) else value
 
 
+def _duration(value: Any) -> Any:
+    return float(quantity(value, LONG_TIMES, "3 h")) if isinstance(value, str) else value
+
+
 def _probability(value: Any) -> Any:
     if not isinstance(value, str):
         return value
@@ -123,6 +129,7 @@ Count = Annotated[int, BeforeValidator(_whole(COUNTS, "7G")), Field(ge=0), _sche
 Flops = Annotated[int, BeforeValidator(_whole(FLOPS, "989 TFLOP/s")), _schema("integer", FLOPS)]
 Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", TIMES)]
+Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0, le=10**9), _schema("number", LONG_TIMES)]
 Probability = Annotated[
     float,
     BeforeValidator(_probability),

@@ -38,8 +38,10 @@ def _slow(case: Case, computing: NDArray[np.float64]) -> Finding:
 
 
 def _late(case: Case) -> Finding:
+    """Find the worker that calls last because of what it does, and not because of a barrier that ended late there."""
     workers = case.usage.workers
-    began = np.array([worker.began for worker in workers])
+    own = [worker.began if worker.own_seconds is None else worker.own_seconds for worker in workers]
+    began = np.array(own)
     late = began.max(axis=0) - np.median(began, axis=0)
     last = began.argmax(axis=0)
     most = int(np.bincount(last, weights=late).argmax())
@@ -156,7 +158,10 @@ def buckets(case: Case) -> Finding | None:
     change = (
         f"set {key}.bucket = '{better}' (DDP: bucket_cap_mb={max(1, round(ELEMENT_BYTES * best / 2**20))})"
     )
-    share = saved / case.step_seconds
+    forward = settings.step.forward / (settings.step.forward + settings.step.backward or 1.0)
+    share = min(saved / case.step_seconds, _saved_at_most(case, forward))
+    if share <= 0:
+        return None
     if now < best:
         return Finding(
             "small buckets",
@@ -179,3 +184,13 @@ def buckets(case: Case) -> Finding | None:
         f"in which no worker computes; {times}",
         change,
     )
+
+
+def _saved_at_most(case: Case, forward: float) -> float:
+    """Return the share of the time that other buckets can save: links have to send the same bytes.
+
+    They can do so once the forward pass, a share `forward` of the computing time, is over.
+    """
+    assert case.computing is not None
+    computing, loading = (float(each.max()) / case.seconds for each in (case.computing, case.loading))
+    return 1 - loading - max(computing, forward * computing + max(case.busy.values()))

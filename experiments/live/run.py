@@ -261,8 +261,14 @@ class LiveNetwork:
 def work_of(settings: Settings) -> TrainingConfig | Vectors:
     """Return the work of every worker."""
     if settings.training is not None:
+        training = settings.training
         return TrainingConfig(
-            **settings.training.model_dump(), seed=settings.seed, compressor=settings.compression.compressor
+            epochs=training.epochs,
+            batch=training.batch,
+            hidden=training.hidden,
+            learning_rate=training.learning_rate,
+            seed=settings.seed,
+            compressor=settings.compression.compressor,
         )
     assert settings.elements is not None
     return Vectors(

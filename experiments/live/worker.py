@@ -24,6 +24,7 @@ from fanin.experiments.live.worker_messages import (
 )
 from fanin.experiments.protocol import make_worker_of, protocol_of
 from fanin.experiments.results.recording import Recording, Vector
+from fanin.experiments.schedule_file import use
 from fanin.experiments.training.digits import Digits
 from fanin.experiments.training.sgd import Curve, TrainingConfig, train
 from fanin.native.python_file import PythonFileError, telling
@@ -77,6 +78,7 @@ def join(task: Task, feedback: ErrorFeedback | None = None) -> Collective:
 
 def _between_hosts(task: Task, how: HostBased, feedback: ErrorFeedback | None) -> Collective:
     give_up, pace = task.give_up, how.pace
+    use(how.algorithm)
     call: Call = feedback or how.compressor or "all-reduce"
     if how.transport == "tcp":
         return TcpAllReduce(

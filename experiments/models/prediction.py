@@ -75,6 +75,7 @@ def predicted_call_seconds(settings: Settings) -> float | None:
     Returns:
         Seconds; None if predicted_seconds() cannot predict them.
     """
+    settings = settings.as_vectors
     size, step = settings.size, settings.step
     assert size is not None
     largest = 0 if step is None else max((one.size for one in step.buckets), default=step.bucket or 0)

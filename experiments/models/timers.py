@@ -49,6 +49,7 @@ def longest_round_trip(settings: Settings) -> float:
 
     A window is never fuller than what is sent of one vector. A worker of a model that is cut has several windows.
     """
+    settings = settings.as_vectors
     paths = Paths(settings, largest_frame(settings), patient=True)
     assert settings.size is not None
     largest, windows = -(-settings.size // settings.trees), 1

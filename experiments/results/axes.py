@@ -9,7 +9,17 @@ from decimal import Decimal
 from pathlib import Path
 
 from fanin.experiments.scenario.settings import FILES
-from fanin.topologies.units import BYTES, RATES, SHARES, TIMES, digits, exact_text, fitting_unit, quantity
+from fanin.topologies.units import (
+    BYTES,
+    FLOPS,
+    RATES,
+    SHARES,
+    TIMES,
+    digits,
+    exact_text,
+    fitting_unit,
+    quantity,
+)
 
 _LABELS = {
     "median_seconds": "time of an all-reduce, median",
@@ -56,6 +66,17 @@ _LABELS = {
     "parallelism_micro_batches": "micro-batches of a step",
     "other_job_seconds": "time of an all-reduce of the other job, median",
     "other_job_repetitions": "all-reduces of another job",
+    "intensity": "operations for each byte of gradients (FLOP/B)",
+    "achieved_flops": "speed of a GPU",
+    "training_seconds": "time of the training",
+    "target_seconds": "time until the target accuracy",
+    "local_steps": "steps between two averages",
+    "uplink_delay": "delay of a link between leaf and spine",
+    "lost_share": "time that is lost",
+    "checkpoint_seconds": "time to write a checkpoint",
+    "failures_interval": "training between two checkpoints",
+    "failures_mtbf": "mean time between failures",
+    "failures_shape": "Weibull shape of failures",
     "traffic_load": "load of other traffic",
     "traffic_flows": "flows of other traffic",
     "traffic_bytes": "bytes of other traffic",
@@ -86,6 +107,10 @@ _TIMES = (
     "period",
     "duration",
     "interval",
+    "mtbf",
+    "restart",
+    "copy_time",
+    "compute_time",
 )
 _PROBABILITIES = (
     "loss",
@@ -100,6 +125,7 @@ _PROBABILITIES = (
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
+    "flops": FLOPS,
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
     **dict.fromkeys(
         (
@@ -110,6 +136,8 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
             "density",
             "sparsity",
             "gpu_idle_share",
+            "lost_share",
+            "target",
             "workload_scale",
         ),
         SHARES,

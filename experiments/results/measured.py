@@ -74,6 +74,32 @@ class FlowTimes:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingProgress:
+    """The progress of long trainings that fail and continue from their last checkpoints; means over trainings.
+
+    Attributes:
+        checkpoint_seconds: Time to write a checkpoint.
+        lost_share: Share of the time that is not computing of steps that count: checkpoints, restarts, and steps that
+            a failure undid.
+        lowest_lost_share: That of the training that lost least.
+        highest_lost_share: That of the training that lost most.
+        predicted_lost_share: That of the analytical model (models/checkpoints.py), whose failures are exponential.
+        best_interval: The interval that the analytical model recommends, in seconds.
+        failures: Number of failures.
+        steps_per_day: Steps in a day that no failure undid.
+    """
+
+    checkpoint_seconds: float
+    lost_share: float
+    lowest_lost_share: float
+    highest_lost_share: float
+    predicted_lost_share: float
+    best_interval: float
+    failures: float
+    steps_per_day: float
+
+
 def _percentiles(values: Sequence[float], *thousandths: int) -> list[float]:
     ordered = sorted(values)
     return [ordered[-(-len(ordered) * share // 1000) - 1] for share in thousandths]
@@ -111,6 +137,7 @@ class Measured:
         processor_utilization: Utilization of the processors during all-reduces, live; see testbed/load.py.
         usage: Counts of each link and worker, which have their own files (usage.py).
         traffic: Completion times of other traffic; None if there was none.
+        progress: TrainingProgress of long trainings with failures; None if the scenario has none.
         workers_left: Number of workers that have the last sum.
         faults: The outcome of each fault, in the order of the scenario.
     """
@@ -142,6 +169,7 @@ class Measured:
     processor_utilization: float | None = None
     usage: Usage | None = None
     traffic: FlowTimes | None = None
+    progress: TrainingProgress | None = None
     workers_left: int | None = None
     faults: tuple[FaultOutcome, ...] = ()
 
@@ -179,12 +207,12 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """Return a flat row: the settings in effect, the measurements, and `rest`."""
-    columns = asdict(replace(measured, usage=None, traffic=None, faults=()))
+    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, faults=()))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    del columns["curve"], columns["usage"], columns["traffic"], columns["faults"]
+    del columns["curve"], columns["usage"], columns["traffic"], columns["progress"], columns["faults"]
     return {
         **setting_columns(settings),
         **_in_effect(settings),
@@ -196,15 +224,53 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         "goodput_bits_per_second": measured.goodput_bits_per_second,
         **columns,
         **(measured.traffic or FlowTimes()).as_columns(),
+        **(asdict(measured.progress) if measured.progress else {}),
         **fault_columns(measured.faults),
+        **_speed(settings, measured),
         "limited_by": measured.limit,
-        "accuracy": measured.accuracy,
+        **_learning(settings, measured.curve),
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
         "error": None,
         **usage,
         **rest,
+    }
+
+
+def _learning(settings: Settings, curve: Curve | None) -> Row:
+    """Return the final accuracy of a training, its time, and the time at which it reached its target."""
+    if settings.training is None or curve is None:
+        return {"accuracy": None}
+    reached = (
+        seconds
+        for seconds, accuracy in zip(curve.seconds, curve.accuracy, strict=True)
+        if accuracy >= settings.training.target
+    )
+    return {
+        "accuracy": curve.accuracy[-1],
+        "training_seconds": curve.seconds[-1],
+        "target_seconds": next(reached, None),
+    }
+
+
+def _speed(settings: Settings, measured: Measured) -> Row:
+    """Return the speed of a worker that trains a published model, and the roofline of its network; empty without one.
+
+    A worker is as fast as its processor, or as the gradients of its operations can be summed. This is the roofline of
+    Williams, Waterman, Patterson, "Roofline: an insightful visual performance model for multicore architectures", CACM
+    52, 2009, with an all-reduce instead of the memory.
+    """
+    workload, seconds = settings.workload, measured.closed_form_seconds
+    if workload is None or settings.parallelism or measured.step_seconds is None or settings.size is None:
+        return {}
+    flop, intensity = workload.step_flop, workload.intensity
+    if flop is None or intensity is None:
+        return {}
+    roof = workload.flops * workload.utilization
+    return {
+        "achieved_flops": flop * workload.scale / measured.step_seconds,
+        "roofline_flops": roof if not seconds else min(roof, intensity * settings.size / seconds),
     }
 
 

@@ -93,6 +93,8 @@ class WorkerUse:
         retransmissions: Its retransmissions.
         computing_seconds: Time of computing in all steps; None if it was not counted.
         loading_seconds: Time of waiting for data in all steps; None if it was not counted.
+        own_seconds: How long it did something else before each call, after the barrier had let it go: lateness that the
+            network does not explain [all-reduces]. None if it was not counted, or in training steps.
     """
 
     rank: int
@@ -102,6 +104,7 @@ class WorkerUse:
     retransmissions: int
     computing_seconds: float | None = None
     loading_seconds: float | None = None
+    own_seconds: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,10 +157,13 @@ class Usage:
         return cls(
             tuple(LinkUse(**link) for link in columns["links"]),
             tuple(
-                WorkerUse(**one | {"began": tuple(one["began"]), "ended": tuple(one["ended"])})
+                WorkerUse(**one | {name: tuple(one[name]) for name in _LISTS if one.get(name) is not None})
                 for one in workers
             ),
         )
+
+
+_LISTS = ("began", "ended", "own_seconds")  # of WorkerUse
 
 
 def spans(workers: Sequence[WorkerUse]) -> NDArray[np.float64]:

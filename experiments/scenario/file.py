@@ -34,6 +34,7 @@ from fanin.experiments.scenario.tables.figure import Plot
 from fanin.experiments.scenario.tables.table import Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.workload import FILLED_IN, Workload
+from fanin.experiments.schedule_file import is_file
 from fanin.experiments.workloads.trace_files import load_trace
 from fanin.native.files import read_bytes
 from fanin.native.python_file import PythonFileError
@@ -399,7 +400,7 @@ def _read_topology(point: dict[str, Any], folder: Path) -> None:
 def _find_files(point: dict[str, Any], folder: Path) -> None:
     """Replace names of files, which are relative to the scenario, with absolute paths, which results then contain."""
     for key in FILES:
-        if not isinstance(name := point.get(key), str):
+        if not isinstance(name := point.get(key), str) or (key == "algorithm" and not is_file(name)):
             continue
         if key == "protocol":
             if name not in built_in():
@@ -409,7 +410,8 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
             except (ProtocolError, PythonFileError) as error:
                 raise ScenarioError(f"{key}: {error}") from None
             continue
-        path = point[key] = (folder / name).resolve()
+        path = (folder / name).resolve()
+        point[key] = str(path) if key == "algorithm" else path
         if not path.is_file():
             raise ScenarioError(f"{key}: {path} does not exist")
     workload = point.get("workload")

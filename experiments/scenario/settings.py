@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
-from pydantic import BaseModel, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -18,23 +19,25 @@ from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.scenario.tables.failures import Failures
 from fanin.experiments.scenario.tables.faults import Fault, fault_problems
 from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import AlgorithmName, Priority, Table
+from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
+from fanin.experiments.schedule_file import SUFFIXES, is_file, problem_of
 from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
-from fanin.workers.collective import Operation, Transport, WindowScope
+from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
 
@@ -47,22 +50,30 @@ FILES = (
     "controller",
     "worker",
     "protocol",
+    "algorithm",
 )  # keys whose values are the user's own files or folder
 
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
+    "failures",
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
 _NOT_PARALLEL = (
     *("lateness", "step", "traffic", "other_job", "collective"),
-    *("compression", "sparsity", "faults", "min_workers"),
+    *("compression", "sparsity", "faults", "min_workers", "failures"),
 )
 
 # Keys that do not work with a trace of a training.
 _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
+
+
+def _known_or_file(algorithm: str) -> str:
+    """Return the name of an algorithm, or of a file."""
+    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
 
@@ -87,10 +98,19 @@ class Settings(Table):
         tuple[str, ...], Field(description="the workers' hosts by rank; replaces workers and placement")
     ] = ()
     algorithm: Annotated[
-        AlgorithmName,
-        WithJsonSchema({"enum": [*algorithm_names(), AUTO], "type": "string"}),
+        Algorithm,
+        AfterValidator(_known_or_file),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [*algorithm_names(), AUTO], "type": "string"},
+                    {"pattern": rf"({'|'.join(map(re.escape, SUFFIXES))})$", "type": "string"},
+                ]
+            }
+        ),
         Field(
-            description="the all-reduce algorithm; auto: the one that the analytical model predicts to be fastest"
+            description="the all-reduce algorithm, or a file with a schedule, relative to this file; auto: the one "
+            "that the analytical model predicts to be fastest"
         ),
     ] = "in-network"
     trees: Annotated[
@@ -128,7 +148,9 @@ class Settings(Table):
         Field(ge=1, description="parameter server: number of shards; default: one for each worker"),
     ] = None
     size: Annotated[VectorSize | None, Field(description="size of each worker's float32 vector")] = None
-    training: Annotated[Training | None, Field(description="live: a training; replaces size")] = None
+    training: Annotated[
+        Training | None, Field(description="a training of a small model; replaces size and repetitions")
+    ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
         int | None,
@@ -191,6 +213,10 @@ class Settings(Table):
     faults: Annotated[
         tuple[Fault, ...], Field(description="virtual: faults of links, switches, workers, the controller")
     ] = ()
+    failures: Annotated[
+        Failures | None,
+        Field(description="virtual: a training of many such steps that fails, and its checkpoints"),
+    ] = None
     min_workers: Annotated[
         int | None, Field(ge=2, description="virtual: the job continues while so many workers remain")
     ] = None
@@ -305,6 +331,15 @@ class Settings(Table):
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
+    def as_vectors(self) -> Self:
+        """Return these settings with the vectors that a training sums instead of the training."""
+        if self.training is None:
+            return self
+        rounds = self.training.rounds(len(self.members))
+        size = self.training.vector_bytes
+        return self.model_copy(update={"training": None, "size": size, "repetitions": rounds})
+
+    @property
     def key(self) -> str:
         """Return a name that only equal settings have."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
@@ -346,6 +381,8 @@ class Settings(Table):
         if self.workers is not None and self.workers > len(names):
             yield f"workers: is {self.workers}, but the topology has {len(names)} hosts; enlarge it"
             return
+        if is_file(self.algorithm) and (problem := problem_of(self.algorithm, len(self.members))):
+            yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
         if (self.size is None) == (self.training is None):
@@ -395,7 +432,10 @@ class Settings(Table):
         if self.switch != "embedded":
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
-            yield "training: is live only; set world = 'live', or give size instead"
+            yield from self.training.problems(len(self.members))
+            for name in (*_NOT_PARALLEL, "parallelism", "repetitions"):
+                if getattr(self, name) != type(self).model_fields[name].default:
+                    yield f"{name}: cannot be combined with training; leave out one of them"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -417,6 +457,12 @@ class Settings(Table):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
             if self.collective != "all-reduce" or self.compression.kind != "none":
                 yield "min_workers: works with plain all-reduces only; leave out collective and compression"
+        if self.failures is not None and (self.step is None or self.traffic is None):
+            yield "failures: needs a table step, and a table traffic with pattern = 'checkpoint'; add them"
+        elif self.failures is not None and self.traffic is not None and self.traffic.pattern != "checkpoint":
+            yield f"traffic.pattern: is {self.traffic.pattern!r}, but failures need 'checkpoint'"
+        elif self.failures and self.traffic and (self.traffic.duration or 0) > (self.traffic.period or 0):
+            yield "traffic.duration: failures need one checkpoint; set it to traffic.period at most"
         if self.traffic is not None and self.other_job is not None:
             yield "other_job: uses all hosts that traffic would need; leave out one of them"
         if self.other_job is not None:
@@ -484,6 +530,9 @@ class Settings(Table):
                 yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
+        for name in ("local_steps", "compute_time", "split") if self.training else ():
+            if getattr(self.training, name) != Training.model_fields[name].default:
+                yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:
             if name in self.links.given:
                 yield f"links.{name}: is virtual only; leave it out, or set world = 'virtual'"
@@ -518,6 +567,7 @@ _IN_NAMES = {
     "burst",
     "compression",
     "congestion",
+    "failures",
     "fat_tree",
     "other_job",
     "parallelism",
@@ -552,4 +602,5 @@ def setting_columns(settings: Settings) -> dict[str, str | int | float | None]:
         "workers": len(settings.members),
         "elements": settings.elements,
         "hosts": " ".join(settings.members),
+        "intensity": settings.workload.intensity if settings.workload else None,
     }

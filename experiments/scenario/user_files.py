@@ -18,6 +18,7 @@ from fanin.experiments.protocol import OURS, Protocol, folder_of, load, make_wor
 from fanin.experiments.scenario.compilers import CompiledProgram, compile_program
 from fanin.experiments.scenario.settings import FILES, Settings
 from fanin.experiments.scenario.tools import Compiler
+from fanin.experiments.schedule_file import is_file
 from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
@@ -157,6 +158,8 @@ def digests(settings: Settings) -> dict[str, Any]:
         if name == "protocol":
             folder = folder_of(settings.protocol)
             content = None if settings.protocol == OURS else _contents(load(folder), settings)
+        elif name == "algorithm":
+            content = Path(settings.algorithm).read_bytes() if is_file(settings.algorithm) else None
         elif path and name == "program":  # and what it includes
             content = _compiled(path, settings.compiler).device_config
         elif path:

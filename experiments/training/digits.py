@@ -8,7 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+PIXELS, CLASSES = 64, 10  # of an image, of all images
 TEST_SHARE = 0.2
+TRAINING_IMAGES = 1438  # the others of all 1,797
 SPLIT_SEED = 2021
 
 

@@ -14,6 +14,8 @@ from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.schedule_file import use
+from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
@@ -21,6 +23,7 @@ from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
+from fanin.experiments.virtual.training import run_training
 from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
 from fanin.native.python_file import telling
 from fanin.p4switch.engine.engine import Engine
@@ -60,8 +63,13 @@ def run_virtual(
         ControllerError: If the controller fails.
         PythonFileError: If the user's worker or controller fails.
     """
+    use(settings.algorithm)
     if settings.workload is not None and settings.workload.trace:
         return run_replay(settings, settings.workload, switch)
+    if settings.training is not None:
+        summed = settings.as_vectors
+        oracle = _oracle(summed, summed.algorithm)
+        return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
     assert settings.elements is not None
@@ -125,6 +133,13 @@ def run_virtual(
         for index in range(settings.repetitions * per_step)
         if index % per_step
     )
+    steps_begun = np.max([one.ended[0::per_step] for one in stations], axis=0)
+    step_columns = step_figures(settings, steps_begun, ended, job.ranks)
+    progress = None
+    if settings.failures and flows:
+        written = max(flow.start + flow.seconds for flow in completed(wanted, flows.completed))
+        progress = train_for_long(settings, settings.failures, steps_begun, ended, written)
+        step_columns["gpu_idle_share"] = 1 - (1 - step_columns["gpu_idle_share"]) * (1 - progress.lost_share)
     if job.changed:
         promises = _promises_kept(settings, job)
     held = (promise.hold(of_all) for promise, of_all in zip(promises, outputs, strict=True))
@@ -146,13 +161,12 @@ def run_virtual(
         other_job_seconds=others.median_seconds if others else None,
         usage=Usage(links, tuple(workers_of(settings, cluster)), sampler.samples),
         traffic=_times_of(settings, wanted, flows) if flows else None,
+        progress=progress,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
         **of_workers,
         **network_figures(cluster),
-        **step_figures(
-            settings, np.max([one.ended[0::per_step] for one in stations], axis=0), ended, job.ranks
-        ),
+        **step_columns,
     )
 
 

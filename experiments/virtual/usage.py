@@ -22,20 +22,28 @@ _COUNTS = (
 )
 
 
-def workers_of(settings: Settings, cluster: Cluster) -> list[WorkerUse]:
+def workers_of(settings: Settings, cluster: Cluster, *, barriers: bool = True) -> list[WorkerUse]:
     """Return the counts of workers in a run where all-reduces follow one that is a barrier (point.py).
 
     A training step lasts from the end of its barrier to the sum of its last bucket.
+
+    Args:
+        settings: The point.
+        cluster: The network after the run.
+        barriers: Whether there are such barriers.
     """
-    per_step = 1 + len(buckets(settings))
+    per_step = barriers + len(buckets(settings))
     found = []
     for rank, host, station in zip(cluster.job.ranks, cluster.members, cluster.stations, strict=True):
         step: dict[str, Any] = {}
-        began = station.began[1::per_step]
+        began = station.began[int(barriers) :: per_step]
         if settings.step:
             began = station.ended[::per_step]
             step["computing_seconds"] = float(step_computing(settings)[rank].sum())
             step["loading_seconds"] = settings.step.loading * settings.repetitions
+        else:
+            released = station.ended[::per_step]
+            step["own_seconds"] = tuple(call - end for call, end in zip(began, released, strict=True))
         found.append(
             WorkerUse(
                 rank=rank,

@@ -81,13 +81,13 @@ def run_lesson(
         fanin lesson run loss --theatre
     """
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.experiments.scenario.file import ScenarioError, load_scenario
+    from fanin.experiments.scenario.file import ScenarioError, load_frame
     from fanin.experiments.scenario.shipped import scenario_file
     from fanin.run_points import load, run_scenario
 
     file = f"lesson:{name}"
     with failing("lesson", ScenarioError, status=2):
-        lesson = load_scenario(scenario_file(file)).frame.lesson
+        lesson = load_frame(scenario_file(file)).lesson
     assert lesson is not None
     if theatre:
         _show_packets(name, lesson, changes, results)

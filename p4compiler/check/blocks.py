@@ -7,11 +7,11 @@ from fanin.p4compiler.check.callables import CallableChecker
 from fanin.p4compiler.check.expressions import ExpressionChecker
 from fanin.p4compiler.check.instances import InstanceChecker
 from fanin.p4compiler.check.keys import key_values
-from fanin.p4compiler.check.scopes import Scopes, no_such
+from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.check.statements import StatementChecker
 from fanin.p4compiler.check.tables import TableChecker
 from fanin.p4compiler.psa import externs as psa
-from fanin.p4compiler.source import CompileError, Span, error
+from fanin.p4compiler.source import CompileError, Span, error, suggestion
 
 
 class BlockChecker:
@@ -164,7 +164,7 @@ class BlockChecker:
                 self.scopes.reporter.warn(span, message, hint, option="parser-transition")
             self.scopes.use_member(_states_of(parser), target, span)
             if target not in targets:
-                raise no_such("state", target, span, targets)
+                raise _no_state(target, span, targets)
             cases: tuple[ir.SelectCase, ...] = (ir.SelectCase((), target, span),)
             return ir.State(node.name, tuple(body), (), cases, node.name_span)
         for case in transition.cases:
@@ -185,7 +185,7 @@ class BlockChecker:
     ) -> ir.SelectCase:
         """Check one case of a select."""
         if node.state not in targets:
-            raise no_such("state", node.state, node.state_span, targets)
+            raise _no_state(node.state, node.state_span, targets)
         sets = [self._value_set_named(key) for key in node.keys]
         if len(sets) == 1 and sets[0] is not None:  # the value set matches all subjects at once
             _check_matches(sets[0], subjects, node.keys[0].span)
@@ -212,6 +212,12 @@ class BlockChecker:
 def _states_of(parser: nodes.Parser) -> tuple[str, str]:
     """Return the owner of a parser's states in an index."""
     return "state", parser.name
+
+
+def _no_state(name: str, span: Span, known: list[str]) -> Exception:
+    """Return the error for a transition to a state that the parser does not have."""
+    hint = suggestion(name, known) or f"declare it: state {name} {{ ... }}"
+    return error(span, f"there is no state '{name}'", hint, cause=("state", name))
 
 
 def _may_end(states: list[ir.State]) -> bool:

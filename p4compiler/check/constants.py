@@ -9,6 +9,8 @@ from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.conversions import Conversions
 from fanin.p4compiler.source import CompileError, error
 
+_VARIABLE = (ir.Ref, ir.Field, ir.Element, ir.Slice)
+
 
 class ConstantChecker:
     """Evaluator of compile-time constants.
@@ -22,7 +24,9 @@ class ConstantChecker:
 
     def constant(self, node: nodes.Expr, expected: types.Type, what: str) -> ir.Constant:
         """Evaluate an expression that must be a compile-time constant, and convert it to the expected type."""
-        value = self.conversions.coerce(self.evaluate(node), expected)
+        found = self.evaluate(node)
+        # a variable is the error, whatever its type
+        value = found if isinstance(found, _VARIABLE) else self.conversions.coerce(found, expected)
         if not isinstance(value, ir.Constant):
             raise error(node.span, f"{what} must be known when compiling", "use a literal or a const")
         return value

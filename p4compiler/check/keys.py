@@ -20,7 +20,12 @@ def key_values(
         written = written[0].elements
     written = spread(written, len(subjects))
     if len(written) != len(subjects):
-        raise error(span, f"{len(subjects)} keys are needed, not {len(written)}")
+        names = [key_name(s) or s.span.fragment() for s in subjects]
+        hint = f"write a value for each of {', '.join(names)}"
+        if len(subjects) > 1:
+            hint += f", in parentheses: ({', '.join(['...'] * len(subjects))})"
+        count = f"{len(subjects)} keys are" if len(subjects) != 1 else "1 key is"
+        raise error(span, f"{count} needed, not {len(written)}", hint)
     return tuple(_key_value(constants, w, s.type) for w, s in zip(written, subjects, strict=True))
 
 

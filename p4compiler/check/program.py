@@ -33,7 +33,7 @@ def check(program: nodes.Program, reporter: Reporter, index: NameIndex | None = 
         CompileError: If the program has errors; it holds all of them.
     """
     _check_architecture(program)
-    for node in program.declarations:
+    for node in (*program.declarations, *program.frame):
         _silence(node, reporter)
     checker = _ProgramChecker(reporter, index)
     for declarations in (program.declarations, program.frame):

@@ -109,8 +109,17 @@ class Scopes:
         if self.index is not None:
             self.index.use_member(owner, name, span)
 
-    def lookup(self, name: str, span: Span, rooted: bool = False, what: str = "name") -> Symbol:
+    def lookup(
+        self, name: str, span: Span, rooted: bool = False, what: str = "name", likely: Collection[str] = ()
+    ) -> Symbol:
         """Return what a name refers to.
+
+        Args:
+            name: The name.
+            span: Its place.
+            rooted: Whether a dot before it refers to the top level.
+            what: What it should be, for the message.
+            likely: The names that can stand here, for the hint. Empty if any of that kind can.
 
         Raises:
             CompileError: If the name is not declared. It has no diagnostics if the declaration has an error, which is
@@ -125,6 +134,8 @@ class Scopes:
         if symbol is None and name in self.places:
             raise _too_early(name, span, self.places)
         if symbol is None:
+            if likely:
+                raise no_such(what, name, span, likely)
             raise error(
                 span, f"there is no {what} '{name}'", self._hint(what, name, scope), cause=(what, name)
             )
@@ -139,10 +150,19 @@ class Scopes:
         members = self._members_named(name) if what == "name" else []
         if members:
             return f"write {' or '.join(members)}"
-        near = suggestion(name, scope.all_names())
-        if near is None and what == "action":
-            return f"declare it before this: action {name}() {{ }}"
-        return near
+        symbols = {n: scope.find(n) for n in scope.all_names()}
+        if what == "action":
+            near = suggestion(name, [n for n, s in symbols.items() if isinstance(s, ir.Action)])
+            return near or f"declare it before this: action {name}() {{ }}"
+        values = [n for n, s in symbols.items() if not isinstance(s, types.Type)]
+        named_like_its_type = [
+            n
+            for n in values
+            if isinstance(s := symbols[n], ir.Variable) and str(s.type) in (name, f"{name}_t")
+        ]
+        if len(named_like_its_type) == 1:
+            return f"did you mean '{named_like_its_type[0]}'?"
+        return suggestion(name, values) or suggestion(name, symbols)
 
     def _members_named(self, name: str) -> list[str]:
         """Return the fields of this name in the visible headers and structs, as a program writes them."""

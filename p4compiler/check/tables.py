@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from fanin.p4compiler import ir, nodes, types
@@ -103,8 +104,8 @@ class TableChecker:
 
     # Actions
 
-    def _find_action(self, ref: nodes.ActionRef) -> ir.Action:
-        symbol = self.scopes.lookup(ref.name, ref.span, ref.rooted, "action")
+    def _find_action(self, ref: nodes.ActionRef, likely: Collection[str] = ()) -> ir.Action:
+        symbol = self.scopes.lookup(ref.name, ref.span, ref.rooted, "action", likely)
         if not isinstance(symbol, ir.Action):
             raise error(ref.span, f"'{ref.name}' is not an action")
         return symbol
@@ -154,13 +155,11 @@ class TableChecker:
             calls: The table's list of actions.
             excluded: The annotation in the list that forbids this use, such as `defaultonly`.
         """
-        action = self._find_action(ref)
+        names = [c.action.name for c in calls if not any(a.name == excluded for a in c.annotations)]
+        action = self._find_action(ref, names)
         listed = next((c for c in calls if c.action is action), None)
         if listed is None:
-            hint = (
-                suggestion(ref.name, [c.action.name for c in calls])
-                or f"add {ref.name} to the table's actions"
-            )
+            hint = suggestion(ref.name, names) or f"add {ref.name} to the table's actions"
             raise error(ref.span, f"'{ref.name}' is not in the table's list of actions", hint)
         if any(a.name == excluded for a in listed.annotations):
             what = "the default action" if excluded == "tableonly" else "an entry's action"
@@ -261,6 +260,9 @@ class TableChecker:
         P4Runtime has no priority 0. If an entry has it, all priorities are one higher in the control plane.
         """
         written = node.entries or ()
+        if written and not table.key:
+            hint = "leave the entries out, and write default_action = ...;"
+            raise error(written[0].span, f"table '{node.name}' has no key that an entry could match", hint)
         _check_priorities_allowed(node, table)
         given = {p.name: p.value for p in node.properties}
         delta = 1
@@ -315,8 +317,24 @@ class TableChecker:
         keys = key_values(self.constants, node.keys, [k.expr for k in table.key], node.span)
         for value, element, written in zip(keys, table.key, spread(node.keys, len(keys)), strict=True):
             _check_kind(value, element, written.span)
+            self._warn_of_notation(value, element, written)
         call = self.bound_action(node.action, table.actions, "defaultonly")
         return ir.Entry(keys, call, node.span, priority, control_priority, node.is_const)
+
+    def _warn_of_notation(self, value: ir.KeyValue, element: ir.KeyElement, written: nodes.Expr) -> None:
+        """Warn of a prefix written as a division, and of a range written as a subtraction."""
+        match element.match_kind, written:
+            case "lpm", nodes.Binary(op="/", left=left, right=nodes.Integer(value=length)):
+                width = types.width(element.expr.type) or 0
+                mask = ((1 << width) - 1) & ~((1 << max(width - length, 0)) - 1)
+                hint = f"write the prefix with a mask: {left.span.fragment()} &&& {mask:#x}"
+                message = f"this is a division, so that the key is {value.value}"
+            case "range", nodes.Binary(op="-", left=left, right=right):
+                hint = f"write {left.span.fragment()} .. {right.span.fragment()}"
+                message = f"this is a subtraction, so that the key is {value.value}"
+            case _:
+                return
+        self.scopes.reporter.warn(written.span, message, hint, option="mismatch")
 
 
 def _check_key_names(key: tuple[ir.KeyElement, ...]) -> None:
@@ -355,7 +373,8 @@ def _check_kind(value: ir.KeyValue, element: ir.KeyElement, span: Span) -> None:
     if value.high is not None and kind != "range":
         raise error(span, f"a range cannot be the value of a key of kind {kind}")
     if value.mask is not None and kind in ("exact", "selector"):
-        raise error(span, f"a key of kind {kind} needs a value")
+        hint = "change the key's kind to ternary or optional, or use default_action for all other packets"
+        raise error(span, f"a key of kind {kind} needs a value", hint)
     if value.mask not in (None, 0) and kind in ("optional", "range"):
         raise error(span, f"a mask cannot be the value of a key of kind {kind}")
     if value.mask is not None and kind == "lpm":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.constants import ConstantChecker
@@ -12,6 +13,7 @@ from fanin.p4compiler.check.scopes import Scopes
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.source import Span, error
 
+_Type = TypeVar("_Type", bound=types.Type)
 _BASIC: dict[str, types.Type] = {
     "bool": types.Bool(),
     "int": types.Int(),
@@ -20,6 +22,9 @@ _BASIC: dict[str, types.Type] = {
     "void": types.Void(),
 }
 MAX_WIDTH = 1 << 16
+# A few lines can declare a type with more values than fit into any memory: each struct has two of the one before.
+MAX_PARTS = 1 << 14
+MAX_NAME = 4096  # characters
 MATCH_KIND = "match_kind"  # the owner of match kinds in an index
 
 
@@ -53,9 +58,9 @@ class TypeChecker:
                 count = self.constants.compile_time(size, "a stack's size")
                 if count < 1:
                     raise error(size.span, "a header stack has at least one element")
-                return types.Stack(of, count)
+                return _limited(types.Stack(of, count), span)
             case nodes.TupleType(span, elements):
-                return types.Tuple(tuple(self.resolve(e) for e in elements))
+                return _limited(types.Tuple(tuple(self.resolve(e) for e in elements)), span)
             case nodes.ListType(span, element):
                 return types.List(self.resolve(element))
             case nodes.NamedType(span, name, arguments, rooted):
@@ -175,9 +180,16 @@ class TypeChecker:
             self._check_field(node, field, of)
             fields[field.name] = types.Field(field.name, of, self.constants.annotations(field.annotations))
         name = "_".join([node.name, *(re.sub(r"\W+", "", str(a)) for a in arguments)])  # p4c's name
+        if len(name) > MAX_NAME:  # each argument may be a type whose arguments are twice as long
+            raise error(
+                node.name_span, f"the type arguments of {node.name} are too long to write", "declare fewer"
+            )
         kind = {"header": types.Header, "header_union": types.Union}.get(node.kind, types.Struct)
         annotations = self.constants.annotations(node.annotations)
-        made = kind(name, tuple(fields.values()), node.name_span, annotations, generic, arguments)
+        made = _limited(
+            kind(name, tuple(fields.values()), node.name_span, annotations, generic, arguments),
+            node.name_span,
+        )
         if isinstance(made, types.Header):
             self.headers.append(made)
         return made
@@ -253,6 +265,15 @@ class TypeChecker:
             )
             for p in parameters
         )
+
+
+def _limited(of: _Type, span: Span) -> _Type:
+    """Return a type, unless a value of it would be too large."""
+    if (count := types.parts(of)) > MAX_PARTS:
+        what = of.name if isinstance(of, types.Named) else f"this {type(of).__name__.lower()}"
+        most = f"{MAX_PARTS:,} are possible"
+        raise error(span, f"{what} has {count:,} values; at most {most}", "declare fewer or smaller parts")
+    return of
 
 
 def _block_type(block: ir.Block) -> types.Block:

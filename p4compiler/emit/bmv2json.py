@@ -15,7 +15,7 @@ from fanin.p4compiler.graph import GraphProgram
 from fanin.p4compiler.names import Names
 from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import field_of
-from fanin.p4compiler.source import Reporter, error
+from fanin.p4compiler.source import Reporter, Span, error
 
 VERSION = (2, 23)
 _CHECKSUM_CALLS = {ir.Role.VERIFY_CHECKSUM: "verify_checksum", ir.Role.COMPUTE_CHECKSUM: "update_checksum"}
@@ -191,7 +191,7 @@ class _Writer:
         for s in block.body:
             if not isinstance(s, ir.CallExtern) or s.name != "packet_out.emit":
                 raise error(s.span, "only emit() is supported in a deparser", "compute in the egress control")
-            order += self.emitted(s.arguments[0])
+            order += self.emitted(s.arguments[0], s.span)
         return {
             "name": "deparser",
             "id": 0,
@@ -200,7 +200,8 @@ class _Writer:
             "primitives": [],
         }
 
-    def emitted(self, e: ir.Expr) -> list[str]:
+    def emitted(self, e: ir.Expr, call: Span) -> list[str]:
+        """Return the headers in a value, in order; `call` is the place of the emit()."""
         match e.type:
             case types.Header():
                 return [str(self.expressions.left(e)["value"])]
@@ -210,8 +211,13 @@ class _Writer:
                 index = [ir.Constant(types.Bits(32), e.span, i) for i in range(size)]
                 parts = [ir.Element(element, e.span, e, i) for i in index]
             case _:
-                raise error(e.span, f"a value of type {e.type} cannot be emitted", "emit headers")
-        return [name for part in parts for name in self.emitted(part)]
+                what = (
+                    f"field '{e.name}' of type {e.type}"
+                    if isinstance(e, ir.Field)
+                    else f"a value of type {e.type}"
+                )
+                raise error(call, f"{what} cannot be emitted", "emit the headers one by one")
+        return [name for part in parts for name in self.emitted(part, call)]
 
     def checksums(self) -> list[Json]:
         result: list[Json] = []

@@ -72,14 +72,9 @@ def lay_out(program: GraphProgram) -> Layout:
     for root in (headers, metadata):
         if not isinstance(root.type, types.Struct):
             raise error(root.span, f"the parser's {root.name} must be a struct, not {root.type}")
-        prefix = f"{root.type.name}." if root is metadata else ""
         for f in flat_fields(root.type):
-            if root is headers and not isinstance(f.type, types.Header | types.Union | types.Stack):
-                where = ".".join(f.path)
-                raise error(
-                    root.span, f"field '{where}' of {root.type} is not a header", "put it into the metadata"
-                )
-            layout.add((root, *f.path), prefix + f.name, f.type)
+            of_headers = root is headers and isinstance(f.type, types.Header | types.Union | types.Stack)
+            layout.add((root, *f.path), f.name if of_headers else f"{root.type.name}.{f.name}", f.type)
     assert isinstance(standard.type, types.Struct)
     for name in standard.type.by_name:
         layout.places[(standard, name)] = name

@@ -40,7 +40,7 @@ def calculations(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
         hash_, data = (
             (call.arguments[1], call.arguments[3]) if call.name == "hash" else call.arguments[3:0:-2]
         )
-        inputs = [_input(e, expressions) for e in leaves(data)]
+        inputs = _inputs(call, data, expressions)
         if call.name.endswith("_with_payload"):
             inputs.append({"type": "payload", "value": None})
         made: Json = {"name": name, "id": number, "algo": algorithm(hash_), "input": inputs}
@@ -55,16 +55,31 @@ def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
     result = []
     for call, number in numbers.learn_lists.items():
         data = call.arguments[1]
-        of = call.type_arguments[0] if call.type_arguments else data.type
         result.append(
             {
                 "id": number,
-                "name": of.name if isinstance(of, types.Struct) else "digest",
+                "name": digest_name(call) or "digest",
                 "source_info": source_info(data.span),
-                "elements": [_input(e, expressions) for e in leaves(data)],
+                "elements": _inputs(call, data, expressions),
             }
         )
     return result
+
+
+def digest_name(call: ir.CallExtern) -> str:
+    """Return the control plane's name of a digest: that of PSA's object or of the data's struct, else empty."""
+    if isinstance(call.instance, ir.Instance):
+        return call.instance.name
+    of = call.type_arguments[0]
+    return of.name if isinstance(of, types.Struct) else ""
+
+
+def _inputs(call: ir.CallExtern, data: ir.Expr, expressions: ExpressionWriter) -> list[Json]:
+    """Return the fields in the data of a call."""
+    if not isinstance(data.type, types.Fields | types.Tuple):  # v1model demands a tuple or a struct
+        hint = f"write {{ {data.span.fragment()} }}"
+        raise error(data.span, f"{call.name}() needs a list of fields, not a value of {data.type}", hint)
+    return [_input(e, expressions) for e in leaves(data)]
 
 
 def _input(e: ir.Expr, expressions: ExpressionWriter) -> Json:

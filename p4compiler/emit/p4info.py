@@ -8,6 +8,7 @@ from finsy.proto import p4i, p4t
 
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.emit.layout import flat_fields
+from fanin.p4compiler.emit.lists import digest_name
 from fanin.p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
 from fanin.p4compiler.emit.restrictions import check_placement, check_references, check_restriction
 from fanin.p4compiler.emit.tables import constant, extern_name, table_size
@@ -73,7 +74,7 @@ class _Writer:
             call
             for body in statements
             for call in calls_in(body)
-            if call.instance is None and not call.name.startswith("packet_")
+            if call.name == "digest" or (call.instance is None and not call.name.startswith("packet_"))
         ]
         self.digests = _digests(self.calls)
         self.errors = flat.source.errors
@@ -93,8 +94,8 @@ class _Writer:
         for instance in self.instances:
             if extern_name(instance) in _KINDS:
                 add(_KINDS[extern_name(instance)], instance.name, instance.annotations)
-        for name, of in self.digests.items():
-            add(_IDS.DIGEST, name, _type_annotations(of))
+        for name, call in self.digests.items():
+            add(_IDS.DIGEST, name, _digest_annotations(call))
         for value_set in self.value_sets:
             add(_IDS.VALUE_SET, value_set.name, value_set.annotations)
         for header in self.controller_headers:
@@ -116,10 +117,10 @@ class _Writer:
         self.check_references()
         for instance in self.instances:
             self.instance(instance)
-        for name, of in self.digests.items():
+        for name, call in self.digests.items():
             made = self.info.digests.add()
-            self.preamble(made.preamble, _IDS.DIGEST, name, _type_annotations(of))
-            made.type_spec.CopyFrom(self.type_spec(of))
+            self.preamble(made.preamble, _IDS.DIGEST, name, _digest_annotations(call))
+            made.type_spec.CopyFrom(self.type_spec(call.type_arguments[0]))
         for value_set in self.value_sets:
             self.value_set(value_set)
         for header in self.controller_headers:
@@ -477,17 +478,20 @@ def _document(made: Any, annotations: nodes.Annotations) -> None:
             setattr(made.doc, a.name, a.arguments[0].value)
 
 
-def _digests(calls: list[ir.CallExtern]) -> dict[str, types.Type]:
-    """Return the types of the digests that actions send, by name. An unnamed type is numbered."""
-    found: dict[str, types.Type] = {}
+def _digests(calls: list[ir.CallExtern]) -> dict[str, ir.CallExtern]:
+    """Return a call for each digest that the program sends, by name. An unnamed type is numbered."""
+    found: dict[str, ir.CallExtern] = {}
     for call in calls:
         if call.name == "digest":
-            of = call.type_arguments[0]
-            found[of.name if isinstance(of, types.Struct) else f"digest_{len(found)}"] = of
+            found[digest_name(call) or f"digest_{len(found)}"] = call
     return found
 
 
-def _type_annotations(of: types.Type) -> nodes.Annotations:
+def _digest_annotations(call: ir.CallExtern) -> nodes.Annotations:
+    """Return the annotations of a digest: of PSA's object, or of the struct that is its data."""
+    if isinstance(call.instance, ir.Instance):
+        return call.instance.annotations
+    of = call.type_arguments[0]
     return of.annotations if isinstance(of, types.Struct) else ()
 
 

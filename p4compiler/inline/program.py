@@ -37,6 +37,10 @@ def inline(program: ir.Program) -> ir.FlatProgram:
     return ir.FlatProgram(blocks, roots, tuple(shared.values()), program)
 
 
+# A few lines can apply and call more than fits into any memory: each control applies the one before twice.
+MAX_STATEMENTS = 1 << 16
+
+
 class _Inliner:
     def __init__(self, roots: ir.Roots, shared: dict[ir.Instance, ir.Instance], names: Names) -> None:
         self.values = ValueInliner(roots, names, self.statements)
@@ -51,6 +55,7 @@ class _Inliner:
         # Positions in an inlined block start at the position of its instance.
         self.places: dict[object, tuple[int, ...]] = {}
         self.declared: list[ir.Declared] = []
+        self.count = 0  # of statements
 
     def top(self, instance: ir.Instance) -> ir.Block:
         block = instance.block
@@ -145,6 +150,13 @@ class _Inliner:
         return tuple(result)
 
     def statement(self, s: ir.Stmt, out: list[ir.Stmt], context: Context) -> None:
+        self.count += 1
+        if self.count > MAX_STATEMENTS:
+            raise error(
+                s.span,
+                f"the program has more than {MAX_STATEMENTS:,} statements where it is applied and called",
+                "apply and call less: each place gets a copy of its own",
+            )
         match s:
             case ir.Assign(span=span, target=target, value=value):
                 new_target = self.values.value(target, out, context)

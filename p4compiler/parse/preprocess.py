@@ -34,6 +34,10 @@ from fanin.p4compiler.parse.lex import (
 from fanin.p4compiler.source import CompileError, Diagnostic, Expansion, Reporter, SourceFile, Span, error
 
 MAX_INCLUDE_DEPTH = 64
+# A few lines can name more than fits into any memory: each macro, or each file, has the one before twice.
+MAX_EXPANDED = 1 << 18  # tokens that macros are looked for in
+MAX_INCLUDES = 10_000
+_PSA = ("psa.p4", "bmv2/psa.p4")
 _MAX_KEPT = 64  # files whose tokens are kept
 _MOST_BYTES = 16 << 20  # of a file
 _DIRECTIVES = (
@@ -121,7 +125,7 @@ def preprocess(
 
     Args:
         path: The file.
-        include_dirs: The folders to search.
+        include_dirs: The folders to search. The last one has the compiler's own files.
         defines: Macros by name.
         reporter: Receives the warnings.
         lookups: Receives all files that the tokens depend on.
@@ -201,6 +205,8 @@ class _Preprocessor:
         self.definitions: dict[str, Definition] = {}  # of macros; only with an index
         self.output: list[Token] = []
         self.depth = 0
+        self.includes = 0
+        self.expanded = 0
 
     def read(self, path: Path, shown: str) -> None:
         self.depth += 1
@@ -420,6 +426,8 @@ class _Preprocessor:
             wanted, places = rest[0].text[1:-1], (path.parent, *self.include_dirs)
         elif len(rest) > 2 and rest[0].text == "<" and rest[-1].text == ">":
             wanted, places = "".join(t.text for t in rest[1:-1]), self.include_dirs
+            if wanted in _PSA:  # p4c's, in a folder of -I, does not say how PSA is carried out here
+                places = places[-1:]
         else:
             raise error(
                 directive.span, "#include needs a file", 'write #include "file.p4" or #include <file.p4>'
@@ -428,6 +436,11 @@ class _Preprocessor:
         if self.depth >= MAX_INCLUDE_DEPTH:
             raise error(
                 span, f"#include is nested more than {MAX_INCLUDE_DEPTH} deep", "does a file include itself?"
+            )
+        self.includes += 1
+        if self.includes > MAX_INCLUDES:
+            raise error(
+                span, f"more than {MAX_INCLUDES:,} files are included", "does a file include others twice?"
             )
         for place in places:
             found = place / wanted
@@ -469,6 +482,11 @@ class _Preprocessor:
         while stack:
             item = stack.pop()
             token, hidden = item
+            self.expanded += 1
+            if self.expanded > MAX_EXPANDED:
+                raise error(
+                    token.span, f"macros expand to more than {MAX_EXPANDED:,} tokens", "use fewer of them"
+                )
             macro = macros.get(token.text) if token.kind == NAME else None
             if macro is None or macro.name in hidden:
                 result.append(item)

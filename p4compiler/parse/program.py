@@ -585,10 +585,18 @@ class _Parser(StatementParser):
                 self.advance()
                 priority = self.expression()
                 self.expect(":", "and the entry's keys")
+            first = self.token.span
             keys = self.keysets()
-            self.expect(":", "and the entry's action")
+            if self.token.text != ":":
+                hint = f"write {first.to(self.last()).fragment()}: action();"
+                raise error(self.token.span, "expected ':' between the entry's keys and its action", hint)
+            self.advance()
             action = self.action_ref()
             after = self.annotations()
+            self.refuse_comma("entry")
+            if self.token.text in (".", "="):
+                hint = "write one of the table's actions here, and the statement in that action"
+                raise error(self.token.span, "an entry calls an action of its table", hint)
             self.expect(";")
             span = start.to(self.last())
             entries.append(nodes.Entry(span, keys, action, before + after, priority, is_const))

@@ -71,8 +71,6 @@ def expand(program: nodes.Program) -> nodes.Program:
                 f"{of.span.fragment()} has a header: headers cannot be handed over between the pipelines"
             )
             raise error(of.span, message, "copy its fields to a struct")
-        if name in ("ih", "eh"):
-            _check_headers(of, composites)
     typedefs = tuple(
         nodes.Typedef(of.span, f"psa_frame_{name}_t", of.span, (), of, False)
         for name, of in ((name, heads[part].parameters[at].type) for name, (part, at) in _TYPES.items())
@@ -173,22 +171,6 @@ def _has_header(of: nodes.TypeNode, composites: dict[str, nodes.Composite]) -> b
     if composite is None:
         return False
     return composite.kind != "struct" or any(_has_header(f.type, composites) for f in composite.fields)
-
-
-def _check_headers(of: nodes.TypeNode, composites: dict[str, nodes.Composite]) -> None:
-    """Check that a struct of headers has no other fields.
-
-    Raises:
-        CompileError: At the first field that is not a header.
-    """
-    composite = composites.get(_type_name(of))
-    if composite is None or composite.kind != "struct":
-        return
-    for f in composite.fields:
-        if isinstance(f.type, nodes.BitsType) or _type_name(f.type) in ("bool", "error"):
-            message = f"field '{f.name}' of {composite.name} is not a header"
-            raise error(f.name_span, message, "put it into the metadata")
-        _check_headers(f.type, composites)
 
 
 def _pipeline(

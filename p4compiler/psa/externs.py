@@ -72,6 +72,14 @@ def effect(
         ]
     if call.name in _VALUES and not isinstance(result, types.Void):
         return []
+    if call.name == "Digest.pack":
+        receiver = ir.Constant(types.Bits(32), call.span, 1)
+        of = call.arguments[0].type
+        return [
+            ir.CallExtern(
+                call.span, "digest", call.instance, (receiver, call.arguments[0]), ("in", "in"), (of,)
+            )
+        ]
     if not call.name.startswith(f"{STATE}."):
         return None
     state = ir.Ref(_STATE, call.span, states[call.instance])

@@ -65,6 +65,7 @@ const bit<32> PSA_FRAME_I2E = 1;
 const bit<32> PSA_FRAME_E2E = 2;
 const bit<32> PSA_FRAME_REPLICATED = 5;
 
+@noWarn("uninitialized-out-param") // the program's own blocks are warned about
 parser psa_frame_parser(
     packet_in packet, out psa_frame_headers_t hdr, inout psa_frame_metadata_t m,
     inout psa_frame_standard_metadata_t s

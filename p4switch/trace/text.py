@@ -254,7 +254,12 @@ def _split(name: str) -> tuple[str, int, str] | None:
 
 
 def _span(first: str, last: str) -> str:
-    return first if first == last else f"{first}..{last.rpartition('.')[2]}"
+    """Return the names of a series: the last one without the parts that it has in common with the first."""
+    if first == last:
+        return first
+    parts, others = first.split("."), last.split(".")
+    common = next((n for n, (a, b) in enumerate(zip(parts, others, strict=False)) if a != b), len(others) - 1)
+    return f"{first}..{'.'.join(others[common:])}"
 
 
 def _in_series(events: Iterator[Event]) -> Iterator[Event | Series]:

@@ -129,7 +129,7 @@ def test_times_and_counts_are_those_of_the_run(browser: Any, recordings: list[Pa
         sent = [one for one in recording.flights if one.lost != "queue drop" and one.again != "copy"]
         lost = sum(bool(one.lost) for one in recording.flights)
         again = sum(one.again == "retransmission" for one in recording.flights)
-        assert f"{len(sent)} packets on links · {lost} lost · {again} repeated" in shown
+        assert f"{len(sent)} packets on links · {lost} lost · {again} retransmitted" in shown
     assert browser.get_log("browser") == []
     keep_screenshot(browser, "theatre-end")
 

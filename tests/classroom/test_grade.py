@@ -150,7 +150,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.fixture(scope="module")
-def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
+def hostile(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A submission with modules named like those that fanin imports; each makes a file in the folder above."""
+    folder = Path(shutil.copytree(lab.solution, tmp_path_factory.mktemp("hostile") / "ann"))
+    for name in ("json", "platform", "resource", "numpy"):
+        (folder / f"{name}.py").write_text(f"open({str(folder.parent / 'imported')!r}, 'w')\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def marker(lab: Lab, hostile: Path) -> Iterator[Grader]:
+    """One grader for all tests: what it compiles takes longer than to mark. It is started inside of a submission."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(hostile)
+        with grader(lab, seed=3) as found:
+            found.seconds = SECONDS
+            yield found
+
+
+@pytest.fixture(scope="module")
+def marks(lab: Lab, marker: Grader, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks]:
     """The marks of good submissions, first and last, and of all attackers between them."""
     folder = tmp_path_factory.mktemp("submissions")
     add: Callable[[str], Path] = lambda name: Path(shutil.copytree(lab.solution, folder / name))  # noqa: E731
@@ -185,9 +204,7 @@ def marks(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Marks
         (add(name) / "program.p4").write_text(f'#include "{place}"\n')
     (folder / "empty").mkdir()
     shutil.copytree(lab.skeleton, folder / "skeleton")
-    with grader(lab, seed=3) as found:
-        found.seconds = SECONDS
-        return {each.student: each for each in found.marks(find_submissions(folder, lab), 2)}
+    return {each.student: each for each in marker.marks(find_submissions(folder, lab), 2)}
 
 
 @pytest.mark.parametrize("name", ["a-good", "zz-good", "in-a-folder"])
@@ -269,12 +286,13 @@ def no_judges() -> Iterator[Judges]:
         yield Judges(unconnected)
 
 
-def test_a_name_cannot_look_like_the_line_of_another_submission(lab: Lab, tmp_path: Path) -> None:
+def test_a_name_cannot_look_like_the_line_of_another_submission(
+    lab: Lab, marker: Grader, tmp_path: Path
+) -> None:
     name = tmp_path / "mine\nyours: 10 of 10"
     name.mkdir()
     (name / lab.manifest.files[0]).touch()
-    with judges([]) as found_judges:
-        [found] = Grader(lab, "", 0, tmp_path, found_judges).marks([name], 1)
+    [found] = marker.marks([name], 1)
     assert found.student == "mine\N{REPLACEMENT CHARACTER}yours: 10 of 10"
     for byte in (b"\xfe", b"\xff"):
         Path(os.fsdecode(bytes(tmp_path) + b"/" + byte)).mkdir()
@@ -343,17 +361,10 @@ def test_what_runs_ends_when_marking_is_interrupted(lab: Lab, tmp_path: Path, no
     assert started.get().returncode == -signal.SIGKILL
 
 
-def test_modules_in_the_folder_of_the_teacher_are_not_imported(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submission = Path(shutil.copytree(lab.solution, tmp_path / "submissions" / "ann"))
-    for name in ("json", "platform", "resource", "numpy"):
-        (submission / f"{name}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
-    monkeypatch.chdir(submission)
-    with grader(lab, seed=3) as found:
-        [marks] = found.marks([submission], 1)
+def test_modules_in_the_folder_of_the_teacher_are_not_imported(marker: Grader, hostile: Path) -> None:
+    [marks] = marker.marks([hostile], 1)
     assert marks.points == MOST
-    assert not (tmp_path / "imported").exists()
+    assert not (hostile.parent / "imported").exists()
 
 
 def test_the_process_that_becomes_judges_has_nothing_of_the_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +425,7 @@ def test_a_lab_whose_solution_fails_marks_nobody(lab: Lab, tmp_path: Path) -> No
         pass
 
 
-def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> None:
+def test_one_reason_for_all_failures_is_the_note(lab: Lab, marker: Grader, tmp_path: Path) -> None:
     submissions = tmp_path / "submissions"
     submissions.mkdir()
     changed(lab, submissions / "ada", "program.p4", "standard.egress_spec = port;", "standard.egress = port;")
@@ -427,8 +438,7 @@ def test_one_reason_for_all_failures_is_the_note(lab: Lab, tmp_path: Path) -> No
         "joe/a/program.p4",
         "joe/b/program.p4",
     )
-    with grader(lab, seed=0) as found:
-        marks, *unmarked = found.marks(find_submissions(submissions, lab), 1)
+    marks, *unmarked = marker.marks(find_submissions(submissions, lab), 1)
     assert [each.note for each in unmarked] == [
         "program.p4: No such file or directory; unpack lab.zip",
         "program.p4: No such file or directory; rename 'Program (1).p4' if that is it",
@@ -456,7 +466,7 @@ def test_what_is_the_same_for_a_class_is_made_once(lab: Lab, tmp_path: Path) -> 
 
 
 def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: Lab, marker: Grader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a folder without rights does, unless root marks it."""
     for name in ("ada", "closed"):
@@ -469,8 +479,7 @@ def test_a_folder_that_may_not_be_read_costs_only_its_own_points(
         return entries(folder)
 
     monkeypatch.setattr(Path, "iterdir", iterdir)
-    with grader(lab, seed=3) as found:
-        ada, closed = found.marks(find_submissions(tmp_path, lab), 1)
+    ada, closed = marker.marks(find_submissions(tmp_path, lab), 1)
     assert (ada.points, closed.points) == (MOST, 0)
     assert closed.note.endswith("closed: Permission denied")
 

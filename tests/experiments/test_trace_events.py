@@ -67,8 +67,11 @@ def test_every_event_has_what_the_format_asks_for(program: Engine) -> None:
             assert event["ts"] >= 0
             assert event["dur"] > 0
     processes = names(events, "process_name")
-    wanted = ["in-network: workers", "in-network: links", "ring: workers", "ring: links"]
-    assert [*processes.values()] == wanted
+    groups = ("workers", "buckets", "links")
+    slots = [f"in-network: slots of {switch}" for switch in ("leaf1", "leaf2", "spine1")]
+    found = [*processes.values()]
+    assert found[:3] + found[-3:] == [f"{run}: {what}" for run in ("in-network", "ring") for what in groups]
+    assert sorted(found[3:-3]) == slots
     threads = names(events, "thread_name")
     assert {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"} == threads.keys()
     assert threads[1, 1] == "worker 0 on h1"
@@ -86,11 +89,39 @@ def test_every_event_has_what_the_format_asks_for(program: Engine) -> None:
 )
 def test_a_track_shows_one_thing_at_a_time(program: Engine, changes: tuple[str, ...]) -> None:
     events = traced(program, point(*changes))
-    for category in ("call", "packet"):
+    for category in ("call", "packet", "bucket", "slot"):
         for track in tracks(events, category).values():
             assert all(a["ts"] + a["dur"] <= b["ts"] + PICOSECOND / 2 for a, b in pairwise(track))
     for packets in tracks(events, "packet").values():
         assert all(one["ts"] + one["dur"] <= one["args"].get("arrives", inf) for one in packets)
+
+
+def test_buckets_last_from_the_first_call_to_the_last_result_and_slots_hold_their_chunks(
+    program: Engine,
+) -> None:
+    settings = point("algorithm=in-network", "step_forward=10 us", "step_backward=20 us", "step_bucket=8 kB")
+    events = traced(program, settings)
+    threads, calls = names(events, "thread_name"), tracks(events, "call")
+    sums = tracks(events, "bucket")
+    assert [threads[key] for key in sums] == [f"bucket {number + 1}" for number in range(len(sums))]
+    assert len(sums) > 1
+    for number, (one, *_) in enumerate(sums.values(), start=1):
+        mine = [
+            call for track in calls.values() for call in track if call["name"].endswith(f"bucket {number}")
+        ]
+        first = [call for call in mine if call["args"]["repetition"] == 1]
+        assert one["ts"] == min(call["ts"] for call in first)
+        assert one["ts"] + one["dur"] == pytest.approx(max(call["ts"] + call["dur"] for call in first))
+    held = tracks(events, "slot")
+    assert len({process for process, _ in held}) == 3  # switches
+    for track in held.values():
+        states = defaultdict(list)
+        for one in track:
+            states[one["name"].partition(":")[0]].append(one)
+        for same in states.values():
+            children = [one["args"]["children"] for one in same]
+            assert children == sorted(children)
+            assert same[-1]["name"].endswith(": result")
 
 
 @pytest.mark.slow

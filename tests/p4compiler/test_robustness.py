@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fanin.p4compiler import Compiled, CompileError, compile_file
+from fanin.p4compiler.inline import program as inline_program
+from fanin.p4compiler.parse import preprocess
 from fanin.p4switch.engine.engine import Engine
 from tests.p4compiler.conftest import HEADERS, source
 from tests.sizes import sized
@@ -198,3 +200,72 @@ def test_numbers_without_end_are_refused_at_once(tmp_path: Path, more: str, said
 def test_a_register_that_p4info_has_no_room_for_is_refused(build: Callable[..., Compiled]) -> None:
     with pytest.raises(CompileError, match=r"a size of 4294967295: it must be less than 2\^31"):
         build(locals="register<bit<8>>(4294967295) r;", apply="r.write(0, 1);")
+
+
+def _twice(first: str, other: str) -> str:
+    """A declaration, and 40 that each have the one before twice, which is %."""
+    return first + "".join(
+        other.replace("%", str(number - 1)).replace("@", str(number)) for number in range(1, 41)
+    )
+
+
+@pytest.mark.parametrize(
+    ("declarations", "apply", "said"),
+    [
+        (
+            _twice("struct s0 { bit<8> a; bit<8> b; }", "struct s@ { s% a; s% b; }\n"),
+            "",
+            "s14 has 32,768 values; at most 16,384 are possible",
+        ),
+        (
+            _twice("typedef tuple<bit<8>, bit<8>> t0;", "typedef tuple<t%, t%> t@;\n"),
+            "",
+            "this tuple has 32,768 values",
+        ),
+        (
+            "struct S<A, B> { bit<8> x; } typedef S<bit<8>, bit<8>> t0;"
+            + _twice("", "typedef S<t%, t%> t@;\n"),
+            "",
+            "the type arguments of S are too long",
+        ),
+        (
+            "struct S<T> { T a; T b; } typedef S<bit<8>> t0;" + _twice("", "typedef S<t%> t@;\n"),
+            "",
+            "S_S",
+        ),
+        ("struct big { h_t[10000] a; }", "", "this stack has 40,000 values"),
+        (
+            _twice("control c0(inout bit<8> x) { apply { x = x + 1; } }",
+                   "control c@(inout bit<8> x) { c%() a; c%() b; apply { a.apply(x); b.apply(x); } }\n"),
+            "c40.apply(meta.y);",
+            "the program has more than 200 statements where it is applied and called",
+        ),
+        (
+            _twice("bit<8> f0(in bit<8> x) { return x + 1; }",
+                   "bit<8> f@(in bit<8> x) { return f%(x) + f%(x); }\n"),
+            "meta.y = f40(meta.y);",
+            "the program has more than 200 statements",
+        ),
+        (
+            _twice("\n#define M0 1\n", "#define M@ M% + M%\n") + "const bit<8> x = M40;",
+            "",
+            "macros expand to more than",
+        ),
+    ],
+    ids=["structs", "tuples", "names", "generics", "stacks", "controls", "functions", "macros"],
+)  # fmt: skip
+def test_a_few_lines_that_stand_for_too_much_are_refused(
+    complain: Callable[..., str], monkeypatch: pytest.MonkeyPatch, declarations: str, apply: str, said: str
+) -> None:
+    monkeypatch.setattr(inline_program, "MAX_STATEMENTS", 200)
+    monkeypatch.setattr(preprocess, "MAX_EXPANDED", 10_000)
+    assert said in complain(declarations=HEADERS + declarations, apply=apply or "meta.x = 1;")
+
+
+def test_files_that_include_others_twice_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preprocess, "MAX_INCLUDES", 100)
+    (tmp_path / "f0.p4").touch()
+    for number in range(1, 41):
+        (tmp_path / f"f{number}.p4").write_text(f'#include "f{number - 1}.p4"\n' * 2)
+    with pytest.raises(CompileError, match=r"\.p4:\d:10: error: more than 100 files are included"):
+        compile_file(tmp_path / "f40.p4")

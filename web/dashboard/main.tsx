@@ -218,7 +218,7 @@ function Job({ job }: { job: JobState }) {
           <th scope="col">all-reduces</th>
           <th scope="col">receives</th>
           <th scope="col">RTT</th>
-          <th scope="col">resent</th>
+          <th scope="col">retransmitted</th>
         </tr>
       </thead>
       <tbody>

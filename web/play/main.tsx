@@ -74,6 +74,7 @@ function Playground() {
     { key: "c", does: "compare", run: () => (view.value = "compare") },
     { key: "d", does: "light or dark", run: toggleTheme },
     { key: "Ctrl+Enter", does: "compile and run now", run: () => changed() },
+    { key: "Escape+Tab", does: "leave the editor" },
     { key: "?", does: "these keys", run: () => setDialog("keys") },
   ];
   useShortcuts(shortcuts);

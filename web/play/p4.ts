@@ -97,6 +97,6 @@ export function p4Editor(): Extension[] {
     syntaxHighlighting(colours),
     look,
     keymap.of([...defaultKeymap, ...searchKeymap, ...historyKeymap, indentWithTab]),
-    EditorView.contentAttributes.of({ "aria-label": "P4 program", spellcheck: "false" }),
+    EditorView.contentAttributes.of({ "aria-label": "P4 program; Escape, then Tab leaves the editor", spellcheck: "false" }),
   ];
 }

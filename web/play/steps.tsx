@@ -8,7 +8,7 @@ import { cellsAt, valuesAt } from "./values";
 
 export function Steps({ onLine }: { onLine: (line: number) => void }) {
   const shown = trace.value;
-  if (!shown) return <p class="empty">Send a packet to see its way through the program.</p>;
+  if (!shown) return <p class="empty">Send a packet to see its path through the program.</p>;
   return (
     <div class="steps">
       <Controls count={shown.steps.length} />

@@ -7,7 +7,8 @@ export interface Shortcut {
   key: string;
   /** What it does, for the reader. */
   does: string;
-  run: () => void;
+  /** Without it the browser or the editor does it, and the dialog only lists the key. */
+  run?: () => void;
 }
 
 const SIGNS: Record<string, string> = {
@@ -36,7 +37,7 @@ export function useShortcuts(shortcuts: Shortcut[]): void {
       if ((event.key === " " || event.key === "Enter") && !ctrl && event.target instanceof HTMLButtonElement) return;
       const pressed = (ctrl ? "Ctrl+" : "") + event.key;
       const found = current.current.find((each) => each.key === pressed);
-      if (!found) return;
+      if (!found?.run) return;
       event.preventDefault();
       found.run();
     };

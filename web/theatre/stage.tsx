@@ -339,7 +339,7 @@ function Status({ scene, scenes }: { scene: Scene; scenes: Scene[] }) {
   const counted = useComputed(() => {
     const { sent, lost, again } = scene.counts(time.value);
     const parts = [`${sent.toLocaleString("en")} packets on links`];
-    if (scene.losses.length) parts.push(`${lost} lost`, `${again} repeated`);
+    if (scene.losses.length) parts.push(`${lost} lost`, `${again} retransmitted`);
     return parts.join(" · ");
   });
   const fastest = Math.min(...scenes.map((each) => each.duration));

@@ -355,7 +355,9 @@ def _number_x_axis(axes: Axes, values: Sequence[float], logarithmic: bool) -> No
     """Put a tick at each value, if they are few and far enough apart."""
     if logarithmic:
         _set_log_x(axes, values)
-    apart = logarithmic or min(np.diff(values), default=1.0) * _MAX_TICKS >= values[-1] - values[0]
+    places = np.log(values) if logarithmic and values[0] > 0 else np.array(values)
+    close = min(np.diff(places), default=1.0) * _MAX_TICKS < places[-1] - places[0]
+    apart = not close or (logarithmic and values[0] <= 0)
     if apart and len(values) <= _MAX_TICKS:
         axes.xaxis.set_major_locator(FixedLocator(values))
         axes.xaxis.set_minor_locator(NullLocator())

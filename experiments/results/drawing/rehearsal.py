@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 from fanin.controller.telemetry import Reason
 from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.results.drawing.series import select, series
 from fanin.experiments.results.faults import FaultOutcome
-from fanin.experiments.results.measured import LINK_EVENTS, PAUSE_EVENTS, FlowTimes, Measured, Row, row
+from fanin.experiments.results.measured import (
+    LINK_EVENTS,
+    PAUSE_EVENTS,
+    FlowTimes,
+    Measured,
+    Row,
+    TrainingProgress,
+    row,
+)
 from fanin.experiments.results.provenance import provenance
 from fanin.experiments.scenario.settings import Settings, setting_columns
 from fanin.experiments.scenario.tables.figure import Plot
@@ -63,6 +72,7 @@ def rehearsed_row(settings: Settings) -> Row:
         link_utilization=1.0 if live else None,
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
+        progress=TrainingProgress(*(1.0,) * len(fields(TrainingProgress))) if settings.failures else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
         step_seconds=steps,
         exposed_seconds=steps,

@@ -21,6 +21,7 @@ from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
+_PREDICTED = {"lost_share": "predicted_lost_share", "achieved_flops": "roofline_flops"}
 PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 
 
@@ -196,11 +197,15 @@ def values_of(row: Row, column: str) -> list[float]:
 
 def _expected(rows: Iterable[Row], column: str) -> float:
     """Return the prediction of the analytical model for a column; NaN if there is none."""
+    if column in _PREDICTED:
+        return float(np.median([row[_PREDICTED[column]] for row in rows]))
     found = [seconds for row in rows if (seconds := row.get("closed_form_seconds")) is not None]
     if column in _TIMES:
         return float(np.median(found)) if found else math.nan
     if column != _GOODPUT:
-        raise PlotError(f"closed_form: cannot predict {column}; draw {', '.join((*_TIMES, _GOODPUT))}")
+        raise PlotError(
+            f"closed_form: cannot predict {column}; draw {', '.join((*_TIMES, _GOODPUT, *_PREDICTED))}"
+        )
     sizes = [32 * row["elements"] for row in rows]
     return float(np.median(sizes) / np.median(found)) if found else math.nan
 

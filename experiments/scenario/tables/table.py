@@ -12,7 +12,7 @@ from fanin.workers.collective import Algorithm
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 
 
-def _known(name: str) -> str:
+def known_algorithm(name: str) -> str:
     """Return the name of an algorithm, which may have been registered after this module was imported."""
     if name not in (names := algorithm_names()):
         *others, last = map(repr, names)
@@ -21,7 +21,9 @@ def _known(name: str) -> str:
 
 
 AlgorithmName = Annotated[
-    Algorithm, AfterValidator(_known), WithJsonSchema({"enum": [*algorithm_names()], "type": "string"})
+    Algorithm,
+    AfterValidator(known_algorithm),
+    WithJsonSchema({"enum": [*algorithm_names()], "type": "string"}),
 ]
 
 Priority = Annotated[

@@ -12,7 +12,7 @@ from fanin.topologies.link import PLAIN, LinkProperties
 from fanin.topologies.model import Host, Link, Switch, Topology, TopologyError
 from fanin.topologies.override import Override, override
 from fanin.topologies.shapes import BUILDERS, topology_from
-from fanin.topologies.units import Rate
+from fanin.topologies.units import Rate, Seconds
 
 
 def _properties(of: str) -> Any:
@@ -50,6 +50,7 @@ class LeafSpine(BuiltNetwork):
         uplink_rate: The rate of the links between leaves and spines. Left out: that of the hosts' links.
         oversubscription: The rate at which the hosts of a rack can send together, divided by that of its uplinks;
             replaces uplink_rate.
+        uplink_delay: The delay of the links between leaves and spines; replaces that of their properties.
     """
 
     builder = "leaf_spine"
@@ -60,6 +61,7 @@ class LeafSpine(BuiltNetwork):
     rate: Rate | None = None
     uplink_rate: Rate | None = None
     oversubscription: Annotated[float, Field(gt=0)] | None = None
+    uplink_delay: Seconds | None = None
     properties: Annotated[LinkProperties, Field(description="properties of the hosts' links")] = PLAIN
     uplink_properties: LinkProperties | None = _properties("between leaves and spines")
 
@@ -70,8 +72,11 @@ class LeafSpine(BuiltNetwork):
             if self.rate is None or not self.spines or uplink_rate is not None:
                 raise TopologyError("oversubscription: needs rate and a spine, and excludes uplink_rate")
             uplink_rate = round(self.rate * self.hosts_per_leaf / self.spines / self.oversubscription)
-        arguments = dict(self) | {"uplink_rate": uplink_rate}
-        del arguments["oversubscription"]
+        uplinks = self.uplink_properties
+        if self.uplink_delay is not None:
+            uplinks = LinkProperties(**dict(uplinks or self.properties) | {"delay": self.uplink_delay})
+        arguments = dict(self) | {"uplink_rate": uplink_rate, "uplink_properties": uplinks}
+        del arguments["oversubscription"], arguments["uplink_delay"]
         return _built(self.builder, offload, **arguments)
 
 

@@ -182,6 +182,18 @@ class Workload(Table):
             },
         }
 
+    @property
+    def step_flop(self) -> float | None:
+        """Return the floating-point operations of a worker's step; None for a trace."""
+        return None if self.model is None else neural_network_named(self.model).step_flop * self.micro_batch
+
+    @property
+    def intensity(self) -> float | None:
+        """Return the floating-point operations of a worker's step for each byte of its gradients; None for a trace."""
+        if self.model is None or self.step_flop is None:
+            return None
+        return self.step_flop / (neural_network_named(self.model).parameters * DTYPE_BYTES[self.dtype])
+
     def _scaled(self, size: int) -> int:
         """Return a number of bytes on this scale, in whole values."""
         return ceil(size * self.scale / ELEMENT_BYTES) * ELEMENT_BYTES

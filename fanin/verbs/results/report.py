@@ -20,25 +20,27 @@ def report(
 ) -> None:
     """Write results as one self-contained HTML page.
 
-    The page has tables and figures, predictions and measurements, settings, program and machine, and the command that
-    repeats the run.
+    It begins with the cause of most lost time, a picture of the step, the price of waiting GPUs, and what to change.
+    Then come all causes, tables and figures, predictions and measurements, settings, program and machine, and the
+    command that repeats the run.
 
     Examples:
         fanin report results/small-virtual
         fanin report results/small-virtual -o report.html
     """
     # Imported here to keep --help and the refusal of wrong options fast.
-    from fanin.experiments.results.files import ResultsError, read_results
-    from fanin.experiments.results.html_report import page
+    from fanin.experiments.report.html_report import page
+    from fanin.experiments.results.files import ResultsError, read_results, read_runs
 
     if output is not None and output.is_dir():
         raise failure(
             "report", f"-o {output}: is a folder; name a file in it, such as {output / 'report.html'}", 2
         )
     with failing("report", ResultsError, OSError, status=2):
-        about, rows = read_results(results)
+        about, _ = read_results(results)
+        runs = read_runs(results)
         path = output or (results if results.is_dir() else results.parent) / "report.html"
-        text = page(about, rows, str(results))
+        text = page(about, runs, str(results))
         with naming(path):
             path.write_text(text, encoding="utf-8")
     say(path)

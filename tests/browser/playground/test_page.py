@@ -270,3 +270,4 @@ def test_everything_that_is_used_has_a_name(reader: Reader) -> None:
     reader.press("?")
     assert reader.chromium.execute_script(script) == []
     assert "next step" in reader.texts("dialog")[0]
+    assert "leave the editor" in reader.texts("dialog")[0]

@@ -50,7 +50,7 @@ async def two_sessions(sessions: Sessions) -> AsyncIterator[tuple[Session, Sessi
 
 def test_a_program_that_takes_all_it_can_costs_only_its_own_session() -> None:
     async def attack() -> None:
-        sessions = Sessions(2, confined=True, memory_bytes=700 << 20)
+        sessions = Sessions(2, confined=True, memory_bytes=280 << 20)
         async with two_sessions(sessions) as (attacker, student):
             attacked, answered = await asyncio.gather(ask(attacker, BOMB), ask(student))
             assert "limit" in attacked["error"]

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from fanin.experiments.report.html_report import page
 from fanin.experiments.results.bottleneck import limited_by
 from fanin.experiments.results.drawing.plot import draw
 from fanin.experiments.results.drawing.series import series
-from fanin.experiments.results.html_report import page
 from fanin.experiments.results.measured import Row, row
 from fanin.experiments.scenario.tables.figure import Kind, Plot
 from fanin.run_points import _table
@@ -73,8 +73,8 @@ def test_its_figure_says_so_and_that_of_others_does_not(tmp_path: Path, kind: Ki
 
 @pytest.mark.slow
 def test_its_page_says_so() -> None:
-    assert "<td>processors</td>" in page({}, [measured(0.3, 1.0)], "results")
-    assert "<td>links</td>" in page({}, [measured(0.9, 1.0)], "results")
+    assert "<td>processors</td>" in page({}, [(measured(0.3, 1.0), None)], "results")
+    assert "<td>links</td>" in page({}, [(measured(0.9, 1.0), None)], "results")
 
 
 def test_its_table_says_so() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fanin.experiments.models.prediction import predicted_call_seconds
 from fanin.experiments.results.drawing.rehearsal import rehearsed_row
 from fanin.experiments.results.drawing.series import mixed, select
 from fanin.experiments.results.files import Journal
@@ -30,7 +31,7 @@ def test_there_are_some() -> None:
 @pytest.mark.few(12)
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_each_is_valid_and_draws_settings_that_it_varies(path: Path) -> None:
-    scenario = load_scenario(path)
+    scenario = load_scenario(path, predict=predicted_call_seconds)
     assert scenario.frame.description
     plot = scenario.frame.plot
     assert plot is not None

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
@@ -15,13 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from fanin.cli import app
-from fanin.experiments import sweep
 from fanin.experiments.models.cost import Job, costs, idle_share
-from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.file import load_scenario
-from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.shipped import lessons, scenario_file
+from tests.fanin.verbs.lesson_runs import run_lesson
 from tests.sizes import sized
 
 ROOT = Path(__file__).parents[3]
@@ -319,8 +315,61 @@ def two_jobs(rows: Rows) -> None:
     assert beside[256]["other_job_seconds"] > 1.4 * alone[256]["median_seconds"]
 
 
+def failures(rows: Rows) -> None:
+    def lost(size: int, writing: str, interval: float) -> float:
+        share: float = one(rows, traffic_size=size, failures_writing=writing, failures_interval=interval)[
+            "lost_share"
+        ]
+        return share
+
+    short, long = 63_000, 252_000  # bytes of a checkpoint
+    assert lost(short, "blocking", 240) < min(lost(short, "blocking", other) for other in (60, 1800))
+    assert lost(long, "blocking", 60) > 1.5 * lost(short, "blocking", 60)
+    assert lost(long, "background", 60) == pytest.approx(lost(short, "background", 60), abs=0.003)
+    for row in rows:
+        assert row["lost_share"] == pytest.approx(row["predicted_lost_share"], abs=0.005)
+
+
+def roofline(rows: Rows) -> None:
+    def speed(algorithm: str, samples: int) -> float:
+        speed: float = one(rows, algorithm=algorithm, workload_micro_batch=samples)["achieved_flops"]
+        return speed
+
+    assert speed("in-network", 1) > 1.6 * speed("ring", 1)
+    assert speed("in-network", 256) == pytest.approx(speed("ring", 256), rel=0.05)
+    assert all(row["achieved_flops"] < row["roofline_flops"] for row in rows)
+
+
+def tuner(rows: Rows) -> None:
+    """The model is right with a path for each flow, and chooses the slowest but one where packets are spread."""
+
+    def predicted(paths: str, size: int) -> dict[str, float]:
+        found = [row for row in rows if row["size"] == size and row.get("candidates")]
+        (row,) = (row for row in found if row["paths"] == paths) if len(found) > 1 else found
+        return dict(zip(row["candidates"], row["candidate_seconds"], strict=True))
+
+    fastest = {
+        size: min(rows, key=lambda row: (row["size"] != size, row["median_seconds"])) for size in (4_000,)
+    }
+    assert all(row["algorithm"] == "in-network" for row in fastest.values())
+
+
+def data_centres(rows: Rows) -> None:
+    def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
+        found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
+        return found
+
+    for algorithm in ("in-network", "parameter-server", "ring"):
+        assert seconds_to_target(algorithm, 1, 25e-3) > 1.3 * seconds_to_target(algorithm, 4, 25e-3)
+    assert seconds_to_target("ring", 1, 25e-3) > 2 * seconds_to_target("in-network", 1, 25e-3)
+    by_steps = [{row["accuracy"] for row in rows if row["local_steps"] == n} for n in (1, 4)]
+    assert all(max(found) - min(found) < 0.02 for found in by_steps)  # whoever adds up the models
+
+
 POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
+    "failures": failures,
+    "roofline": roofline,
     "compression": compression,
     "degraded": degraded,
     "depth": depth,
@@ -348,36 +397,21 @@ POINTS: dict[str, Callable[[Rows], None]] = {
 }
 
 
-@contextmanager
-def in_this_process(_jobs: int) -> Iterator[Callable[[Settings, bytes], Future[Row]]]:
-    """To begin one of its own takes longer than most points in a small size."""
-
-    def submit(point: Settings, config: bytes) -> Future[Row]:
-        future: Future[Row] = Future()
-        future.set_result(sweep.run_point(point, config))
-        return future
-
-    yield submit
-
-
 @pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in SMALLER)) for name in sorted(POINTS)]
 )
 def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sweep, "_processes", in_this_process)
     changes = [f"--set={change}" for change in sized(SMALLER.get(name, []), [])]
-    done = CliRunner().invoke(app, ["lesson", "run", name, "--small", *changes])
-    assert done.exit_code == 0, done.output
+    output, rows = run_lesson(name, ["--small", *changes], tmp_path, monkeypatch)
     folder = tmp_path / "results" / f"lesson-{name}"
     assert (folder / f"lesson-{name}.png").stat().st_size > 0
-    assert lessons()[name].see.strip() in done.output
-    assert f"docs/tutorials/lessons/{name}.md" in done.output
-    assert "idle for this share of" in done.output
-    assert "4,096 GPUs" in done.output
-    POINTS[name](read_rows(folder))
+    assert lessons()[name].see.strip() in output
+    assert f"docs/tutorials/lessons/{name}.md" in output
+    assert "idle for this share of" in output
+    assert "4,096 GPUs" in output
+    POINTS[name](rows)
 
 
 def test_each_lesson_has_its_point_and_its_page_with_a_figure() -> None:

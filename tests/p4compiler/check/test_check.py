@@ -196,11 +196,12 @@ def test_data_parameters_come_last(complain: Complain) -> None:
         ("actions = { a; } default_action = a(meta.x);", "an action's data must be known when compiling"),
         ("key = { hdr.h.a + 1: exact; } actions = { a; }", "a key that is computed needs a name for the control plane"),
         ("key = { hdr.h: exact; } actions = { a; }", "a value of type h_t cannot be a key"),
-        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { (1, 2): a(1); }", "1 keys are needed, not 2"),
+        ("key = { hdr.h.a: exact; } actions = { a; } const entries = { (1, 2): a(1); }", "1 key is needed, not 2"),
         ("key = { hdr.h.a: exact; } actions = { a; } const entries = { 1 &&& 1: a(1); }",
          "a key of kind exact needs a value"),
         ("key = { hdr.h.a: lpm; } actions = { a; } const entries = { 1 &&& 5: a(1); }",
          "the mask of an lpm key is a prefix: ones, then zeros"),
+        ("actions = { a; } const entries = { _: a(1); }", "table 't' has no key that an entry could match"),
         ("actions = { a; } counters = c;", "there is no name 'c'"),
         ("actions = { a; } size = meta.x;", "a table's size must be a number known when compiling"),
     ],
@@ -283,6 +284,22 @@ def test_an_object_that_nothing_names_is_named_after_its_table(
     assert [w.message for w in compiled.warnings] == [
         f"an object without a name is 't_{kind}' for the control plane; p4c leaves it out of P4Info"
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "hint"),
+    [
+        ("lpm", "0x0a00 / 8", "write the prefix with a mask: 0x0a00 &&& 0xff00"),
+        ("range", "9 - 7", "write 9 .. 7"),
+    ],
+)
+def test_a_prefix_or_range_in_another_notation_is_a_warning(
+    build: Build, kind: str, key: str, hint: str
+) -> None:
+    entries = f"const entries = {{ {key}: NoAction(); }}"
+    table = f"table t {{ key = {{ meta.x: {kind}; }} actions = {{ NoAction; }} {entries} }}"
+    [warning] = build(locals=table, apply="meta.x = 1; t.apply();").warnings
+    assert (warning.option, warning.hint) == ("mismatch", hint)
 
 
 def test_a_signed_literal_of_width_0_is_refused(complain: Complain) -> None:

@@ -30,6 +30,18 @@ MARKED = """action a() {{ }} action b() {{ }} action c() {{ }}
             },
             "'c' is marked @defaultonly: it cannot be an entry's action",
         ),
+        (
+            {"apply": "hash(meta.x, HashAlgorithm.crc16, 16w0, hdr.h.a, 16w9);"},
+            "hash() needs a list of fields, not a value of bit<8>",
+        ),
+        (
+            {"apply": "digest(1, meta.y);"},
+            "digest() needs a list of fields, not a value of bit<8>",
+        ),
+        (
+            {"update": "update_checksum(true, hdr.h.c, hdr.h.b, HashAlgorithm.csum16);"},
+            "update_checksum() needs a list of fields, not a value of bit<32>",
+        ),
         ({"locals": "action a(in int n) { meta.y = n; }"}, "'n': a parameter of type int has no direction"),
         (
             {"declarations": f"{HEADERS} bit<8> f(inout int n) {{ return 1; }}"},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from fanin.p4compiler import CompileError, compile_file
+from fanin.p4switch.engine.engine import Engine
+from fanin.p4switch.entries import Digest
 from fanin.p4switch.stf.run import run_stf
 
 HERE = Path(__file__).parent
@@ -58,11 +61,6 @@ def test_an_index_of_a_type_with_a_name(tmp_path: Path) -> None:
         # what the frame cannot carry out
         ("struct handed_t {", "struct handed_t {\n    cmd_t cmd;", "handed_t has a header"),
         (
-            "    report_t report;\n}",
-            "    report_t report;\n    bit<8> x;\n}",
-            "field 'x' of headers_t is not a header",
-        ),
-        (
             "limit.execute(1)",
             "limit.execute(1, PSA_MeterColor_t.RED)",
             "a meter that starts from a color is not supported",
@@ -71,6 +69,11 @@ def test_an_index_of_a_type_with_a_name(tmp_path: Path) -> None:
             "packet.emit(hdr.cmd);",
             "if (hdr.cmd.to == 1) { packet.emit(hdr.cmd); }",
             "emit() on a condition is not supported",
+        ),
+        (
+            "    report_t report;\n}",
+            "    report_t report;\n    bit<8> x;\n}",
+            "field 'x' of type bit<8> cannot be emitted",
         ),
         ("(8) seen;", "(8, 5) seen;", "a register with an initial value is not supported"),
         ("InternetChecksum() checksum;", "Digest<handed_t>() digest; InternetChecksum() checksum;", ""),
@@ -92,18 +95,45 @@ def test_what_is_refused_is_refused_at_its_place(tmp_path: Path, old: str, new: 
     assert first.span.file.path == str(path)
 
 
-@pytest.mark.parametrize(
-    ("declaration", "use"),
-    [
-        ("Digest<handed_t>() extra;", "extra.pack(resubmit_meta);"),
-        ("Checksum<bit<16>>(PSA_HashAlgorithm_t.CRC16) extra;", "extra.clear();"),
-    ],
-)
-def test_an_extern_without_a_counterpart_is_refused(tmp_path: Path, declaration: str, use: str) -> None:
-    path = tmp_path / "x.p4"
+def deparser(text: str, declaration: str, use: str) -> str:
+    """The program with a declaration and a statement in its ingress deparser."""
     old = "    apply {\n        clone_i2e_meta"
-    text = PROGRAM.read_text().replace(old, f"    {declaration}\n    apply {{\n        {use} clone_i2e_meta")
-    path.write_text(text)
+    assert old in text
+    return text.replace(old, f"    {declaration}\n    apply {{\n        {use} clone_i2e_meta")
+
+
+def test_an_extern_without_a_counterpart_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.p4"
+    extra = "Checksum<bit<16>>(PSA_HashAlgorithm_t.CRC16) extra;"
+    path.write_text(deparser(PROGRAM.read_text(), extra, "extra.clear();"))
     with pytest.raises(CompileError, match="is not supported") as failure:
         compile_file(path)
     assert failure.value.diagnostics[0].span.file.path == str(path)
+
+
+def test_a_digest_and_a_field_among_the_headers(tmp_path: Path) -> None:
+    path = tmp_path / "x.p4"
+    text = deparser(
+        PROGRAM.read_text(),
+        "Digest<tuple<bit<16>, bit<16>>>() learnt;",
+        "normal_meta.value = 0x1111; if (hdr.tag == 5) { learnt.pack({ normal_meta.value, 0x77 }); }",
+    )
+    text = text.replace("    report_t report;\n}", "    report_t report;\n    bit<8> tag;\n}")
+    text = text.replace("counted.count(1);", "counted.count(1); hdr.tag = hdr.cmd.to + 3;")
+    path.write_text(text.replace("packet.emit(hdr);", "packet.emit(hdr.cmd); packet.emit(hdr.report);"))
+    compiled = compile_file(path)
+    [digest] = compiled.p4info.digests
+    assert (digest.preamble.name, digest.preamble.alias) == ("IngressDeparserImpl.learnt", "learnt")
+    engine = Engine.load(compiled.device_config())
+    event = os.eventfd(0, os.EFD_NONBLOCK)
+    try:
+        engine.keep_digests(event)
+        assert len(engine.process(1, bytes.fromhex("00 02 0000 00 00 0000 0000 0000 abcd"))) == 1
+        assert engine.digests() == [Digest("IngressDeparserImpl.learnt", (0x1111, 0x77))]
+    finally:
+        os.close(event)
+
+
+def test_psa_p4_of_p4c_is_not_used(tmp_path: Path) -> None:
+    (tmp_path / "psa.p4").write_text("extern Register<T, S> { Register(bit<32> size); }")
+    assert compile_file(PROGRAM, include_dirs=[tmp_path]).p4info.pkg_info.arch == "psa"

@@ -35,6 +35,7 @@ from fanin.p4switch.trace.events import (
     ActionRun,
     Assign,
     Condition,
+    Copy,
     Deparse,
     Drop,
     Egress,
@@ -473,3 +474,9 @@ def test_an_entry_in_json(engine: Callable[[str], Engine]) -> None:
         "priority": None,
     }
     assert isinstance(of_kind(trace, Lookup)[0].entry, HitEntry)
+
+
+def test_a_series_of_several_objects_is_named_by_what_differs() -> None:
+    events = [Access("read", f"MyIngress.adder{number}.sums", 5, True, None, None) for number in range(4)]
+    text = as_text(PacketTrace(0, 0, b"", events, [Copy(None, "arrival")], [0] * 4))
+    assert "read MyIngress.adder0.sums..adder3.sums[5], 4 times" in text

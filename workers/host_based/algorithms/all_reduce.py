@@ -113,7 +113,7 @@ class AllReduce(ABC):
         one_peer_at_a_time: Whether a rank sends to its peers one after the other, so that it has one window open.
     """
 
-    name: ClassVar[str]
+    name: str
     one_peer_at_a_time: ClassVar[bool] = False
 
     @abstractmethod

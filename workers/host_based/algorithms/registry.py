@@ -11,6 +11,8 @@ ALGORITHMS: dict[str, AllReduce] = {
     for algorithm in (Ring(), HalvingDoubling(), DoubleBinaryTree(), ParameterServer())
 }
 
+FROM_FILES: dict[str, AllReduce] = {}  # algorithms of users' files, by the names of the files
+
 
 def register(algorithm: AllReduce) -> None:
     """Add an algorithm, which scenarios and workers of this process can then name.
@@ -29,12 +31,13 @@ def algorithm_named(name: str) -> AllReduce:
     Raises:
         ValueError: If there is none between hosts.
     """
-    if name not in ALGORITHMS:
+    found = ALGORITHMS.get(name) or FROM_FILES.get(name)
+    if found is None:
         there = ", ".join(ALGORITHMS)
         raise ValueError(f"{name!r} is no all-reduce algorithm between hosts; choose one of {there}")
-    return ALGORITHMS[name]
+    return found
 
 
 def algorithm_names() -> tuple[str, ...]:
-    """Return the names of all algorithms, in the network and between hosts."""
+    """Return the names of all algorithms, in the network and between hosts, without those of files."""
     return ("in-network", *ALGORITHMS)

@@ -123,6 +123,21 @@ def test_one_link_is_blamed_for_losses_only_if_it_had_most(
     assert re.search(rf"What to change: {change}", output)
 
 
+def test_a_barrier_that_ends_late_at_a_worker_is_no_straggler(clean: Row, tmp_path: Path) -> None:
+    usage = Usage.from_columns(clean["usage"])
+    *others, last = usage.workers
+    assert all(own == 0 for worker in usage.workers for own in worker.own_seconds or (1,))
+    late = replace(
+        last, began=tuple(one + 0.01 for one in last.began), ended=tuple(one + 0.01 for one in last.ended)
+    )
+    for own, causes in ((last.own_seconds, set()), (None, {"straggler"})):
+        workers = tuple(replace(worker, own_seconds=own) for worker in (*others, late))
+        changed = clean | {"usage": Usage(usage.links, workers).as_columns()}
+        write_results([changed], {}, tmp_path)
+        found = json.loads(invoke(tmp_path, "--json")[1])["findings"]
+        assert {one["cause"] for one in found} & {"straggler"} == causes
+
+
 STEP = {"forward": "100 us", "backward": "200 us"}
 
 
@@ -130,7 +145,7 @@ STEP = {"forward": "100 us", "backward": "200 us"}
 @pytest.mark.parametrize(
     ("cause", "change", "settings"),
     [
-        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "800 kB"}),
+        ("no overlap", "set step.bucket = ", {"step": STEP, "size": "400 kB"}),
         ("small buckets", "set step.bucket = ", {"step": STEP | {"bucket": "512 B"}}),
         ("data loader", "num_workers", {"step": STEP | {"bucket": "25 kB", "loading": "300 us"}}),
         (

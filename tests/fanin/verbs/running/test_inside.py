@@ -124,7 +124,9 @@ def test_metrics_are_scraped_from_outside_of_the_namespaces(up: Up) -> None:
         return {(sample.name, ",".join(sample.labels.values())): sample.value for sample in samples}
 
     with job(up):
-        found = until(scrape, lambda found: found.get(("fanin_worker_all_reduces_total", "h2,train"), 0) > 0)
+        found = until(
+            scrape, lambda found: found.get(("fanin_worker_all_reduces_total", "h2,train,1"), 0) > 0
+        )
     assert found["fanin_switch_up", "leaf1"] == 1
     assert found["fanin_switch_aggregation_events_total", "COMPLETED,leaf1"] > 0
     assert found["fanin_link_capacity_bytes_per_second", "leaf1,h1"] == 100e6 / 8

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from html import escape
 from pathlib import Path
 from string import Template
@@ -15,22 +16,28 @@ from typing import Any, TypeGuard
 
 from pydantic import ValidationError
 
-from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
-from fanin.experiments.results.axes import column_label, scale
+from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price
+from fanin.experiments.report.overview import Point, points_of, sentences
+from fanin.experiments.results.axes import column_label, scale, value_text
 from fanin.experiments.results.drawing.plot import draw
 from fanin.experiments.results.drawing.series import PlotError, select, series, varied
-from fanin.experiments.results.measured import Row, wait_of
+from fanin.experiments.results.drawing.steps import draw_steps
+from fanin.experiments.results.measured import Row
 from fanin.experiments.results.provenance import provenance
+from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import KEYS
 from fanin.experiments.scenario.tables.figure import Plot
 from fanin.native.text import counted, printable
-from fanin.topologies.units import TIMES, quantity_text
 
 _TEMPLATE = Path(__file__).with_name("html_report.html")
 _MEASURED = {
     "median_seconds": "median",
     "p95_seconds": "95th percentile",
     "closed_form_seconds": "analytical model",
+    "step_seconds": "step",
+    "exposed_seconds": "exposed in a step",
+    "trace_step_seconds": "step in the trace",
+    "gpu_idle_share": "idle",
     "goodput_bits_per_second": "goodput",
     "wire_bytes_per_worker": "on the wire, each",
     "retransmissions": "retransmissions",
@@ -41,6 +48,7 @@ _MEASURED = {
     "violations": "outside bound",
 }
 
+_MOST_STEPS = 12  # bars in the picture of steps
 _FEW = 3  # varying settings that a default figure can show
 
 
@@ -48,14 +56,17 @@ def _escaped(text: str) -> str:
     return escape(printable(text))
 
 
-def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
+def page(about: Mapping[str, Any], runs: Sequence[tuple[Row, Usage | None]], place: str) -> str:
     """Return a page about the results at `place`; the same results give the same page.
 
     Args:
         about: What write_results() got as `about`; it may contain a scenario.
-        rows: The rows.
+        runs: The rows, each with the counts of its links and workers if there are any.
         place: The path of the results, for the commands that repeat them.
     """
+    rows = [row for row, _ in runs]
+    compute = about.get("compute_seconds")
+    points = points_of(runs, _names(rows), compute if _is_number(compute) and compute > 0 else None)
     scenario = _scenario(about)
     wrong = sum(bool(row.get("violations")) or row.get("error") is not None for row in rows)
     outcome = counted(len(rows), "point")
@@ -68,9 +79,12 @@ def page(about: Mapping[str, Any], rows: Sequence[Row], place: str) -> str:
         description=_escaped(str(scenario.get("description", ""))),
         state="wrong" if wrong else "faint",
         outcome=f"{outcome}.",
+        overview="\n".join(f"<p>{_escaped(sentence)}</p>" for sentence in sentences(points)),
+        step=_steps(points),
+        diagnosis=_diagnosis(points),
         measured=_measured(rows) + _failed(rows),
         figures=_figures(scenario, rows),
-        prices=_prices(about.get("compute_seconds"), rows),
+        prices=_prices(points, rows),
         again=_again(about, place),
         settings=_settings(rows),
         provenance=_values({name: _different([row.get(name) for row in rows]) for name in provenance()}),
@@ -145,22 +159,81 @@ def _failed(rows: Sequence[Row]) -> str:
     return _table(_columns(varied(rows), failed) | {"failed with": [row["error"] for row in failed]})
 
 
-def _prices(compute: object, rows: Sequence[Row]) -> str:
-    """Return the prices of the time that GPUs would wait, if it is known how long they compute."""
-    if not _is_number(compute) or compute <= 0:
+def _prices(points: Sequence[Point], rows: Sequence[Row]) -> str:
+    """Return the prices of the time that GPUs wait, if it is known how long they compute."""
+    known = [(row, point.idle) for row, point in zip(rows, points, strict=True) if point.idle is not None]
+    if not known:
         return ""
-    good = _good(rows)
-    shares = [idle_share(compute, wait_of(row)) for row in good]
-    columns = _columns(varied(rows), good) | {"idle": [f"{share:.1%}" for share in shares]}
+    shares = [share for _, share in known]
+    columns = _columns(varied(rows), [row for row, _ in known]) | {
+        "idle": [f"{share:.1%}" for share in shares]
+    }
     for gpus in CLUSTERS:
         hourly = [idle_price(share, gpus) for share in shares]
         columns[f"{gpus:,} GPUs, $ an hour"] = [round(price) for price in hourly]
         columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
     return (
         "<h2>The price of waiting</h2>\n"
-        f"<p>For GPUs that compute for {quantity_text(compute, TIMES)} between two all-reduces and then wait for one, "
-        f"at {PRICE:g} $ per GPU and hour.</p>\n{_table(columns)}"
+        f"<p>GPUs idle for this share of their time. The price is for all of them, at {PRICE:g} $ an hour each.</p>\n"
+        f"{_table(columns)}"
     )
+
+
+def _names(rows: Sequence[Row]) -> list[str]:
+    """Return a name for each point, made of the settings in which points differ."""
+    apart = varied(rows)
+    return [
+        ", ".join(f"{name}={value_text(name, row[name])}" for name in apart if row.get(name) is not None)
+        or "the run"
+        for row in rows
+    ]
+
+
+def _steps(points: Sequence[Point]) -> str:
+    """Return a picture of the points' steps, if it is known for how long workers compute."""
+    steps = [point.step for point in points if point.step is not None]
+    if not steps:
+        return ""
+    text = _svg(partial(draw_steps, steps[:_MOST_STEPS]), "step")
+    left_out = (
+        f" Of {len(steps)} points, it shows the first {_MOST_STEPS}." if len(steps) > _MOST_STEPS else ""
+    )
+    return (
+        f'<figure aria-label="where the time of a step goes">\n{text}</figure>\n<p class="faint">The mean step, as the '
+        "slowest worker spends it, with the share of each part, and the length of the step behind the bar. Data that "
+        "moves while it computes costs nothing; how much that is follows from the busiest link. The time in which it "
+        f"waits for sums includes the wait for other workers.{left_out}</p>\n"
+    )
+
+
+def _diagnosis(points: Sequence[Point]) -> str:
+    """Return what `fanin diagnose` prints of all points."""
+    columns: dict[str, list[object]] = {
+        "point": [],
+        "cause": [],
+        "of the time": [],
+        "evidence": [],
+        "what to change": [],
+    }
+
+    def add(*cells: object) -> None:
+        for column, cell in zip(columns.values(), cells, strict=True):
+            column.append(cell)
+
+    for point in points:
+        if point.diagnosis is None:
+            add(point.name, "not known", "", point.problem, "")
+            continue
+        found = point.diagnosis
+        for finding in found.findings:
+            add(point.name, finding.cause, f"{finding.share:.0%}", finding.evidence, finding.change)
+        if not found.findings:
+            add(point.name, "nothing wrong", "", found.limit, "")
+        for finding in found.minor:
+            add(point.name, f"{finding.cause}, too little", f"{finding.share:.0%}", finding.evidence, "")
+        if found.unseen:
+            add(point.name, "cannot tell live", "", f"virtual time can: {', '.join(found.unseen)}", "")
+    return _table(columns)
 
 
 def _settings(rows: Sequence[Row]) -> str:
@@ -235,17 +308,21 @@ def _figures(scenario: Mapping[str, Any], rows: Sequence[Row]) -> str:
 def _figure(plot: Plot, rows: Sequence[Row], place: int) -> str:
     """Return a figure for the page; the names of its parts are unique on the page."""
     try:
-        lines = series(select(rows, plot.where), plot)
-        with TemporaryDirectory() as folder:
-            path = Path(folder, "figure.svg")
-            draw(lines, plot, path)
-            text = path.read_text(encoding="utf-8")
+        picture = _svg(partial(draw, series(select(rows, plot.where), plot), plot), f"figure{place}")
     except PlotError as error:
         return f"<p>{_escaped(str(error))}</p>\n"
-    text = re.sub(r"<metadata>.*</metadata>", "", text, flags=re.DOTALL)
-    picture = re.sub(r'(id="|url\(#|href="#)', rf"\1figure{place}-", text[text.index("<svg") :])
     label = _escaped(f"{column_label(plot.measured)} over {column_label(plot.x)}")
     return f'<figure aria-label="{label}">\n{picture}</figure>\n'
+
+
+def _svg(make: Callable[[Path], None], prefix: str) -> str:
+    """Return the SVG that `make` draws into a file, for a page; the names of its parts begin with `prefix`."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "figure.svg")
+        make(path)
+        text = path.read_text(encoding="utf-8")
+    text = re.sub(r"<metadata>.*</metadata>", "", text, flags=re.DOTALL)
+    return re.sub(r'(id="|url\(#|href="#)', rf"\1{prefix}-", text[text.index("<svg") :])
 
 
 def _again(about: Mapping[str, Any], place: str) -> str:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from fanin.experiments.report.html_report import page
 from fanin.experiments.results.files import read_results, write_results
-from fanin.experiments.results.html_report import page
 from fanin.experiments.results.measured import Row, failed_row
 from fanin.experiments.scenario.settings import Settings
 from tests.experiments.results.runs import made
@@ -69,7 +69,7 @@ class Reader(HTMLParser):
 
 
 def read(about: dict[str, Any], rows: list[Row]) -> Reader:
-    reader = Reader(page(about, rows, "results/try"))
+    reader = Reader(page(about, [(row, None) for row in rows], "results/try"))
     assert reader.open == []
     return reader
 
@@ -133,7 +133,7 @@ def test_nothing_comes_from_anywhere_else_and_nothing_runs() -> None:
         assert not name.startswith("on")
         assert not name.endswith("href") or value.startswith("#")
         assert "url(" not in value or "url(#" in value
-    text = page(ABOUT, ROWS, "results/try")
+    text = page(ABOUT, [(row, None) for row in ROWS], "results/try")
     assert "@import" not in text
     assert "default-src 'none'" in text
 
@@ -151,12 +151,12 @@ def test_no_value_is_taken_for_html() -> None:
         "set": [HOSTILE],
         "compute_seconds": 0.01,
     }
-    text = page(about, rows, HOSTILE)
+    text = page(about, [(row, None) for row in rows], HOSTILE)
     reader = Reader(text)
     assert reader.open == []
     assert "script" not in reader.tags
     assert "<script" not in text
-    assert reader.tags["svg"] == 2
+    assert reader.tags["svg"] == 3
     assert text.count(html.escape("<script>")) > 10
     assert any(HOSTILE in cell for row in reader.cells for cell in row)
 
@@ -187,7 +187,9 @@ def test_files_give_what_was_written_and_the_same_page_each_time(tmp_path: Path,
     about, rows = read_results(tmp_path / kind)
     assert about == ABOUT
     assert json.loads(json.dumps(rows)) == json.loads(json.dumps(ROWS))
-    assert page(about, rows, "here") == page(ABOUT, ROWS, "here")
+    assert page(about, [(row, None) for row in rows], "here") == page(
+        ABOUT, [(row, None) for row in ROWS], "here"
+    )
 
 
 def test_rows_of_others_need_no_more_than_a_number() -> None:

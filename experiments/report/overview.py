@@ -1,0 +1,113 @@
+"""The first lines of a report: what the runs lost their time to, what that costs, and what to change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fanin.experiments.diagnosis.case import Case
+from fanin.experiments.diagnosis.diagnose import Diagnosis, DiagnosisError, diagnose
+from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+from fanin.experiments.results.drawing.steps import Step
+from fanin.experiments.results.measured import Row, wait_of
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
+
+_GPUS = CLUSTERS[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point and what the report states about it.
+
+    Attributes:
+        name: Its name.
+        diagnosis: The causes of its slowness; None if it cannot be diagnosed.
+        problem: Why it cannot; empty if it can.
+        step: Its mean step; None if it is not known for how long workers compute.
+        idle: The share of the time in which GPUs idle; None if it is not known.
+    """
+
+    name: str
+    diagnosis: Diagnosis | None
+    problem: str
+    step: Step | None
+    idle: float | None
+
+    @property
+    def lost(self) -> float:
+        """Return the share of the time that the most costly cause costs; 0 if nothing is wrong."""
+        return self.diagnosis.findings[0].share if self.diagnosis and self.diagnosis.findings else 0.0
+
+
+def points_of(
+    runs: Sequence[tuple[Row, Usage | None]], names: Sequence[str], compute: float | None
+) -> list[Point]:
+    """Return what a report states about each point.
+
+    Args:
+        runs: The rows, with the counts of links and workers if there are any.
+        names: A name for each of them.
+        compute: Seconds of computing between two all-reduces, for rows that do not measure it; None if not known.
+    """
+    return [_point(row, usage, name, compute) for (row, usage), name in zip(runs, names, strict=True)]
+
+
+def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> Point:
+    try:
+        diagnosis, problem = diagnose(row, usage), ""
+    except DiagnosisError as error:
+        diagnosis, problem = None, str(error)
+    step, idle = None, row.get("gpu_idle_share")
+    if row.get("error") is None and usage is not None and diagnosis is not None:
+        step = _step(Case(Settings.model_validate_json(row["settings"]), row, usage), name)
+    if row.get("error") is None and idle is None and compute:
+        step = Step(name, compute, 0.0, 0.0, wait_of(row))
+        idle = idle_share(compute, wait_of(row))
+    return Point(name, diagnosis, problem, step, idle)
+
+
+def _step(case: Case, name: str) -> Step | None:
+    """Return the mean step of the slowest worker."""
+    seconds, exposed = case.row.get("step_seconds"), case.row.get("exposed_seconds")
+    if seconds is None or exposed is None:
+        return None
+    loading = float(case.loading.max()) / len(case.usage.workers[0].began)
+    computing = seconds - exposed - loading
+    # What the busiest link sends, apart from the time in which even the slowest worker waits for it.
+    hidden = min(computing, max(0.0, max(case.busy.values()) * case.step_seconds - exposed))
+    return Step(name, computing - hidden, hidden, loading, exposed)
+
+
+def sentences(points: Sequence[Point]) -> list[str]:
+    """Return the cause of most lost time, what that costs, and what to change, each in a sentence or two."""
+    known = [point for point in points if point.diagnosis is not None]
+    if not known:
+        return [f"The cause is not known: {points[0].problem}."] if points else []
+    worst = max(known, key=lambda point: point.lost)
+    assert worst.diagnosis
+    where = f" with {worst.name}" if len(points) > 1 else ""
+    if not worst.diagnosis.findings:
+        said = [f"Nothing is wrong{' with any point' if len(points) > 1 else ''}: {worst.diagnosis.limit}."]
+    else:
+        first, *others = worst.diagnosis.findings
+        also = "".join(f", and {other.cause} about {other.share:.0%}" for other in others)
+        said = [
+            f"{first.cause[0].upper()}{first.cause[1:]} costs about {first.share:.0%} of the time{where}{also}."
+        ]
+    idle = [point for point in points if point.idle is not None]
+    if idle:
+        most = max(idle, key=lambda point: point.idle or 0.0)
+        share = most.idle or 0.0
+        hourly = idle_price(share, _GPUS)
+        where = f" with {most.name}" if len(points) > 1 else ""
+        said.append(
+            f"GPUs idle for {share:.1%} of the time{where}. With {_GPUS:,} GPUs at {PRICE:g} $ an hour each, that "
+            f"costs {hourly:,.0f} $ an hour, or {24 * hourly:,.0f} $ a day."
+        )
+    else:
+        said.append(
+            "What waiting GPUs cost is not known, because the scenario does not state how long they compute (compute)."
+        )
+    said += [f"What to change: {finding.change}." for finding in worst.diagnosis.findings]
+    return said

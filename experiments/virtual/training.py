@@ -1,0 +1,199 @@
+"""A training in virtual time: real gradients, and models that change when the simulated network has summed them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.results.checking import Errors, Oracle, Promise
+from fanin.experiments.results.measured import Measured
+from fanin.experiments.results.usage import Usage
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.training import Training
+from fanin.experiments.training.digits import CLASSES, Digits, load_digits
+from fanin.experiments.training.perceptron import Perceptron, Vector
+from fanin.experiments.training.sgd import Curve
+from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
+from fanin.experiments.virtual.steps import computing_figures
+from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.p4switch.engine.engine import Engine
+from fanin.simulator.fabric import Cluster
+from fanin.simulator.hosts.stations import WorkerStation
+from fanin.simulator.job_spec import ClusterSpec
+
+_MOMENTUM = np.float32(0.9)
+_SHARING, _BATCHES = 6, 7  # separate their random numbers from others of the same seed
+
+
+class _Learner:
+    """A worker with its own images. It trains alone for some steps, and then takes the mean of all models.
+
+    This is local SGD (Stich, "Local SGD converges fast and communicates little", ICLR 2019), or federated averaging of
+    all clients (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS
+    2017). Each worker keeps its momentum. With one local step, all models are what synchronous SGD makes of them.
+    """
+
+    def __init__(self, training: Training, seed: int, digits: Digits, rank: int, workers: int) -> None:
+        self.model = Perceptron(digits.train_images.shape[1], training.hidden, CLASSES, seed)
+        own = _shares(training, seed, digits, workers)[rank]
+        self._images, self._labels = digits.train_images[own], digits.train_labels[own]
+        self._batch, self._steps = training.batch // workers, training.local_steps
+        self._rate, self._workers = np.float32(training.learning_rate), workers
+        self._draw = np.random.default_rng((seed, _BATCHES, rank))
+        self._order = np.empty(0, np.int64)
+        self._velocity = np.zeros_like(self.model.parameters)
+
+    def train(self) -> Vector:
+        """Train alone, and return this worker's share of the change of the mean model, float32 [size]."""
+        begun = self.model.parameters
+        for _ in range(self._steps):
+            if len(self._order) < self._batch:
+                self._order = self._draw.permutation(len(self._labels))
+            batch, self._order = self._order[: self._batch], self._order[self._batch :]
+            _, gradient = self.model.loss_and_gradient(self._images[batch], self._labels[batch])
+            self._velocity = _MOMENTUM * self._velocity - self._rate * gradient / np.float32(self._batch)
+            self.model.parameters = self.model.parameters + self._velocity
+        change = (self.model.parameters - begun) / np.float32(self._workers)
+        self.model.parameters = begun
+        return change
+
+    def take(self, change: Vector) -> None:
+        """Change the model as all workers together have."""
+        self.model.parameters = self.model.parameters + change
+
+
+def _shares(training: Training, seed: int, digits: Digits, workers: int) -> Sequence[Any]:
+    """Return the indices of each worker's images, as many for each."""
+    if training.split == "by-label":
+        order = np.argsort(digits.train_labels, kind="stable")
+    else:
+        order = np.random.default_rng((seed, _SHARING)).permutation(len(digits.train_labels))
+    return np.split(order[: len(order) // workers * workers], workers)
+
+
+class _Rounds(Sequence[Sequence[Vector]]):
+    """The vectors of a training by round and rank. Each is made when its worker begins to send it.
+
+    Attributes:
+        promises: The promise of each sum.
+        stations: The workers' stations, which have the sums.
+        accuracy: Share of the test images that the mean model gets right, after each round.
+    """
+
+    def __init__(self, learners: Sequence[_Learner], rounds: int, digits: Digits, oracle: Oracle) -> None:
+        self.promises: list[Promise] = []
+        self.stations: Sequence[WorkerStation[Any]] = ()
+        self.accuracy: list[float] = []
+        self._learners, self._rounds, self._digits, self._oracle = learners, rounds, digits, oracle
+        self._sent: dict[int, Vector] = {}  # of the round that has begun, by rank
+
+    def __len__(self) -> int:
+        return self._rounds
+
+    def __getitem__(self, call: Any) -> Any:
+        return _Round(self, call, len(self._learners))
+
+    def vector(self, call: int, rank: int) -> Vector:
+        """Return what a rank sends in a round; called once for each."""
+        if call:
+            self.take(call - 1, rank)
+        self._sent[rank] = sent = self._learners[rank].train()
+        if len(self._sent) == len(self._learners):
+            self.promises.append(self._oracle([self._sent[one] for one in range(len(self._learners))]))
+            self._sent.clear()
+        return sent.copy()
+
+    def take(self, call: int, rank: int) -> None:
+        """Let a rank change its model by the sum of a round."""
+        learner = self._learners[rank]
+        learner.take(self.stations[rank].outputs[call])
+        if rank == 0:
+            self.accuracy.append(learner.model.accuracy(self._digits.test_images, self._digits.test_labels))
+
+
+class _Round(Sequence[Vector]):
+    """The vectors of a round by rank."""
+
+    def __init__(self, rounds: _Rounds, call: int, workers: int) -> None:
+        self._rounds, self._call, self._workers = rounds, call, workers
+
+    def __len__(self) -> int:
+        return self._workers
+
+    def __getitem__(self, rank: Any) -> Any:
+        return self._rounds.vector(self._call, rank)
+
+
+def run_training(
+    training: Training, settings: Settings, switch: Engine, spec: ClusterSpec, oracle: Oracle
+) -> Measured:
+    """Train in virtual time, and check every sum. There are no barriers.
+
+    Args:
+        training: The table of the scenario.
+        settings: The point, with the training's vectors (Settings.as_vectors).
+        switch: The program of its switches.
+        spec: The job and its network.
+        oracle: The oracle of its sums.
+
+    Raises:
+        CollectiveError: If a worker gives up.
+        UnfinishedError: If the run does not end.
+        DeadlockError: If links pause one another in a circle.
+        ControllerError: If the controller fails.
+    """
+    assert settings.size is not None
+    assert settings.elements is not None
+    workers, digits = len(settings.members), load_digits()
+    learners = [_Learner(training, settings.seed, digits, rank, workers) for rank in range(workers)]
+    rounds = _Rounds(learners, settings.repetitions, digits, oracle)
+    computing = training.local_steps * training.compute_time
+    protocol = settings.implementation
+    cluster = Cluster(
+        replace(spec, pauses=((computing,) * len(rounds),) * workers, per_step=1, calls=("all-reduce",)),
+        switch,
+        rounds,
+        [computing] * workers,
+        protocol.make_worker,
+        planner=protocol.planner(settings.paths),
+    )
+    rounds.stations = cluster.stations
+    meter = LinkMeter(cluster, settings.priority)
+    sampler = QueueSampler(cluster.network, settings.queue_samples)
+    if not cluster.run(LIMIT):
+        raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+    rounds.take(len(rounds) - 1, 0)
+    stations = cluster.stations
+    began, ended = (
+        np.max([getattr(station, name) for station in stations], axis=0) for name in ("began", "ended")
+    )
+    errors = Errors.of_all(
+        promise.hold(station.outputs[call] for station in stations)
+        for call, promise in enumerate(rounds.promises)
+    )
+    waits = [np.subtract(station.ended, station.began) for station in stations]
+    lengths = np.diff(ended, prepend=0.0)
+    return Measured(
+        seconds=tuple((ended - began).tolist()),
+        elements=settings.elements,
+        retransmissions=sum(station.retransmissions for station in stations),
+        violations=errors.violations,
+        max_abs_error=errors.largest,
+        error_bound=errors.bound,
+        closed_form_seconds=predicted_seconds(settings, settings.size, spec.window),
+        curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy),
+        window=spec.window,
+        recovery=spec.recovery,
+        wait_seconds=float(np.mean(waits)),
+        usage=Usage(
+            meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
+        ),
+        workers_left=workers,
+        **worker_figures(settings, cluster),
+        **network_figures(cluster),
+        **computing_figures(lengths, np.full((workers, len(rounds)), computing)),
+    )

@@ -1,0 +1,104 @@
+"""The tables on the pages of lessons have the numbers that the lessons print."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from fanin.experiments.models.cost import CLUSTERS, idle_price
+from fanin.experiments.results.measured import Row
+from tests.fanin.verbs.lesson_runs import run_lesson
+from tests.sizes import sized
+
+PAGES = Path(__file__).parents[3] / "docs" / "tutorials" / "lessons"
+
+Rows = Sequence[Row]
+
+
+def by(rows: Rows, *columns: str) -> Iterator[tuple[Hashable, list[Row]]]:
+    """Yield the rows that agree in these columns, with the values of the columns."""
+    found: defaultdict[Hashable, list[Row]] = defaultdict(list)
+    for row in rows:
+        key = tuple(row[name] for name in columns)
+        found[key if len(key) > 1 else key[0]].append(row)
+    yield from found.items()
+
+
+def line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def price(name: str, share: float) -> str:
+    """A line of a table of prices."""
+    hourly = [idle_price(share, gpus) for gpus in CLUSTERS]
+    return line(name, f"{share:.1%}", *(f"{one:,.0f} / {24 * one:,.0f}" for one in hourly))
+
+
+def failures(rows: Rows) -> Iterator[str]:
+    takes = {63_000: "3.1 s", 252_000: "12.3 s"}
+    does = {"blocking": "waits", "background": "continues"}
+    for (algorithm, size, writing), of in by(rows, "algorithm", "traffic_size", "failures_writing"):
+        assert {f"{row['checkpoint_seconds']:.1f} s" for row in of} == {takes[size]}
+        if algorithm == "in-network":
+            yield line(takes[size], does[writing], *(f"{row['lost_share']:.1%}" for row in of))
+            yield line(takes[size], does[writing], *(f"{row['predicted_lost_share']:.1%}" for row in of))
+        if (size, writing) == (63_000, "blocking"):
+            for row in of:
+                if row["failures_interval"] in (240, 1800):
+                    minutes = f"{row['failures_interval'] / 60:.0f} min"
+                    yield line(algorithm, minutes, f"{row['steps_per_day']:,.0f}")
+                    yield price(f"{algorithm}, {minutes}", row["gpu_idle_share"])
+
+
+def roofline(rows: Rows) -> Iterator[str]:
+    for (algorithm, model), of in by(rows, "algorithm", "workload_model"):
+        cells = [(f"{row['achieved_flops'] / 1e12:.0f}", f"{row['roofline_flops'] / 1e12:.0f}") for row in of]
+        yield line(model, algorithm, *(f"{reached} of {roof}" for reached, roof in cells))
+        for row in of:
+            if row["workload_micro_batch"] == 16:
+                yield price(f"{model}, {algorithm}", row["gpu_idle_share"])
+
+
+def tuner(rows: Rows) -> Iterator[str]:
+    for (algorithm, paths, ratio), of in by(rows, "algorithm", "paths", "oversubscription"):
+        name = algorithm if algorithm == "in-network" else f"{algorithm}, {paths}"
+        yield line(name, f"{ratio:g}", *(f"{1e6 * row['median_seconds']:.1f}" for row in of))
+
+
+def data_centres(rows: Rows) -> Iterator[str]:
+    for (algorithm, delay, split), of in by(rows, "algorithm", "uplink_delay", "training_split"):
+        if split == "random":
+            cells = [f"{row['target_seconds']:.1f}" for row in of]
+            yield line(algorithm, f"{4e3 * delay:g} ms", *cells, *(f"{row['accuracy']:.1%}" for row in of))
+        if algorithm == "in-network" and delay == 0.025:
+            yield line(split, *(f"{row['accuracy']:.1%}" for row in of))
+
+
+TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
+    "failures": failures,
+    "roofline": roofline,
+}
+
+# Changes that leave whole lines of the tables, and little to run; `make test-long` runs all points.
+FEWER = {
+    "failures": ["algorithm=in-network", "traffic_size=63 kB", "failures_writing=blocking"],
+    "roofline": ["algorithm=in-network", "workload_model=resnet-50"],
+    "tuner": ["algorithm=in-network"],
+    "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
+}
+
+
+@pytest.mark.few(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.long) for name in TABLES])
+def test_a_page_has_the_numbers_of_its_lesson(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"--set={change}" for change in sized(FEWER[name], [])]
+    _, rows = run_lesson(name, words, tmp_path, monkeypatch)
+    page = (PAGES / f"{name}.md").read_text()
+    missing = [line for line in TABLES[name](rows) if line not in page]
+    assert not missing
