@@ -17,6 +17,7 @@ from fanin.controller.errors import ControllerError
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.protocol import Protocol, protocol_of
+from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
@@ -28,6 +29,7 @@ from fanin.workers.collective import Server
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
+from tests.fanin.command import run
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atp")]
@@ -275,6 +277,48 @@ def test_what_cannot_be_is_refused(atp: Protocol, tmp_path: Path) -> None:
         ScenarioError, match="atp needs 2 hosts without workers for its servers, and there are 1"
     ):
         load_scenario(tmp_path / "shared.toml", ["workers=9"])
+
+
+# -- live networks ---------------------------------------------------------------------------------------------------
+
+LIVE = """
+name = "live"
+protocol = "PROTOCOL"
+world = "live"
+size = "40 kB"
+repetitions = 2
+workers = 3
+links.loss = 0.01
+[topology.leaf_spine]
+spines = 1
+leaves = 2
+hosts_per_leaf = 2
+rate = "200 Mb/s"
+"""
+
+
+@pytest.mark.live
+def test_in_a_live_network_its_server_runs_on_a_host(tmp_path: Path) -> None:
+    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "atp"))
+    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read_rows(tmp_path / "results")
+    assert (row["protocol"], row["error"], row["violations"]) == ("atp", None, 0)
+
+
+@pytest.mark.live
+def test_a_server_that_fails_in_a_live_network_ends_the_run_and_its_log_is_named(
+    atp: Protocol, tmp_path: Path
+) -> None:
+    protocol_with(atp, "self._take(packets[first])", "self._take(packets[first][1 / 0])", tmp_path)
+    included = str(atp.program.parents[2] / "p4src")
+    (tmp_path / "program.p4").write_text(atp.program.read_text().replace("../../p4src", included))
+    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "."))
+    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the protocol's server has ended; see" in done.stdout + done.stderr
+    (log,) = tmp_path.rglob("server.log")
+    assert "ZeroDivisionError" in log.read_text()
 
 
 # -- scenarios -------------------------------------------------------------------------------------------------------
