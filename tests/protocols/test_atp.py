@@ -304,7 +304,7 @@ def test_in_a_live_network_its_server_runs_on_a_host(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     (row,) = read_rows(tmp_path / "results")
     assert (row["protocol"], row["error"], row["violations"]) == ("atp", None, 0)
-    # A vector and its sum of 40 packets each, a barrier, and some again. With the server's, there would be 109 and more.
+    # A vector and its sum of 40 packets each, a barrier, and some again. With those of the server it would be 109.
     assert 75 < row["packets_per_worker"] < 105
 
 

@@ -262,7 +262,10 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("los=1", f"--set los: unknown key; did you mean 'loss'?; there are {len(KEYS) + 1} keys, "),
+        (
+            "los=1",
+            f"--set los: unknown key; did you mean 'loss' or 'slots'?; there are {len(KEYS) + 1} keys, ",
+        ),
         ("trafic_fn=1", "--set trafic_fn: unknown key; did you mean 'traffic_fan'"),
         (
             "nothing=1",
