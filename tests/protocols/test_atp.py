@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fanin.assurance.soak.generate import scenario_for
 from fanin.assurance.soak.run import run_scenario
-from fanin.assurance.soak.scenario import Scenario, Work
+from fanin.assurance.soak.scenario import Scenario, Stall, Work
 from fanin.controller.errors import ControllerError
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
@@ -23,6 +23,7 @@ from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
+from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers import wire
 from fanin.workers.collective import Server
@@ -87,6 +88,17 @@ def test_with_enough_slots_switches_add_up_everything(atp: Protocol, switch: Eng
     assert not outcome.violations
     assert outcome.events[Event.ADDED] == 20 * (2 + 3)
     assert outcome.events[Event.NEW_CHUNK] == 20 * (1 + 1)
+
+
+def test_workers_whose_packets_meet_in_a_full_queue_do_not_meet_again(atp: Protocol, switch: Engine) -> None:
+    """With equal timeouts, the last two of six workers would always find the queue of the server's link full."""
+    short = LinkProperties(delay=2e-5, queue_bytes=2_500)
+    jobs = (
+        Work((3, 0), window=3, elements=(257, 19)),
+        Work((3, 3), values=256, elements=(5056, 5056), stalls=(Stall(5, 9e-5, 1e-4),)),
+    )
+    scenario = Scenario(jobs=jobs, spines=2, rate=10**11, links=short, coalescing=0.0, servers=True, slots=3)
+    assert not run_scenario(scenario, switch, protocol=atp).violations
 
 
 @pytest.mark.few(2)
