@@ -188,6 +188,8 @@ class ParameterServer:
         packets = wire.as_packets(np.ascontiguousarray(datagrams))
         right = packets["kind"] == wire.kind(wire.UPDATE, self.lease.values)
         right &= packets["lease"] == self.lease.id
+        # An earlier lease with this number may have had higher chunk numbers.
+        right &= (packets["tsi"] >= self.lease.first_chunk) & (packets["tsi"] <= self.lease.last_chunk)
         packets = packets[right]
         if marked:
             packets["e1"] |= CONGESTED

@@ -218,7 +218,7 @@ def test_congestion_halves_the_window_once(atp: Protocol) -> None:
 
 def _server(atp: Protocol) -> Server:
     assert atp.make_server is not None
-    return atp.make_server(Lease(1, 0, 3, 2, values=64, slots=2), Recovery())
+    return atp.make_server(Lease(1, 0, 3, 2, values=64, last_chunk=99, slots=2), Recovery())
 
 
 def _update(chunk: int, ranks: int, value: int = 1, e1: int = 0) -> NDArray[np.void]:
@@ -248,6 +248,13 @@ def test_the_server_answers_what_is_asked_again_once_a_batch(atp: Protocol) -> N
     assert len(_served(server, _update(0, 0b001), _update(0, 0b010))) == 1
     _served(server, _update(4, 0b001))  # two windows further on
     assert not len(_served(server, _update(0, 0b001)))
+
+
+def test_the_server_ignores_chunks_of_an_earlier_lease_with_its_number(atp: Protocol) -> None:
+    """One on its way to the server when the lease was granted would keep its place from all chunks below it."""
+    server = _server(atp)
+    assert not len(_served(server, _update(1000, 0b001)))
+    assert len(_served(server, _update(0, 0b111))) == 1
 
 
 def test_a_congestion_mark_on_the_way_to_the_server_comes_back_in_results(atp: Protocol) -> None:
