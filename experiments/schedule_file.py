@@ -56,7 +56,7 @@ def use(algorithm: str) -> None:
 
 
 def problem_of(algorithm: str, workers: int) -> str:
-    """Return why the algorithm of a file does not sum the vectors of so many workers; empty if it does.
+    """Return why the algorithm of a file does not sum the vectors of all workers; empty if it does.
 
     If the file can be read, this process knows the algorithm from now on; see use().
     """
@@ -102,10 +102,10 @@ class FileAllReduce(AllReduce):
         self._problems: dict[int, str] = {}  # by number of workers
 
     def schedule(self, rank: int, workers: int, size: int, chunk: int, shards: int | None) -> Schedule:  # noqa: ARG002
-        """Return what the file says; see AllReduce.schedule().
+        """Return the schedule that the file makes; see AllReduce.schedule().
 
         Raises:
-            ScheduleError: If that is no schedule of so many workers.
+            ScheduleError: If that is not a schedule, or names a rank that does not exist.
         """
         if workers == 1:
             return Schedule({}, {})
@@ -128,7 +128,7 @@ class FileAllReduce(AllReduce):
         return [self.schedule(rank, workers, size, chunk, None) for rank in range(workers)]
 
     def problem(self, workers: int) -> str:
-        """Return why the schedules are no all-reduce of so many workers; empty if they are.
+        """Return why the schedules are not an all-reduce; empty if they are.
 
         All ranks' schedules are carried out with random integers. A sum that is right by chance has a probability of
         2^-64. That nothing depends on the order in which packets arrive is checked up to _MOST_EVENTS.

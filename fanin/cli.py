@@ -59,7 +59,7 @@ VERBS = {
     "cost": Verb("Experiments", "cost:cost", "Estimate how long GPUs wait for gradients, and the price."),
     "plot": Verb("Results", "results.plot:plot", "Plot one column of results against another."),
     "compare": Verb("Results", "results.compare:compare", "Compare two sets of results point by point."),
-    "diagnose": Verb("Results", "results.diagnose:diagnose", "Find the likely cause of a slow run."),
+    "diagnose": Verb("Results", "results.diagnose:diagnose", "Find the likely cause of a slow run or job."),
     "report": Verb("Results", "results.report:report", "Write results as one self-contained HTML page."),
     "rerun": Verb("Results", "results.rerun:rerun", "Repeat points of earlier results and compare."),
     "up": Verb("Network", "running.up:up", "Build and program a network, and keep it up until Ctrl-C."),

@@ -27,6 +27,7 @@ PYTHON = {
         "docs/how-to/own.md",
         "from fanin.workers.protocol import Worker as participant",
     ): "tests/fanin/test_guide.py",
+    ("docs/how-to/schedule.md", "```python"): "tests/experiments/test_schedule_file.py",
     ("docs/reference/python-api.md", ">>> "): "tests/test_reference.py",
     ("docs/reference/python-api.md", "import fanin"): "tests/fanin/verbs/running/test_launch.py",
     ("docs/how-to/torch.md", "```python"): "tests/fanin/test_torch.py",

@@ -8,11 +8,10 @@ from math import exp, expm1, sqrt
 def lost_share(interval: float, pause: float, unsaved: float, restart: float, mtbf: float) -> float:
     """Return the expected share of the time that checkpoints, restarts, and steps that failures undo take.
 
-    With `unsaved` = 0, the rest is the reciprocal of the relative wall-clock time in the complete model of Daly, "A
-    higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer Systems 22,
-    2006.
-    Failures during a restart count. A checkpoint that is written while training continues protects nothing until it is
-    complete, so a failure also undoes that time, as a longer restart would.
+    With `unsaved` = 0, the rest is the reciprocal of the relative wall-clock time in the complete model of Daly (2006).
+    It is in "A higher order estimate of the optimum checkpoint interval for restart dumps", Future Generation Computer
+    Systems 22. Failures during a restart count. A checkpoint that is written while training continues protects nothing
+    until it is complete, so a failure also undoes that time, as a longer restart would.
 
     Args:
         interval: Seconds of computing between two checkpoints.

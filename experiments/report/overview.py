@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fanin.experiments.diagnosis.case import Case
 from fanin.experiments.diagnosis.diagnose import Diagnosis, DiagnosisError, diagnose
 from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
-from fanin.experiments.results.drawing.steps import Step
+from fanin.experiments.results.drawing.steps import MeanStep
 from fanin.experiments.results.measured import Row, wait_of
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
@@ -31,7 +31,7 @@ class Point:
     name: str
     diagnosis: Diagnosis | None
     problem: str
-    step: Step | None
+    step: MeanStep | None
     idle: float | None
 
     @property
@@ -62,12 +62,12 @@ def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> P
     if row.get("error") is None and usage is not None and diagnosis is not None:
         step = _step(Case(Settings.model_validate_json(row["settings"]), row, usage), name)
     if row.get("error") is None and idle is None and compute:
-        step = Step(name, compute, 0.0, 0.0, wait_of(row))
+        step = MeanStep(name, compute, 0.0, 0.0, wait_of(row))
         idle = idle_share(compute, wait_of(row))
     return Point(name, diagnosis, problem, step, idle)
 
 
-def _step(case: Case, name: str) -> Step | None:
+def _step(case: Case, name: str) -> MeanStep | None:
     """Return the mean step of the slowest worker."""
     seconds, exposed = case.row.get("step_seconds"), case.row.get("exposed_seconds")
     if seconds is None or exposed is None:
@@ -76,7 +76,7 @@ def _step(case: Case, name: str) -> Step | None:
     computing = seconds - exposed - loading
     # What the busiest link sends, apart from the time in which even the slowest worker waits for it.
     hidden = min(computing, max(0.0, max(case.busy.values()) * case.step_seconds - exposed))
-    return Step(name, computing - hidden, hidden, loading, exposed)
+    return MeanStep(name, computing - hidden, hidden, loading, exposed)
 
 
 def sentences(points: Sequence[Point]) -> list[str]:

@@ -282,9 +282,10 @@ class TableChecker:
             elif place:
                 priority += -delta if largest_wins else delta
             if priority < 0:
-                hint = "give the first entry a larger one" if entry.priority is None else None
                 raise error(
-                    entry.span, f"the priority of this entry is {priority}: it cannot be negative", hint
+                    entry.span,
+                    f"the priority of this entry is {priority}: it cannot be negative",
+                    "give the first entry a larger one" if entry.priority is None else None,
                 )
             if priority > _MAX_PRIORITY:
                 message = f"the priority of this entry is {priority}: P4Runtime's are at most {_MAX_PRIORITY}"

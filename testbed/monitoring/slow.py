@@ -164,16 +164,16 @@ _NETWORK = frozenset({"slow link", "full link", "loss"})
 
 
 def _summary(causes: Sequence[SlowCause]) -> str:
-    """Return the causes in a sentence, the most costly first."""
+    """Return the causes in a sentence, the most costly first, and whether their times add up."""
     said = [f"{cause.share:.0%} of the time, {cause.headline}" for cause in causes]
     names = {cause.cause for cause in causes}
     # Data moves only once the last rank has come.
     adds = (
-        ": the one does not cause the other, so both times add up"
+        " The late ranks and the network do not cause each other: their times add up."
         if names & _LATE and names & _NETWORK
         else ""
     )
-    return f"About {', and about '.join(said)}{adds}."
+    return f"About {'; about '.join(said)}.{adds}"
 
 
 @dataclass(frozen=True, slots=True)

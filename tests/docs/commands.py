@@ -178,6 +178,13 @@ ELSEWHERE = {
         _PROTOCOL,
     ),
     "fanin run scenario.toml --set protocol=mine": _NO_PROTOCOL,
+    "fanin diagnose --live": (
+        "tests/fanin/verbs/running/test_why_slow.py::"
+        "test_a_diagnosis_of_a_job_that_runs_has_the_cause_the_calls_and_what_it_cannot_see"
+    ),
+    "fanin run examples/own-schedule/scenario.toml": (
+        "tests/experiments/test_schedule_file.py::test_the_example_sums_rightly_on_a_live_network"
+    ),
     "fanin bench collectives --scenario scenario:small-virtual": _COLLECTIVES,
     'fanin bench collectives --scenario scenario:small-virtual --sizes "1 MiB"': _COLLECTIVES,
     **dict.fromkeys(

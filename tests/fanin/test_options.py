@@ -15,6 +15,7 @@ from fanin.cli import VERBS, app, load
 
 # Verbs that look into a network that is up or change it: which one is meant, where there are several.
 ON_A_NETWORK = {
+    "diagnose",
     "bench",
     "shell",
     "exec",

@@ -26,7 +26,7 @@ _PARTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MeanStep:
     """The mean step of one point, in seconds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Step:
         return self.computing + self.hidden + self.loading + self.exposed
 
 
-def draw_steps(steps: Sequence[Step], path: Path) -> None:
+def draw_steps(steps: Sequence[MeanStep], path: Path) -> None:
     """Draw a bar for each step, with the length of each part and its share in the legend's order."""
     longest = max(step.seconds for step in steps)
     factor, label = scale("step_seconds", [longest])

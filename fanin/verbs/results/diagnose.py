@@ -35,7 +35,7 @@ def diagnose(
     ] = False,
     supervisor: Network = None,
 ) -> None:
-    """Find the likely cause of a slow run, or of a slow job that runs.
+    """Find the likely cause of a slow run or job.
 
     The evidence is what its links and workers did. Each cause has the share of the time that it costs, and the setting
     to change. Causes that cost too little are mentioned, and so are those that a live run cannot show.
@@ -45,7 +45,6 @@ def diagnose(
     Examples:
         fanin diagnose results/small-virtual
         fanin diagnose --live
-        fanin diagnose results/small-virtual --json
     """
     if live:
         _diagnose_live(results, seconds, supervisor, as_json)

@@ -11,7 +11,7 @@ import pytest
 
 from fanin.experiments.report.html_report import page
 from fanin.experiments.report.overview import points_of, sentences
-from fanin.experiments.results.drawing.steps import Step, draw_steps
+from fanin.experiments.results.drawing.steps import MeanStep, draw_steps
 from fanin.experiments.results.measured import Row, row
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
@@ -68,7 +68,9 @@ def test_sums_alone_have_a_price_if_it_is_known_for_how_long_workers_compute(swi
 
 
 def test_each_part_of_a_bar_is_labelled(tmp_path: Path) -> None:
-    draw_steps([Step("a", 0.5, 0.2, 0.0, 0.3), Step("b", 0.4, 0.0, 0.2, 0.001)], tmp_path / "steps.svg")
+    draw_steps(
+        [MeanStep("a", 0.5, 0.2, 0.0, 0.3), MeanStep("b", 0.4, 0.0, 0.2, 0.001)], tmp_path / "steps.svg"
+    )
     text = (tmp_path / "steps.svg").read_text()
     shown = re.findall(r"<text[^>]*>([^<]*)</text>", text)
     assert [one for one in shown if one.endswith("%")] == ["50%", "67%", "20%", "33%", "30%"]

@@ -152,8 +152,8 @@ def test_two_causes_are_both_named_and_do_not_contradict_each_other() -> None:
     assert [cause.cause for cause in slow.causes] == ["slow link", "straggler"]
     assert "the network is not the limit" not in slow.causes[1].change
     assert slow.summary == (
-        "About 50% of the time, h3 → leaf2 is the limit (20 Mb/s), and about 33% of the time, the others wait for rank "
-        "1 on h2: the one does not cause the other, so both times add up."
+        "About 50% of the time, h3 → leaf2 is the limit (20 Mb/s); about 33% of the time, the others wait for rank 1 "
+        "on h2. The late ranks and the network do not cause each other: their times add up."
     )
 
 
