@@ -76,7 +76,7 @@ class AtpWorker(SlottedWorker):
     def due(self, now: float) -> Chunks:
         """Return the chunks [m] to send now; see SlottedWorker. Resent ones wait longer, by a random part of a timeout.
 
-        Otherwise workers whose packets meet in a full queue would meet there again and again.
+        Otherwise workers whose packets meet in a full queue would meet there at each timeout.
         """
         chunks = super().due(now)
         places = chunks % self.lease.window
