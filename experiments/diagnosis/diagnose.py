@@ -110,10 +110,11 @@ def diagnose(row: Row, usage: Usage | None) -> Diagnosis:
     except (KeyError, ValidationError) as error:
         raise DiagnosisError(f"its settings cannot be read; run the scenario again: {error}") from None
     case = Case(settings, row, usage)
+    # While a pipeline fills and drains, nobody waits for the network.
+    bubble = pipeline_bubble(case)
+    most = max(0.0, case.exposed - (bubble.share if bubble else 0.0))
     network = [
-        replace(finding, share=min(finding.share, case.exposed))
-        for test in NETWORK_TESTS
-        if (finding := test(case))
+        replace(finding, share=min(finding.share, most)) for test in NETWORK_TESTS if (finding := test(case))
     ]
     found = [*network, *(finding for test in WORKER_TESTS if (finding := test(case)))]
     found.sort(key=lambda finding: -finding.share)

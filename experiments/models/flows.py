@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -105,6 +105,36 @@ def ways(settings: Settings) -> list[tuple[Flow, list[Hop]]]:
     return [(flow, list(_hops(settings, plan, flow))) for flow in flows(settings)]
 
 
+def carried(settings: Settings) -> Iterator[tuple[Flow, Mapping[tuple[str, str], float]]]:
+    """Yield each flow with the share of it that each direction of a link carries, without links from hosts.
+
+    If a path is chosen for each packet, all paths of a flow are taken to carry the same.
+
+    Raises:
+        NoFlowError: See flows().
+    """
+    if settings.controller or settings.paths in ("ecmp", "single"):
+        for flow, hops in ways(settings):
+            yield flow, {(hop.switch, hop.neighbour): 1.0 for hop in hops}
+        return
+    network = settings.network
+    plan = planner_of(None, "ecmp").plan_forwarding(network)
+    for flow in flows(settings):
+        shares: defaultdict[tuple[str, str], float] = defaultdict(float)
+        at = {flow.source.leaf: 1.0}
+        while at:  # one hop further: all paths between two hosts have the same number of hops
+            ahead: defaultdict[str, float] = defaultdict(float)
+            for node, share in at.items():
+                ports = _ports(plan[node], flow.destination.ip)
+                for port in ports:
+                    neighbour = network.neighbours(node)[port]
+                    shares[node, neighbour] += share / len(ports)
+                    if neighbour != flow.destination.name:
+                        ahead[neighbour] += share / len(ports)
+            at = ahead
+        yield flow, shares
+
+
 def loads(found: Sequence[tuple[Flow, Sequence[Hop]]]) -> Counter[tuple[str, str]]:
     """Return how many flows each direction of each link carries, without links from hosts."""
     return Counter((hop.switch, hop.neighbour) for _, hops in found for hop in hops)
@@ -185,17 +215,24 @@ def _hops(settings: Settings, plan: Plan, flow: Flow) -> Iterator[Hop]:
     network, node = settings.network, flow.source.leaf
     while node != flow.destination.name:
         neighbours = network.neighbours(node)
-        route = _route(plan[node], flow.destination.ip)
-        if "base" not in route.params:
-            port = _number(route.params, "port")
+        ports = _ports(plan[node], flow.destination.ip)
+        if len(ports) == 1:
+            port = ports[0]
             yield Hop(node, port, neighbours[port])
         else:
-            base, count = _number(route.params, "base"), _number(route.params, "count")
-            ports = [_path_port(plan[node], base + index) for index in range(count)]
             value = crc32(flow.five_tuple)
-            port = ports[value % count]
+            port = ports[value % len(ports)]
             yield Hop(node, port, neighbours[port], len(set(ports)), value)
         node = neighbours[port]
+
+
+def _ports(plan: SwitchPlan, destination: IPv4Address) -> list[int]:
+    """Return the ports among which a switch chooses by a hash of the flow, as often as they are in its table."""
+    route = _route(plan, destination)
+    if "base" not in route.params:
+        return [_number(route.params, "port")]
+    base, count = _number(route.params, "base"), _number(route.params, "count")
+    return [_path_port(plan, base + index) for index in range(count)]
 
 
 def _route(part: SwitchPlan, address: IPv4Address) -> TableEntry:

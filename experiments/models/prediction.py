@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from fanin.experiments.models.closed_forms import collective, in_network
-from fanin.experiments.models.flows import NoFlowError, ways
+from fanin.experiments.models.flows import NoFlowError, carried
 from fanin.experiments.models.packets import full_frame, full_payload, in_network_frame
 from fanin.experiments.models.paths import Paths, shares
 from fanin.experiments.models.step import step_parts, step_seconds
@@ -96,17 +96,17 @@ def _busiest_link_seconds(settings: Settings, size: int) -> float:
     if settings.collective != "all-reduce" or settings.compression.kind != "none":
         return 0.0
     try:
-        found = ways(settings)
+        found = list(carried(settings))
     except NoFlowError:
         return 0.0
     ranks = {host: rank for rank, host in enumerate(settings.members)}
     sent = shares(settings.algorithm, len(ranks), settings.shards)
     packets, paths = size / full_payload(settings), Paths(settings, full_frame(settings))
     busy: defaultdict[tuple[str, str], float] = defaultdict(float)  # shares of a vector
-    for flow, hops in found:
+    for flow, links in found:
         share = sent[ranks[flow.source.name]][ranks[flow.destination.name]] / settings.flows_per_pair
-        for hop in hops:
-            busy[hop.switch, hop.neighbour] += share
+        for way, part in links.items():
+            busy[way] += share * part
     return max(
         share * packets * paths.packet_seconds(settings.network.link_between(*way))
         for way, share in busy.items()

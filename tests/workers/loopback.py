@@ -79,6 +79,8 @@ def switch(
 class Place(InNetworkAllReduce):
     """A worker's part in a job that no service knows of; `gone`: what such a one would tell."""
 
+    exact = True
+
     def __init__(
         self, config: InNetworkConfig, addresses: tuple[tuple[str, int], ...], gone: list[str]
     ) -> None:

@@ -118,3 +118,14 @@ def test_a_call_of_a_step_is_a_bucket() -> None:
     buckets = Settings.model_validate(common | {"size": "1 MB", "step": step})
     bucket = Settings.model_validate(common | {"size": "100 kB"})
     assert predicted_call_seconds(buckets) == predicted_call_seconds(bucket)
+
+
+@pytest.mark.parametrize("paths", ["ecmp", "spray", "adaptive"])
+def test_links_between_switches_that_hosts_share_are_counted_however_paths_are_chosen(
+    switch: Engine, paths: str
+) -> None:
+    shape = {"spines": 2, "leaves": 4, "hosts_per_leaf": 2, "rate": "40 Gb/s", "oversubscription": 4}
+    given = {"size": "256 kB", "algorithm": "halving-doubling", "placement": "spread", "paths": paths}
+    settings = Settings.model_validate({"topology": {"leaf_spine": shape}} | given).settled
+    predicted = predicted_call_seconds(settings)
+    assert predicted == pytest.approx(run_virtual(settings, switch).median, rel=0.2)
