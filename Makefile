@@ -1,4 +1,5 @@
 # make help: this list.
+# make setup: create the environment in .venv.
 # make demo: set everything up and run the main job.
 # make test: set everything up and pass the tests.
 # make test-fast: all but live networks and what takes long.
@@ -11,6 +12,7 @@
 # make lint: style, types, imports between packages, and the prose of documents and docstrings (docs/prose.py).
 # make release-check: build the distributions, check their metadata, and test the wheel made of the sdist.
 # make docs: the documentation as a site, in build/site; `python3 -m http.server -d build/site` serves it, with its search.
+# make clean: remove the environments and all that was built.
 
 PYTHON ?= python3
 VENV ?= .venv

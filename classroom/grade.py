@@ -308,8 +308,8 @@ def find_submissions(place: Path, lab: Lab) -> list[Path]:
     loose = [each.name for each in sorted(place.iterdir()) if each.is_file() and each.name.endswith(files)]
     if loose:
         raise LabError(
-            f"{place}: {shown(loose[0])} is not in a folder of a submission; {expected}. "
-            "To mark a single submission, name the folder above it"
+            f"{place}: {shown(loose[0])} is not in a folder of a submission. If this is one submission, name the "
+            f"folder above it, {shown(str(place.resolve().parent))}; otherwise give each student a folder"
         )
     folders = _folders(place)
     if not folders:

@@ -22,6 +22,7 @@ from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.experiments.training.digits import load_digits
 from fanin.experiments.training.sgd import Curve, TrainingConfig, train
+from fanin.native.text import counted
 from fanin.topologies.link import LinkModel
 
 
@@ -183,7 +184,9 @@ def run_demo(
     observer.stage("training the reference in one process")
     digits = load_digits()
     reference = train(training, digits, 0, 1, lambda vector: vector)
-    observer.stage(f"starting {len(topology.switches)} switches and {len(topology.hosts)} hosts")
+    observer.stage(
+        f"starting {counted(len(topology.switches), 'switch', 'switches')} and {counted(len(topology.hosts), 'host')}"
+    )
 
     def begun(settings: Settings) -> Observe:
         work = work_of(settings)

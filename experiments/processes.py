@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
+_TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what a group of processes may get
+
 MEMORY_SHARE = 0.8  # of the free memory
 
 
@@ -108,17 +110,18 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...], connection
 
 
 def fork_server(preload: str) -> ForkServerContext:
-    """Return a context whose processes have imported `preload` and ignore Ctrl-C.
+    """Return a context whose processes have imported `preload`, and ignore SIGINT, SIGTERM and SIGHUP.
 
-    A terminal sends the signal to all of them; their parent ends them.
+    A terminal, and `timeout`, send these signals to a whole group of processes. The parent ends the others.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([preload])
-    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    usual = {kind: signal.signal(kind, signal.SIG_IGN) for kind in _TO_ALL}
     try:
         ensure_running()
     finally:
-        signal.signal(signal.SIGINT, usual)
+        for kind, handler in usual.items():
+            signal.signal(kind, handler)
     return context
 
 

@@ -269,6 +269,18 @@ def point_name(varied: Sequence[str], row: Row) -> str:
     return ", ".join(settings) or "the run"
 
 
+# Columns of the table that only some scenarios have, with their headers, and the format of their values.
+_OF_TRAININGS = {
+    "lost_share": ("lost", "{:.1%}"),
+    "predicted_lost_share": ("predicted", "{:.1%}"),
+    "steps_per_day": ("steps a day", "{:,.0f}"),
+    "achieved_flops": ("FLOP/s", "{:.1e}"),
+    "roofline_flops": ("roofline", "{:.1e}"),
+    "target_seconds": ("to target s", "{:.4g}"),
+    "accuracy": ("accuracy", "{:.1%}"),
+}
+
+
 def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     live = any(row["world"] == "live" for row in rows)
     limits = ("link", "cores", "limited by") if live else ()
@@ -277,6 +289,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
     other = ("other job ms",) if any(row.get("other_job_seconds") for row in rows) else ()
     with_flows = any(row.get("traffic_flows") for row in rows)
     flows = ("other flows", "their p50 ms", "p99 ms", "p99.9 ms") if with_flows else ()
+    there = [name for name in _OF_TRAININGS if any(row.get(name) is not None for row in rows)]
     table = new_table(
         varied,
         "median ms",
@@ -289,6 +302,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
         *traced,
         *other,
         *flows,
+        *(_OF_TRAININGS[name][0] for name in there),
         *limits,
     )
     for row in rows:
@@ -306,6 +320,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             *(_against_trace(row) if traced else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),
             *(_flow_texts(row) if with_flows else ()),
+            *("" if row.get(name) is None else _OF_TRAININGS[name][1].format(row[name]) for name in there),
             *((*texts, row.get("limited_by")) if live else ()),
         )
     return table

@@ -13,6 +13,7 @@ from fanin.p4compiler.externs.registry import EXTERNS
 from fanin.p4compiler.names import Names
 from fanin.p4compiler.rewrite import (
     children,
+    expressions,
     field_of,
     is_fixed,
     is_simple_key,
@@ -21,6 +22,8 @@ from fanin.p4compiler.rewrite import (
     overlap,
     path,
     reads,
+    same,
+    walk,
 )
 from fanin.p4compiler.source import Span, error
 
@@ -219,6 +222,10 @@ class _Lowerer:
         return tuple(result)
 
     def statement(self, s: ir.Stmt, out: list[ir.Stmt]) -> None:
+        union = next((u for e in expressions(s) if (u := _computed_union(e))), None) if self.simple else None
+        if union is not None:
+            self.at_each_index(s, union, out)
+            return
         match s:
             case ir.Assign(span=span, target=target, value=value):
                 self.assign(span, self.expr(target, out), self.expr(value, out), out)
@@ -251,6 +258,51 @@ class _Lowerer:
                 out.append(ir.CallHeader(span, method, new_header, count))
             case _:
                 out.append(s)
+
+    def at_each_index(self, s: ir.Stmt, union: ir.Element, out: list[ir.Stmt]) -> None:
+        """Divide a statement into one for each index of a stack of unions, where BMv2 knows only constant indices.
+
+        Nothing happens if the index is none of the stack's; a condition is then false, and a number 0.
+        """
+        match s:
+            case ir.If(condition=condition):
+                return self.statement(replace(s, condition=self.held_at_each_index(condition, out)), out)
+            case ir.SwitchValue(subject=subject):
+                return self.statement(replace(s, subject=self.held_at_each_index(subject, out)), out)
+        index = self.simple_value(self.expr(union.index, out), out)
+        assert isinstance(union.base.type, types.Stack)
+        divided: tuple[ir.Stmt, ...] = ()
+        for number in reversed(range(min(union.base.type.size, 1 << (types.width(index.type) or 0)))):
+            here = ir.Constant(index.type, index.span, number)
+
+            def fixed(e: ir.Expr, here: ir.Expr = here) -> ir.Expr:
+                if same(e, union):
+                    return ir.Element(e.type, e.span, union.base, here)
+                return map_children(e, lambda child: fixed(child, here))
+
+            one: ir.Stmt
+            match s:
+                case ir.Assign(span=span, target=target, value=value):
+                    one = ir.Assign(span, fixed(target), fixed(value))
+                case ir.CallHeader(header=header):
+                    one = replace(s, header=fixed(header))
+                case ir.CallExtern(arguments=arguments):
+                    one = replace(s, arguments=tuple(map(fixed, arguments)))
+                case _:
+                    raise error(
+                        union.span, "a header union cannot have a computed index here", "use a variable"
+                    )
+            test = fold.binary(s.span, types.Bool(), "==", index, here)
+            divided = (ir.If(s.span, test, self.statements((one,)), divided),)
+        out += divided
+        return None
+
+    def held_at_each_index(self, e: ir.Expr, out: list[ir.Stmt]) -> ir.Expr:
+        """Return a variable that holds a value with a union at a computed index in it."""
+        variable = self.variable("tmp", e.type, e.span)
+        out.append(ir.Assign(e.span, variable, ir.Constant(e.type, e.span, 0)))
+        self.statement(ir.Assign(e.span, variable, e), out)
+        return variable
 
     def assign(self, span: Span, target: ir.Expr, value: ir.Expr, out: list[ir.Stmt]) -> None:
         of = target.type
@@ -398,12 +450,21 @@ class _Lowerer:
 
     def key(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
         """Return an expression that BMv2 can match on."""
+        if _computed_union(e):
+            return self.held_at_each_index(e, before)
         e = self.expr(e, before)
         if is_simple_key(e):
             return e
         variable = self.variable("key", e.type, e.span)
         before.append(ir.Assign(e.span, variable, e))
         return variable
+
+
+def _computed_union(e: ir.Expr) -> ir.Element | None:
+    """Return a header union at a computed index of a stack in an expression, or None."""
+    elements = (part for part in walk(e) if isinstance(part, ir.Element))
+    unions = (e for e in elements if isinstance(e.type, types.Union) and not isinstance(e.index, ir.Constant))
+    return next(unions, None)
 
 
 def _is_hit(condition: ir.Expr) -> bool:

@@ -20,6 +20,7 @@ from fanin.controller.requirements import PROGRAM
 from fanin.controller.telemetry import Event, Reason
 from fanin.controller.tree import FIRST_UDP_PORT, Tree
 from fanin.controller.tree import Job as TreeJob
+from fanin.native.text import counted
 from fanin.p4compiler import compile_once
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator import SECOND, HostModel, VirtualNetwork
@@ -292,7 +293,8 @@ class Fabric:
                     {entry.key for entry in one.table(table).entries()} for one in (engine, bare)
                 )
                 if there != expected:
-                    yield f"{name} has {len(there)} entries in {table}, {len(expected)} without any lease"
+                    entries = counted(len(there), "entry", "entries")
+                    yield f"{name} has {entries} in {table}, {len(expected)} without any lease"
             groups = engine.multicast.all().keys() - bare.multicast.all().keys()
             if groups:
                 yield f"{name} has multicast groups of no lease: {sorted(groups)}"

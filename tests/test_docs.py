@@ -129,3 +129,9 @@ def test_every_document_that_code_names_exists() -> None:
         if name not in known
     }
     assert not missing
+
+
+def test_make_help_lists_every_target() -> None:
+    done = subprocess.run(["make", "-s", "help"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    [targets] = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
+    assert sorted(re.findall(r"^make ([\w-]+): ", done.stdout, re.M)) == sorted(targets.split())

@@ -8,6 +8,7 @@ from fanin.assurance.soak.checks import JobRun, SoakRun
 from fanin.assurance.soak.fabric import SoakFabric
 from fanin.assurance.soak.scenario import Scenario
 from fanin.controller.telemetry import Reason
+from fanin.native.text import counted
 
 # Drops that faults of links and stalls may cause.
 EXPECTED_DROPS = {Reason.NONE, Reason.LOST, Reason.OLD_CHUNK, Reason.DUPLICATE, Reason.STALE_RESULT}
@@ -50,7 +51,7 @@ def problems(run: SoakRun) -> Iterator[str]:
     allowed |= CORRUPTED_DROPS if scenario.links.corruption else set()
     for reason, count in fabric.drops().items():
         if count and reason not in allowed and not any(work.mismatch for work in scenario.works):
-            yield f"switches dropped {count} packets as {reason.name}"
+            yield f"switches dropped {counted(count, 'packet')} as {reason.name}"
 
 
 def _check_switches(fabric: SoakFabric) -> Iterator[str]:

@@ -61,8 +61,9 @@ _protocol: Protocol
 
 def _load(*named: Any) -> None:
     global _switch, _protocol
-    # A terminal's Ctrl-C reaches all processes; the parent ends the pool.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Signals for the group of processes are for the parent, which ends the pool, if need be with SIGTERM.
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _protocol = protocol_of(*named)
     _switch = load_switch(_protocol.program)
 
@@ -112,8 +113,9 @@ def soak(
                 if outcome.violations:
                     so_far.failures.append(Failure(seed, outcome.violations))
                 progress(so_far)
-        except KeyboardInterrupt:
-            # A second one while the processes end would leave them and this process waiting for one another.
+        except BaseException:
+            # A second Ctrl-C while the processes end would leave them and this process waiting for one another.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            pool.shutdown(cancel_futures=True)  # map() does so only once it has submitted all seeds
             raise
     return so_far

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from fanin.assurance.soak.scenario import Scenario
+from fanin.native.text import counted
 from fanin.simulator.links import LinkCounts, Packets, Transit
 from fanin.workers import wire
 from fanin.workers.congestion import ECN_CONGESTED
@@ -94,4 +95,4 @@ class Marks:
                 yield f"{near} → {far}: {made} chunks were marked for the first time, and its queue marked {marks}"
         for link, count in self._forgotten.items():
             near, far = self._ends[link]
-            yield f"{near} → {far}: {count} packets without the mark of what they are made of"
+            yield f"{near} → {far}: {counted(count, 'packet')} without the mark of what they are made of"

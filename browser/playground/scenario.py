@@ -250,7 +250,7 @@ def _key_text(key: TableKey, text: str, where: str) -> str:
         return ""
     number = text
     match key.kind:
-        case "lpm" if "/" in text:
+        case "lpm":
             value, _, length = text.partition("/")
             if not length.strip().isdigit() or int(length) > key.width:
                 raise ScenarioError(f"{where}: write VALUE/LENGTH, with a length up to {key.width}")
@@ -386,6 +386,8 @@ def _match_text(program: Program, key: TableKey, text: str) -> str:
     if key.kind != "ternary" and numbers[0].isalnum():
         with suppress(ValueError):
             numbers[0] = number_text(program, key.target, key.width, int(numbers[0], 0))
+    if key.kind == "lpm" and len(numbers) == 1:
+        numbers += ["/", str(key.width)]
     return "".join(numbers).replace("&&&", " &&& ").replace("->", "..")
 
 

@@ -42,7 +42,7 @@ from fanin.testbed.load import Processors, link_utilization
 from fanin.testbed.mininet_net import MininetNetwork
 from fanin.testbed.runs import scratch
 from fanin.testbed.worker_process import start_on
-from fanin.topologies.model import Host, Topology
+from fanin.topologies.model import Host
 from fanin.workers.collective import HostBasedAlgorithm
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 from fanin.workers.recovery import Pace
@@ -159,7 +159,7 @@ class LiveNetwork:
             ),
         )
         seconds = durations(recordings)
-        traffic = _host_traffic(settings.network, counts)
+        traffic = _worker_traffic(settings, counts)
         datagrams = settings.transport != "tcp"
         return Measured(
             seconds=tuple(seconds.tolist()),
@@ -304,10 +304,11 @@ def _between_hosts(
     )
 
 
-def _host_traffic(topology: Topology, counts: Mapping[str, SwitchCounts]) -> Count:
-    """Return what all hosts sent and received, as counted by the leaves."""
+def _worker_traffic(settings: Settings, counts: Mapping[str, SwitchCounts]) -> Count:
+    """Return what the workers' hosts sent and received, as counted by the leaves."""
     packets = octets = 0
-    for host in topology.hosts:
+    topology = settings.network
+    for host in map(topology.host, settings.members):
         port = counts[host.leaf].ports[topology.port_towards(host.leaf, host.name)]
         packets += port.received.packets + port.sent.packets
         octets += port.received.bytes + port.sent.bytes

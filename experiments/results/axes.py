@@ -71,7 +71,7 @@ _LABELS = {
     "training_seconds": "time of the training",
     "target_seconds": "time until the target accuracy",
     "local_steps": "steps between two averages",
-    "uplink_delay": "delay of a link between leaf and spine",
+    "uplink_delay": "uplinks with a delay of",
     "lost_share": "time that is lost",
     "checkpoint_seconds": "time to write a checkpoint",
     "failures_interval": "training between two checkpoints",

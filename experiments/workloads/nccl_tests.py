@@ -10,6 +10,7 @@ import numpy as np
 
 from fanin.experiments.workloads.collective_names import operation_named
 from fanin.experiments.workloads.trace import TraceError
+from fanin.native.text import counted
 from fanin.workers.collective import Operation
 
 _HEADER = re.compile(r"#\s+size\s+count\b")
@@ -98,7 +99,7 @@ def read_nccl_tests(lines: Iterable[str], file: str, ranks: int | None = None) -
         raise TraceError(f"{file}: does not state the number of ranks; give it with --ranks")
     if len({size for size, _ in rows}) < _FEWEST:
         raise TraceError(
-            f"{file}: has {len(rows)} rows; a calibration needs {_FEWEST} sizes, such as -b 8 -e 128M -f 2"
+            f"{file}: has {counted(len(rows), 'row')}; a calibration needs {_FEWEST} sizes, such as -b 8 -e 128M -f 2"
         )
     operation = _operation(name, redop, factors, ranks, file)
     hops, share = _ring(operation, ranks)

@@ -337,7 +337,9 @@ def grade_submissions(
         folders = find_submissions(submissions, lab)
     names = [shown(folder.name) for folder in folders]
     if gradescope_folder is not None:
-        earlier = sorted({file.stem for file in gradescope_folder.glob("*.json")} - {*names})
+        earlier = sorted(
+            {file.name for file in gradescope_folder.glob("*.json")} - {f"{each}.json" for each in names}
+        )
         if earlier:
             raise failure(
                 "lab",

@@ -230,9 +230,11 @@ class _Parser(StatementParser):
     def type_parameters(self) -> tuple[str, ...]:
         names: list[str] = []
         if self.accept("<"):
-            names.append(self.identifier("a type parameter").text)
-            while self.accept(","):
-                names.append(self.identifier("a type parameter").text)
+            while not names or self.accept(","):
+                name = self.identifier("a type parameter")
+                if name.text in names:
+                    raise error(name.span, f"type parameter '{name.text}' is declared twice")
+                names.append(name.text)
             self.expect(">")
         return tuple(names)
 

@@ -33,9 +33,14 @@ def warn_of_invalid_headers(program: ir.FlatProgram, reporter: Reporter) -> None
     for block in blocks.values():
         for body in (block.body, *(action.body for action in block.actions)):
             _warn_of_order(body, flow, reporter)
+    # One cause often makes a header invalid at many places, such as all fields of a checksum.
+    places: dict[tuple[str, bool], list[Span]] = {}
     for (span, is_written), header in flow.invalid.items():
+        places.setdefault((header, is_written), []).append(span)
+    for (header, is_written), (span, *others) in places.items():
         what = "what is written to it is undefined" if is_written else "its fields have no defined value"
-        message = f"header '{header}' is invalid on every path to here: {what}"
+        more = f", and to {len(others)} more place{'s' * (len(others) > 1)}" if others else ""
+        message = f"header '{header}' is invalid on every path to here{more}: {what}"
         hint = f"extract {header}, or call {header}.setValid(), before this"
         reporter.warn(span, message, hint, option="invalid-header")
 

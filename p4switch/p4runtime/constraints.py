@@ -90,7 +90,10 @@ class Constraints:
         }
         self._parameters = {
             action.preamble.name: [
-                (parameter.name, None if parameter.bitwidth else translations.of(parameter).encode)
+                (
+                    parameter.name,
+                    None if parameter.bitwidth else translations.named(parameter.type_name.name).encode,
+                )
                 for parameter in action.params
             ]
             for action in p4info.actions
@@ -203,7 +206,7 @@ class Constraints:
 
     def _of_action(self, action: p4i.Action, translations: Translations) -> Iterator[_Source]:
         for position, parameter in enumerate(action.params):
-            encode = translations.of(parameter).encode
+            encode = translations.named(parameter.type_name.name).encode
             yield from self._sources(
                 position, encode, parameter.annotations, f"action {action.preamble.name}"
             )

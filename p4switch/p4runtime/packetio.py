@@ -55,7 +55,7 @@ class ControllerHeader:
             rest -= width
             if field_name in described:
                 field = described[field_name]
-                codec = translations.of(field)
+                codec = translations.of(field, width)
                 given = min(width, field.bitwidth or width)
                 self._fields.append(_MetadataField(field.id, field_name, width, given, rest, codec))
 

@@ -63,6 +63,7 @@ class AtpWorker(SlottedWorker):
         self._latest_sent = np.full(lease.window, -1, np.int64)
         self._sent_at = np.zeros(lease.window, np.int64)
         self._packets = 0
+        self._draw = np.random.default_rng(lease.rank)
         self._answered = [-1] * _OVERTAKEN  # the latest packets whose results have arrived, ascending
         self._marked = False
         self._allowed = float(lease.window)
@@ -71,6 +72,17 @@ class AtpWorker(SlottedWorker):
     def load(self, x: Vector) -> None:
         """Turn a vector [chunks, elements] into integers."""
         self._integers = fixed_point.integers(x, self.lease.workers)
+
+    def due(self, now: float) -> Chunks:
+        """Return the chunks [m] to send now; see SlottedWorker. Resent ones wait longer, by a random part of a timeout.
+
+        Otherwise workers whose packets meet in a full queue would meet there at each timeout.
+        """
+        chunks = super().due(now)
+        places = chunks % self.lease.window
+        places = places[self._latest_sent[places] == chunks]
+        self._due[places] += self._timeout * self._draw.random(len(places))
+        return chunks
 
     def unsent(self) -> Chunks:
         """Return the chunks [m] that were never sent, whose slots are free, and which the window allows."""
@@ -176,6 +188,8 @@ class ParameterServer:
         packets = wire.as_packets(np.ascontiguousarray(datagrams))
         right = packets["kind"] == wire.kind(wire.UPDATE, self.lease.values)
         right &= packets["lease"] == self.lease.id
+        # An earlier lease with this number may have had higher chunk numbers.
+        right &= (packets["tsi"] >= self.lease.first_chunk) & (packets["tsi"] <= self.lease.last_chunk)
         packets = packets[right]
         if marked:
             packets["e1"] |= CONGESTED

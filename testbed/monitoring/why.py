@@ -14,6 +14,7 @@ from typing import Literal
 
 from fanin.controller.jobs.reports import WorkerState
 from fanin.controller.telemetry import Reason
+from fanin.native.text import counted
 from fanin.testbed.monitoring.snapshot import Cell, Cells, JobView, LinkView, Part, Snapshot
 from fanin.testbed.monitoring.waiting import waited_for, waiters
 
@@ -192,7 +193,7 @@ class _Facts:
         if now.up is False:
             found.append(f"the link {now.name} is down")
         if lost := (now.lost or 0) - (before.lost or 0):
-            found.append(f"the link {now.name} has lost {lost:,} packets in {self._seconds:.0f} s")
+            found.append(f"the link {now.name} has lost {counted(lost, 'packet')} in {self._seconds:.0f} s")
         if dropped := self._dropped(hop.receiver):
             found.append(f"{hop.receiver} drops: {dropped} in {self._seconds:.0f} s")
         for switch in (hop.sender, hop.receiver):

@@ -192,6 +192,7 @@ def test_the_page_shows_alarms_workers_and_switches() -> None:
 
 
 def _look_at(browser: Any) -> None:
+    from selenium.webdriver import ActionChains, Keys
     from selenium.webdriver.support.wait import WebDriverWait
 
     text = "return document.body.textContent"
@@ -209,3 +210,16 @@ def _look_at(browser: Any) -> None:
     assert browser.execute_script(marks) == ["h2"]
     assert browser.get_log("browser") == []
     keep_screenshot(browser, "dashboard")
+    # Every button is reached by Tab, and a projector shows everything without scrolling.
+    size = {"width": 1920, "height": 1080, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    focused = "return document.activeElement.getAttribute('aria-label')"
+    reached = set()
+    for _ in range(4):
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        reached.add(browser.execute_script(focused))
+    assert {"Keys", "Use dark colours"} <= reached
+    page = "document.documentElement"
+    over = f"return Math.max({page}.scrollWidth - innerWidth, {page}.scrollHeight - innerHeight)"
+    assert browser.execute_script(over) <= 0
+    keep_screenshot(browser, "dashboard-projector")

@@ -323,7 +323,7 @@ def files(folder: Path, *names: str) -> None:
         ),
         (  # one too low, with a folder that would be taken for a student
             ["forwarding.p4", "controller.py", "solution/forwarding.p4"],
-            r"controller\.py is not in a folder .* name the folder above it$",
+            r"controller\.py is not in a folder .* name the folder above it, /.*; otherwise give each student",
         ),
         (["Ann_17_assignsubmission_file_forwarding.p4"], r"file_forwarding\.p4 is not in a folder"),
     ],

@@ -6,17 +6,21 @@ import asyncio
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from finsy import P4Schema
 from finsy.proto import p4r
+from typer.testing import CliRunner
 
+from fanin.cli import app
 from fanin.controller.connection import Connection
 from fanin.controller.entry_files import Entries, NamedEntry, NamedMember, Profile, observed, random_entries
 from fanin.controller.errors import ControllerError
 from fanin.controller.observer import Observer
 from fanin.p4compiler import compile_file
 from fanin.topologies.shapes import leaf_spine
+from fanin.verbs.running import tables
 from tests.controller.switches import SwitchProcess, running
 
 pytestmark = pytest.mark.slow
@@ -82,10 +86,20 @@ PROFILES = Entries(
 )
 
 
-def test_members_and_groups_of_action_profiles_are_read_back(switch, observer) -> None:
+def test_members_and_groups_of_action_profiles_are_read_back_and_shown(switch, observer, monkeypatch) -> None:
     compiled = compile_file(ENTITIES)
     found = asyncio.run(written(switch, observer, compiled, PROFILES.encode(compiled.p4info)))
     assert observed(found, {}) == PROFILES
+    network = SimpleNamespace(observe=lambda _switch, _what: found)
+    monkeypatch.setattr(tables, "find_network", lambda *_: network)
+    lines = [line.split() for line in CliRunner().invoke(app, ["tables", "s1"]).stdout.splitlines()]
+    for line in (
+        "Receive.path_choice",
+        "4 Receive.forward(port=4)",
+        "2 4 weight 3, 5 weight 1",
+        "Receive.mark_choice",
+    ):
+        assert line.split() in lines, line
 
 
 def test_an_entry_with_actions_of_its_own_is_read_as_one_with_a_group(switch, observer) -> None:

@@ -14,16 +14,20 @@ from tests.topologies.networks import networks
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> tuple[Topology, Tree]:
-    """A network, and the tree of a job of some of its hosts."""
-    network = draw(networks)
-    names = [host.name for host in network.hosts]
-    hosts = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
-    job = Job(draw(st.integers(1, 255)), tuple(hosts), draw(st.integers(0xBEE0, 0xBEEF)))
-    return network, aggregation_tree(network, job)
+def trees(draw: st.DrawFn, *, served: bool = False) -> tuple[Topology, Tree]:
+    """A network, and the tree of a job of some of its hosts, with a server on one of the others if it is `served`."""
+    network = draw(networks.filter(lambda network: len(network.hosts) > 1) if served else networks)
+    names = draw(st.permutations([host.name for host in network.hosts]))
+    server = names.pop() if served else None
+    hosts = names[: draw(st.integers(1, len(names)))]
+    lease, port = draw(st.integers(1, 255)), draw(st.integers(0xBEE0, 0xBEEF))
+    return network, aggregation_tree(network, Job(lease, tuple(hosts), port, server=server))
 
 
-@given(trees())
+ANY = trees() | trees(served=True)
+
+
+@given(ANY)
 def test_every_host_is_below_its_own_leaf_once(case: tuple[Topology, Tree]) -> None:
     network, tree = case
     hosts = {host.name for host in network.hosts}
@@ -31,7 +35,7 @@ def test_every_host_is_below_its_own_leaf_once(case: tuple[Topology, Tree]) -> N
     assert sorted(placed) == sorted((name, network.host(name).leaf) for name in tree.job.hosts)
 
 
-@given(trees())
+@given(ANY)
 def test_every_switch_but_the_root_is_a_child_of_its_parent_and_of_no_other(
     case: tuple[Topology, Tree],
 ) -> None:
@@ -39,13 +43,13 @@ def test_every_switch_but_the_root_is_a_child_of_its_parent_and_of_no_other(
     parents = {child: part.switch for part in tree.aggregators for child in part.children}
     assert sum(len(part.children) for part in tree.aggregators) == len(parents)
     for part in tree.aggregators:
-        assert part.parent == parents.get(part.switch)
-        assert (part.parent is None) == (part is tree.root)
+        assert part.parent == parents.get(part.switch, tree.job.server)
+        assert (part.parent == tree.job.server) == (part is tree.root)
     assert len({part.switch for part in tree.aggregators}) == len(tree.aggregators)
     assert parents.keys() == {*tree.job.hosts, *(part.switch for part in tree.aggregators[:-1])}
 
 
-@given(trees())
+@given(ANY)
 def test_each_contribution_is_in_the_roots_sum_once(case: tuple[Topology, Tree]) -> None:
     tree = case[1]
     sums = {name: Counter([name]) for name in tree.job.hosts}
@@ -61,6 +65,15 @@ def test_each_contribution_is_in_the_roots_sum_once(case: tuple[Topology, Tree])
 def test_no_switch_adds_up_more_than_it_has_bits_or_has_nothing_to_add(case: tuple[Topology, Tree]) -> None:
     for part in case[1].aggregators:
         assert 1 <= len(part.children) <= 32
+
+
+@given(trees(served=True))
+def test_the_root_of_a_job_with_a_server_is_the_servers_leaf(case: tuple[Topology, Tree]) -> None:
+    network, tree = case
+    assert tree.job.server is not None
+    assert tree.root.switch == network.host(tree.job.server).leaf
+    for part in tree.aggregators:
+        assert part.parent in network.neighbours(part.switch).values()
 
 
 @given(trees())

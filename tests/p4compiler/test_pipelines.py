@@ -528,20 +528,49 @@ def test_unions_are_assigned_member_by_member(build: Build, assignment: str, cop
 
 
 @pytest.mark.parametrize(
-    "apply",
+    ("apply", "packet", "sent"),
     [
-        "hdr.s[hdr.h.a].x.a = 5;",
-        "hdr.h.a = hdr.s[hdr.h.a].x.a;",
-        "hdr.s[hdr.h.a].x.setInvalid();",
-        "if (hdr.s[hdr.h.a].isValid()) { hdr.h.a = 1; }",
-        "if (hdr.s[hdr.h.a].x.isValid()) { hdr.h.a = 1; }",
-        "hdr.s[hdr.h.a] = hdr.s[1];",
-        "u_t u = hdr.s[hdr.h.a]; hdr.s[1] = u;",
+        ("hdr.s[hdr.h.a].x.a = 5;", [1, 2, 3], [1, 2, 5]),
+        ("hdr.s[hdr.h.a].x.a = 5;", [2, 2, 3], [2, 2, 3]),  # there is no such element
+        ("hdr.s[hdr.h.a].x.a = hdr.s[1 - hdr.h.a].x.a;", [1, 2, 3], [1, 2, 2]),
+        ("hdr.h.a = hdr.s[hdr.h.a].x.a;", [1, 2, 3], [3, 2, 3]),
+        ("hdr.s[hdr.h.a].x.setInvalid();", [1, 2, 3], [1, 2]),
+        ("if (hdr.s[hdr.h.a].isValid()) { hdr.h.a = 7; }", [1, 2, 3], [7, 2, 3]),
+        ("if (hdr.s[hdr.h.a].isValid()) { hdr.h.a = 7; }", [9, 2, 3], [9, 2, 3]),
+        ("hdr.s[hdr.h.a] = hdr.s[1];", [0, 2, 3], [0, 3, 3]),
+        ("u_t u = hdr.s[hdr.h.a]; hdr.s[1] = u;", [0, 2, 3], [0, 2, 2]),
+        (
+            "switch (hdr.s[hdr.h.a].x.a) { 3: { hdr.h.a = 8; } default: { hdr.h.a = 9; } }",
+            [1, 2, 3],
+            [8, 2, 3],
+        ),
+        ("t.apply();", [1, 2, 3], [4, 2, 3]),
+        ("set(hdr.h.a);", [1, 2, 3], [1, 2, 6]),
+        ("hash(hdr.h.a, HashAlgorithm.identity, 8w0, { hdr.s[hdr.h.a].x.a }, 8w255);", [1, 2, 3], [3, 2, 3]),
     ],
 )
-def test_a_union_at_a_computed_index_is_an_error(complain: Complain, apply: str) -> None:
+def test_a_header_union_at_a_computed_index(
+    build: Build, apply: str, packet: list[int], sent: list[int]
+) -> None:
     declared = "header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }"
-    found = complain(declarations=f"{declared} struct headers {{ x_t h; u_t[2] s; }}", apply=apply)
+    compiled = build(
+        declarations=f"{declared} struct headers {{ x_t h; u_t[2] s; }}",
+        parser="""state start { packet.extract(hdr.h); packet.extract(hdr.s[0].x); packet.extract(hdr.s[1].x);
+            transition accept; }""",
+        locals="""action four() { hdr.h.a = 4; } action set(bit<8> i) { hdr.s[i].x.a = 6; }
+            table t { key = { hdr.s[hdr.h.a].x.a: exact; } actions = { four; NoAction; }
+                const entries = { 3: four(); } }""",
+        apply=f"{apply} standard_metadata.egress_spec = 1;",
+    )
+    assert Engine.load(compiled.device_config()).process(0, bytes(packet)) == [(1, bytes(sent))]
+
+
+def test_a_header_union_at_a_computed_index_in_a_deparser_is_an_error(complain: Complain) -> None:
+    declared = "header x_t { bit<8> a; } header y_t { bit<16> b; } header_union u_t { x_t x; y_t y; }"
+    found = complain(
+        declarations=f"{declared} struct headers {{ x_t h; u_t[2] s; }}",
+        update="update_checksum(hdr.s[hdr.h.a].x.isValid(), { hdr.h.a }, hdr.h.a, HashAlgorithm.csum16);",
+    )
     assert "error: BMv2 cannot find a header union in a stack by a computed index\n" in found
 
 

@@ -12,22 +12,25 @@ from numpy.typing import NDArray
 
 from fanin.assurance.soak.generate import scenario_for
 from fanin.assurance.soak.run import run_scenario
-from fanin.assurance.soak.scenario import Scenario, Work
+from fanin.assurance.soak.scenario import Scenario, Stall, Work
 from fanin.controller.errors import ControllerError
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
 from fanin.experiments.protocol import Protocol, protocol_of
+from fanin.experiments.results.files import read_rows
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
+from fanin.topologies.link import LinkProperties
 from fanin.topologies.shapes import leaf_spine
 from fanin.workers import wire
 from fanin.workers.collective import Server
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
 from fanin.workers.slotted import SlottedWorker
+from tests.fanin.command import run
 from tests.protocols.mutants import FAULTY, protocol_with, switch_with
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("atp")]
@@ -85,6 +88,17 @@ def test_with_enough_slots_switches_add_up_everything(atp: Protocol, switch: Eng
     assert not outcome.violations
     assert outcome.events[Event.ADDED] == 20 * (2 + 3)
     assert outcome.events[Event.NEW_CHUNK] == 20 * (1 + 1)
+
+
+def test_workers_whose_packets_meet_in_a_full_queue_do_not_meet_again(atp: Protocol, switch: Engine) -> None:
+    """With equal timeouts, the last two of six workers would always find the queue of the server's link full."""
+    short = LinkProperties(delay=2e-5, queue_bytes=2_500)
+    jobs = (
+        Work((3, 0), window=3, elements=(257, 19)),
+        Work((3, 3), values=256, elements=(5056, 5056), stalls=(Stall(5, 9e-5, 1e-4),)),
+    )
+    scenario = Scenario(jobs=jobs, spines=2, rate=10**11, links=short, coalescing=0.0, servers=True, slots=3)
+    assert not run_scenario(scenario, switch, protocol=atp).violations
 
 
 @pytest.mark.few(2)
@@ -204,7 +218,7 @@ def test_congestion_halves_the_window_once(atp: Protocol) -> None:
 
 def _server(atp: Protocol) -> Server:
     assert atp.make_server is not None
-    return atp.make_server(Lease(1, 0, 3, 2, values=64, slots=2), Recovery())
+    return atp.make_server(Lease(1, 0, 3, 2, values=64, last_chunk=99, slots=2), Recovery())
 
 
 def _update(chunk: int, ranks: int, value: int = 1, e1: int = 0) -> NDArray[np.void]:
@@ -234,6 +248,13 @@ def test_the_server_answers_what_is_asked_again_once_a_batch(atp: Protocol) -> N
     assert len(_served(server, _update(0, 0b001), _update(0, 0b010))) == 1
     _served(server, _update(4, 0b001))  # two windows further on
     assert not len(_served(server, _update(0, 0b001)))
+
+
+def test_the_server_ignores_chunks_of_an_earlier_lease_with_its_number(atp: Protocol) -> None:
+    """One on its way to the server when the lease was granted would keep its place from all chunks below it."""
+    server = _server(atp)
+    assert not len(_served(server, _update(1000, 0b001)))
+    assert len(_served(server, _update(0, 0b111))) == 1
 
 
 def test_a_congestion_mark_on_the_way_to_the_server_comes_back_in_results(atp: Protocol) -> None:
@@ -275,6 +296,50 @@ def test_what_cannot_be_is_refused(atp: Protocol, tmp_path: Path) -> None:
         ScenarioError, match="atp needs 2 hosts without workers for its servers, and there are 1"
     ):
         load_scenario(tmp_path / "shared.toml", ["workers=9"])
+
+
+# -- live networks ---------------------------------------------------------------------------------------------------
+
+LIVE = """
+name = "live"
+protocol = "PROTOCOL"
+world = "live"
+size = "40 kB"
+repetitions = 2
+workers = 3
+links.loss = 0.01
+[topology.leaf_spine]
+spines = 1
+leaves = 2
+hosts_per_leaf = 2
+rate = "200 Mb/s"
+"""
+
+
+@pytest.mark.live
+def test_in_a_live_network_its_server_runs_on_a_host(tmp_path: Path) -> None:
+    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "atp"))
+    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (row,) = read_rows(tmp_path / "results")
+    assert (row["protocol"], row["error"], row["violations"]) == ("atp", None, 0)
+    # A vector and its sum of 40 packets each, a barrier, and some again. With those of the server it would be 109.
+    assert 75 < row["packets_per_worker"] < 105
+
+
+@pytest.mark.live
+def test_a_server_that_fails_in_a_live_network_ends_the_run_and_its_log_is_named(
+    atp: Protocol, tmp_path: Path
+) -> None:
+    protocol_with(atp, "self._take(packets[first])", "self._take(packets[first][1 / 0])", tmp_path)
+    included = str(atp.program.parents[2] / "p4src")
+    (tmp_path / "program.p4").write_text(atp.program.read_text().replace("../../p4src", included))
+    (tmp_path / "live.toml").write_text(LIVE.replace("PROTOCOL", "."))
+    done = run("run", "live.toml", "--results", "results", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "the protocol's server has ended; see" in done.stdout + done.stderr
+    (log,) = tmp_path.rglob("server.log")
+    assert "ZeroDivisionError" in log.read_text()
 
 
 # -- scenarios -------------------------------------------------------------------------------------------------------

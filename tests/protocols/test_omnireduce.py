@@ -201,8 +201,8 @@ def test_soak_finds_a_worker_that_leaves_blocks_out(
     [
         # A late copy of an earlier result is the sum of the current block.
         (
-            "self._awaited[chunks[first] % self.lease.window] == chunks[first])]",
-            "self._awaited[chunks[first] % self.lease.window] >= 0)]",
+            "(self._awaited[chunks[first] % self.lease.window] == chunks[first])",
+            "(self._awaited[chunks[first] % self.lease.window] >= 0)",
         ),
         # The next round uses the same cell, whose result others may still need.
         ("self._chunks[slots] += self.lease.window", "self._chunks[slots] += 2 * self.lease.window"),

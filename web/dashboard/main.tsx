@@ -254,7 +254,7 @@ function Switches({ network: found }: { network: Network }) {
             <th scope="col">switch</th>
             <th scope="col">packets/s</th>
             <th scope="col">slots of {found.slots.toLocaleString("en")}</th>
-            <th scope="col">drops by reason</th>
+            <th scope="col" class="text">drops by reason</th>
           </tr>
         </thead>
         <tbody>

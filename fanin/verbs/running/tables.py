@@ -78,7 +78,7 @@ def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
         if "multicast_group" in each:
             rows.setdefault("multicast groups", []).append(_group_row(each))
         elif "action_profile" in each:
-            rows.setdefault(f"action profile {each['action_profile']}", []).append(_profile_row(each))
+            rows.setdefault(each["action_profile"], []).append(_profile_row(each))
         else:
             rows.setdefault(each["table"], []).append(_entry_row(each))
     return rows
@@ -102,7 +102,7 @@ def _group_row(group: dict[str, Any]) -> dict[str, str]:
 
 def _profile_row(found: dict[str, Any]) -> dict[str, str]:
     if "member" in found:
-        return {"member": str(found["member"]), "action": _action_text(found | {"member": None})}
+        return {"member": str(found["member"]), "action": _action_text(found)}
     members = ", ".join(f"{member} weight {weight}" for member, weight in found["members"])
     return {"group": str(found["group"]), "members": members or "none"}
 

@@ -34,7 +34,7 @@ class ActionCodec:
         self._slots: dict[int, tuple[int, int, str, Callable[[bytes, int, str], int]]] = {}
         for position, (param, parameter) in enumerate(zip(action.params, parameters, strict=True)):
             what = f"parameter {param.name} of action {self.name}"
-            codec = translations.of(param)
+            codec = translations.of(param, parameter.width)
             self._codecs.append((param.id, codec))
             width = min(parameter.width, param.bitwidth or parameter.width)
             self._slots[param.id] = (position, width, what, codec.decode)

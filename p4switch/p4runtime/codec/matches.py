@@ -58,7 +58,7 @@ class MatchField:
             "ternary",
         ):
             raise invalid(f"{what}: the device config has a {key.kind} match here, the P4Info another")
-        codec = _codec(field, kind, what, translations)
+        codec = _codec(field, key.width, kind, what, translations)
         signed = key.signed and key.width > 0 and codec is NUMBERS
         return cls(
             field.id,
@@ -83,7 +83,7 @@ class MatchField:
         kind = _KINDS.get(field.match_type, "unspecified")
         if kind == "unspecified":
             raise unimplemented(f"{what}: {kind} matches are not supported")
-        codec = _codec(field, kind, what, translations)
+        codec = _codec(field, width, kind, what, translations)
         return cls(field.id, what, width, kind, codec, field.bitwidth or width)
 
     @property
@@ -153,8 +153,8 @@ class MatchField:
         return message
 
 
-def _codec(field: p4i.MatchField, kind: str, what: str, translations: Translations) -> Codec:
-    codec = translations.of(field)
+def _codec(field: p4i.MatchField, width: int, kind: str, what: str, translations: Translations) -> Codec:
+    codec = translations.of(field, width)
     if codec is not NUMBERS and kind not in ("exact", "optional"):
         raise unimplemented(
             f"{what}: values translated to strings have exact and optional matches, not {kind}"

@@ -149,7 +149,12 @@ class Translations:
         """Return the codec of a type: NUMBERS, unless it is translated to strings."""
         return self._strings.get(type_name, NUMBERS)
 
-    def of(self, described: _Described) -> Codec:
-        """Return the codec of an object in P4Info: READ_ONLY if it is neither a number nor translated to strings."""
+    def of(self, described: _Described, width: int) -> Codec:
+        """Return the codec of an object in P4Info: READ_ONLY if it is neither a number nor translated to strings.
+
+        Args:
+            described: The object.
+            width: Its width in the program. The number of type bit<0> is 0, and other types without a width have none.
+        """
         codec = self.named(described.type_name.name)
-        return READ_ONLY if codec is NUMBERS and described.bitwidth == 0 else codec
+        return READ_ONLY if codec is NUMBERS and described.bitwidth == 0 < width else codec

@@ -145,9 +145,12 @@ def test_members_of_a_selector_are_a_tree_and_can_be_changed(
     assert [chosen.format("10.0.1.1", 1) in each for each in reader.texts(".choice li")] == [True, False]
     assert len(reader.texts(".choice li[aria-current=true]")) == 1
     picture("play-selector", 1280, 800)
-    # Without the first member, the group has one, and the entry for the third refers to member 1.
     reader.press("t")
     picture("play-profiles", 1280, 800)
+    # A member with a large weight is chosen for each flow.
+    reader.change(reader.one("input[title^='Numbers of members']"), "0*1000, 1")
+    reader.wait(lambda: reader.verdicts() == ["→ 1", "→ 1", "→ 1", "→ 3", "dropped"])
+    # Without the first member, the group has one, and the entry for the third refers to member 1.
     reader.one("[aria-label='Remove member 0']").click()
     reader.wait(lambda: reader.verdicts() == ["→ 2", "→ 2", "→ 2", "→ 3", "dropped"])
     reader.one("[aria-label='Remove group 0']").click()

@@ -268,6 +268,18 @@ def test_what_is_no_request_is_answered_with_an_error(request_: Json, ask: Ask) 
     assert ask("", **{"do": None, **request_})["error"]
 
 
+@pytest.mark.slow
+def test_an_lpm_match_has_a_prefix_length_in_the_page_and_not_always_in_stf(ask: Ask) -> None:
+    forwarding = ROOT / "labs" / "01-forwarding" / "solution" / "forwarding.p4"
+    action = '"MyIngress.forward"("mac":1, "port":1)'
+    stf = f"add MyIngress.ipv4_lpm hdr.ipv4.destination:0x0a000001 {action}\npacket 1 00\n"
+    scenario = ask(forwarding, do="load", stf=stf)["scenario"]
+    assert scenario["entries"][0]["match"] == {"hdr.ipv4.destination": "10.0.0.1/32"}
+    scenario["entries"][0]["match"]["hdr.ipv4.destination"] = "10.0.0.1"
+    error = ask(forwarding, do="run", scenario=scenario)["error"]
+    assert error.endswith("hdr.ipv4.destination: write VALUE/LENGTH, with a length up to 32")
+
+
 @pytest.mark.parametrize(
     ("scenario", "said"),
     [

@@ -202,7 +202,7 @@ def test_marks_of_other_submissions_do_not_stay_between_new_ones() -> None:
         Path(file).parent.mkdir(parents=True, exist_ok=True)
         Path(file).touch()
     said = lab("grade", "submissions", "--lab", "1", "--gradescope", "results", status=2).output
-    assert "results has results of other submissions: bob; remove them" in " ".join(said.split())
+    assert "results has results of other submissions: bob.json; remove them" in " ".join(said.split())
 
 
 def test_marks_that_cannot_be_written_are_refused_before_anything_is_marked(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import pairwise, product
 from math import ceil
 from pathlib import Path
 
@@ -323,7 +323,7 @@ def failures(rows: Rows) -> None:
         return share
 
     short, long = 63_000, 252_000  # bytes of a checkpoint
-    assert lost(short, "blocking", 240) < min(lost(short, "blocking", other) for other in (60, 1800))
+    assert lost(short, "blocking", 240) < 0.8 * lost(short, "blocking", 60)
     assert lost(long, "blocking", 60) > 1.5 * lost(short, "blocking", 60)
     assert lost(long, "background", 60) == pytest.approx(lost(short, "background", 60), abs=0.003)
     for row in rows:
@@ -341,17 +341,20 @@ def roofline(rows: Rows) -> None:
 
 
 def tuner(rows: Rows) -> None:
-    """The model is right with a path for each flow, and chooses the slowest but one where packets are spread."""
-
-    def predicted(paths: str, size: int) -> dict[str, float]:
-        found = [row for row in rows if row["size"] == size and row.get("candidates")]
-        (row,) = (row for row in found if row["paths"] == paths) if len(found) > 1 else found
-        return dict(zip(row["candidates"], row["candidate_seconds"], strict=True))
-
-    fastest = {
-        size: min(rows, key=lambda row: (row["size"] != size, row["median_seconds"])) for size in (4_000,)
-    }
-    assert all(row["algorithm"] == "in-network" for row in fastest.values())
+    """In-network aggregation is fastest, and a model that takes uplinks to be free does not see it."""
+    small, large = 4_000, 256_000  # bytes
+    for size, ratio in product((small, large), (1, 4)):
+        there = (row for row in rows if (row["size"], row["oversubscription"]) == (size, ratio))
+        assert min(there, key=lambda row: row["median_seconds"])["algorithm"] == "in-network"
+    chosen = [row for row in rows if row["candidates"] and row["oversubscription"] == 4]
+    assert {row["size"] for row in chosen if row["algorithm"] == "in-network"} == {small, large}
+    (wrong,) = (row for row in chosen if row["algorithm"] != "in-network")
+    assert (wrong["paths"], wrong["size"]) == ("spray", large)
+    predicted = dict(zip(wrong["candidates"], wrong["candidate_seconds"], strict=True))
+    assert predicted[wrong["algorithm"]] < 0.8 * wrong["median_seconds"]
+    assert wrong["median_seconds"] > 1.1 * seconds(
+        rows, algorithm="in-network", size=large, oversubscription=4
+    )
 
 
 def data_centres(rows: Rows) -> None:
@@ -368,6 +371,7 @@ def data_centres(rows: Rows) -> None:
 
 POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
+    "data-centres": data_centres,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,
@@ -391,6 +395,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "parallelism": parallelism,
     "pfc": pfc,
     "pipeline": pipeline,
+    "tuner": tuner,
     "two-jobs": two_jobs,
     "volume": volume,
     "window": window,
@@ -410,6 +415,10 @@ def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert lessons()[name].see.strip() in output
     assert f"docs/tutorials/lessons/{name}.md" in output
     assert "idle for this share of" in output
+    # What the lesson is about is in the table, not only in the figure.
+    shown = {"failures": "lost", "roofline": "roofline", "data-centres": "to target s"}.get(name, "median ms")
+    headers = [line for line, below in pairwise(output.splitlines()) if below.startswith("─")]
+    assert any(shown in line for line in headers)
     assert "4,096 GPUs" in output
     POINTS[name](rows)
 

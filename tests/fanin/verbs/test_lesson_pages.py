@@ -69,7 +69,7 @@ def tuner(rows: Rows) -> Iterator[str]:
 
 
 def data_centres(rows: Rows) -> Iterator[str]:
-    for (algorithm, delay, split), of in by(rows, "algorithm", "uplink_delay", "training_split"):
+    for (algorithm, delay, split), of in by(rows, "algorithm", "uplink_delay", "split"):
         if split == "random":
             cells = [f"{row['target_seconds']:.1f}" for row in of]
             yield line(algorithm, f"{4e3 * delay:g} ms", *cells, *(f"{row['accuracy']:.1%}" for row in of))
@@ -80,6 +80,8 @@ def data_centres(rows: Rows) -> Iterator[str]:
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
+    "tuner": tuner,
+    "data-centres": data_centres,
 }
 
 # Changes that leave whole lines of the tables, and little to run; `make test-long` runs all points.

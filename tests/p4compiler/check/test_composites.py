@@ -175,6 +175,8 @@ def test_generic_headers_structs_and_unions(build: Build) -> None:
         ("", "pair_t<bit<8>, bool> z;", "'pair_t' takes 1 type argument, not 2"),
         ("", "pair_t<one_t> z;", "a header cannot have a field of type one_t"),
         ("struct s_t<T> { T t; X x; }", "bool z;", "there is no type 'X'"),
+        ("struct s_t<T, T> { T t; }", "bool z;", "type parameter 'T' is declared twice"),
+        ("struct s_t<T> { s_t<T> t; }", "bool z;", "'s_t' is used in its own declaration"),
         ("struct s_t<T> { T t; bool t; }", "bool z;", "field 't' is declared twice"),
         (
             "const pair_t<bit<8>> P = (pair_t<bit<4>>){ 1, 2 };",

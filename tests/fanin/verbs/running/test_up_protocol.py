@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fanin.command import run
-from tests.fanin.network import SMALL, Up, launch
+from tests.fanin.network import SMALL, TIMEOUT, Up, launch
 
 live = pytest.mark.live
 
@@ -29,6 +29,13 @@ TOO_LARGE = """
 import fanin, numpy as np
 comm = fanin.init()
 comm.allreduce(np.full(3, 17.0, np.float32))
+"""
+ENDLESS = """
+import fanin, numpy as np
+comm = fanin.init()
+print("begun", flush=True)
+while True:
+    comm.allreduce(np.ones(50_000, np.float32))
 """
 GROUPS = "import fanin; fanin.init(min_workers=2)"
 
@@ -57,6 +64,18 @@ def test_what_the_protocol_cannot_sum_is_refused_with_its_reason(up: Up, tmp_pat
     done = launch(up, _script(tmp_path, TOO_LARGE))
     assert done.returncode == 1
     assert "sends magnitudes up to 16: clip or scale the input" in done.stderr
+
+
+@live
+def test_a_job_that_loses_its_lease_ends_with_the_reason(up: Up, tmp_path: Path) -> None:
+    """It does not continue with the ring: others may lack results that only fanin's own worker keeps."""
+    job = up.fanin("launch", "--job", "first", _script(tmp_path, ENDLESS))
+    assert job.stdout is not None
+    assert job.stdout.readline().endswith("begun\n")
+    assert run("jobs", "--revoke", "first", environment=up.environment).returncode == 0
+    _, errors = job.communicate(timeout=TIMEOUT)
+    assert job.returncode == 1
+    assert "the job has lost its lease: its lease was revoked" in errors
 
 
 @live

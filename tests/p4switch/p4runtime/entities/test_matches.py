@@ -1,17 +1,22 @@
 """Match fields and the engine's matches are the same thing in two notations (specification, "Match Format")."""
 
+from pathlib import Path
+
 import pytest
 from finsy.proto import p4i, p4r, p4t
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fanin.p4compiler import compile_once
 from fanin.p4switch.bmv2json.expressions import Field
 from fanin.p4switch.bmv2json.program import TableKey
 from fanin.p4switch.entries import Exact, Lpm, Optional_, Range, Ternary
 from fanin.p4switch.p4runtime.codec.matches import MatchField
 from fanin.p4switch.p4runtime.codec.translation import Translations
 from fanin.p4switch.p4runtime.errors import P4RuntimeError
+from tests.p4switch.p4runtime.conftest import Program
 
+ZERO_WIDTH = Path(__file__).parents[2] / "stf/zero_width.p4"
 NUMBERS_ALONE = Translations(p4t.P4TypeInfo())
 
 
@@ -98,3 +103,20 @@ def test_a_malformed_match_is_refused(kind, message, why):
         field(kind, 8).decode(p4r.FieldMatch(field_id=3, **message))
     assert refused.value.code.name == "INVALID_ARGUMENT"
     assert "hdr.h.f" in refused.value.message
+
+
+def test_keys_and_data_of_width_0_are_one_zero_byte(connect):
+    """P4Info gives them no width, as it gives none to strings and errors."""
+    made = compile_once(ZERO_WIDTH)
+    program = Program(made.p4info, made.device_config())
+    controller = connect().become_primary()
+    controller.set_pipeline(program.config)
+    action = program.action("set", b"\0", b"\5")
+    exact = program.entry("exact_match", program.exact(0), program.exact(7, 2), action=action)
+    omitted = program.entry("only_key", action=action, priority=3)
+    controller.insert(exact, omitted)
+    for entity in (exact, omitted):
+        query = p4r.Entity(table_entry=p4r.TableEntry(table_id=entity.table_entry.table_id))
+        assert controller.read(query) == [entity]
+    too_large = program.entry("exact_match", program.exact(1), program.exact(8, 2), action=action)
+    assert controller.refusal(controller.insert, too_large).codes == ["INVALID_ARGUMENT"]

@@ -105,7 +105,7 @@ def test_strings_that_stand_for_nothing(data, why, code):
 def test_what_is_no_number_and_no_string_is_refused():
     described = p4i.MatchField(name="error")
     with pytest.raises(P4RuntimeError) as refused:
-        Translations(p4t.P4TypeInfo()).of(described).decode(b"\1", 8, "key error")
+        Translations(p4t.P4TypeInfo()).of(described, 32).decode(b"\1", 8, "key error")
     assert refused.value.code.name == "UNIMPLEMENTED"
 
 
