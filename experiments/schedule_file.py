@@ -257,6 +257,7 @@ def _race(schedules: Sequence[Schedule], elements: int) -> str:
     was sent first. An int has a bit for each of the events before an event.
     """
     before: list[int] = []
+    done: list[str] = []  # what each event is
     ends: dict[
         tuple[int, int], int
     ] = {}  # the last event of each end of a stream: (sender, receiver), -1 if it sends
@@ -279,6 +280,8 @@ def _race(schedules: Sequence[Schedule], elements: int) -> str:
         for cause in causes:
             earlier |= before[cause] | 1 << cause
         before.append(earlier)
+        what = f"to rank {peer}" if sends else f"from rank {peer}"
+        done.append(what)
         ends[end] = number
         if sends:
             sent[rank, peer].append(number)
@@ -288,11 +291,11 @@ def _race(schedules: Sequence[Schedule], elements: int) -> str:
             others = [] if sends else read[rank].pop(element, [])
             if element in written[rank]:
                 others = [*others, written[rank][element]]
-            if any(not earlier >> other & 1 for other in others):
-                what = f"sends it to rank {peer}" if sends else f"gets it from rank {peer}"
+            if unordered := [other for other in others if not earlier >> other & 1]:
                 return (
-                    f"rank {rank} {what} (element {element} of {elements}), and uses it otherwise at the same time: "
-                    "which comes first is not certain. Let the piece wait for the one before it (`after`)"
+                    f"rank {rank} uses element {element} of {elements} twice in an order that is not certain: in a "
+                    f"piece {done[unordered[0]]}, and in one {what}. The order changes the result, if only its last "
+                    "bits. Let one of them wait for the other (after)"
                 )
             if sends:
                 read[rank][element].append(number)

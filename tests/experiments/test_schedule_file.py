@@ -161,6 +161,16 @@ def test_a_schedule_without_one_of_its_waits_is_refused_unless_it_is_right_in_an
 @pytest.mark.parametrize(
     ("body", "words"),
     [
+        (
+            """
+            def schedule(rank, workers, size, chunk):
+                plan = Plan()
+                plan.receive((rank - 1) % workers, 0, (0, size), reduce=True)
+                plan.send((rank + 1) % workers, (0,), (0, size), ((rank - 1) % workers, (0,)))
+                return plan.schedule()
+            """,
+            "the piece (0,) waits for the piece (0,) from rank 3, of which this rank receives 0",
+        ),
         ("def schedule(rank, workers, size, chunk): return 5", "must return a Schedule"),
         ("def schedule(rank, workers, size, chunk): return 1 / 0", ":2: ZeroDivisionError"),
         ("schedule = 5", "schedule is int, must be a function"),
@@ -220,7 +230,7 @@ def test_a_schedule_without_one_of_its_waits_is_refused_unless_it_is_right_in_an
                     latest = peer, (step,)
                 return plan.schedule()
             """,
-            "which comes first is not certain",
+            "in an order that is not certain: in a piece from rank 0, and in one to rank 0",
         ),
     ],
 )

@@ -19,6 +19,7 @@ from fanin.p4switch.engine.links import Direction, LinkProperties
 from fanin.p4switch.options import UsageError, parse
 from fanin.p4switch.tls import TlsFiles
 from fanin.testbed.patience import setting
+from tests.testbed.conftest import require_readable
 
 pytestmark = pytest.mark.slow
 
@@ -239,6 +240,7 @@ def test_a_broken_program_is_named(start, tmp_path):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give its rights up")
 def test_missing_rights_are_explained():
+    require_readable()
     command = [sys.executable, "-m", "fanin.p4switch", "--no-p4", "-i", "1@lo"]
     drop = ["setpriv", "--reuid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"]
     result = subprocess.run([*drop, *command], capture_output=True, text=True, timeout=TIMEOUT, check=False)

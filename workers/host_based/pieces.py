@@ -84,16 +84,30 @@ class Plan:
         self.receives.setdefault(peer, {})[name] = Piece(*span, waits, reduce=reduce), awaited
 
     def schedule(self) -> Schedule:
-        """Return the schedule, with streams in the order of names, and each wait as a number of pieces."""
+        """Return the schedule, with streams in the order of names, and each wait as a number of pieces.
+
+        Raises:
+            ValueError: If a piece waits for one that the plan does not receive.
+        """
         counts = {
             peer: {name: count for count, name in enumerate(sorted(pieces), start=1)}
             for peer, pieces in self.receives.items()
         }
 
+        def number(peer: int, awaited: Name, name: Name) -> int:
+            found: int | None = counts.get(peer, {}).get(awaited)
+            if found is None:
+                there = ", ".join(map(str, [*counts.get(peer, {})][:4])) or "none"
+                raise ValueError(
+                    f"the piece {name} waits for the piece {awaited} from rank {peer}, of which this rank receives "
+                    f"{there}"
+                )
+            return found
+
         def resolved(pieces: Mapping[Name, tuple[Piece, Name]]) -> list[Piece]:
             return [
-                piece if piece.after < 0 else piece._replace(needed=counts[piece.after][awaited])
-                for _, (piece, awaited) in sorted(pieces.items())
+                piece if piece.after < 0 else piece._replace(needed=number(piece.after, awaited, name))
+                for name, (piece, awaited) in sorted(pieces.items())
             ]
 
         return Schedule(

@@ -54,8 +54,11 @@ def test_an_output_in_json_is_a_trace_with_any_number_of_packets(tmp_path: Path)
     assert names == {
         "in-network: workers",
         "in-network: links",
+        "in-network: buckets",
+        *(f"in-network: slots of {name}" for name in ("leaf1", "leaf2", "spine1")),
         "ring, selective-repeat: workers",
         "ring, selective-repeat: links",
+        "ring, selective-repeat: buckets",
     }
     assert sum(event["ph"] == "X" and event["cat"] == "packet" for event in events) > 2 * 3000
 

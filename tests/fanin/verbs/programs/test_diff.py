@@ -90,7 +90,7 @@ def test_packets_and_entries_come_from_files_too(fanin, tmp_path):
         *("diff", str(tmp_path / "hub.p4"), "--packets", str(capture), "--entries", str(entries)), **ELSEWHERE
     )
     assert "1 table entry, 1 multicast group, 2 packets" in done.stdout
-    assert "ours on ours: 1 packets out" in done.stdout
+    assert "ours on ours: 1 packet out" in done.stdout
 
 
 @pytest.mark.parametrize("option", [[], ["--packets"], ["--entries"]])

@@ -443,7 +443,7 @@ def test_an_entry_file_has_members_and_groups(tmp_path: Path, reference: dict[st
         ({"profiles": {"ingress.servers": {"group": {}}}}, "group: not known; keys are members, groups"),
         (
             {"profiles": {"ingress.servers": {"members": {"1": {"action": "x"}}}}},
-            "action profile ingress.servers: member 1 has no action x, only ingress.to_server, ingress.drop",
+            "action profile ingress.servers: member 1: it has no action x; there are ingress.to_server, ingress.drop",
         ),
         ({"profiles": {"ingress.servers": {"groups": {"7": {"1": 1}}}}}, "member 1 does not exist"),
     ],
