@@ -38,8 +38,8 @@ IMPROVED = Published(
     least=0.45,
     most=0.75,
     form=".1%",
-    why="each loss costs one round trip's worth of packets, which is the window of 64 here. The abstract "
-    "does not state how many they are there.",
+    why="each loss costs the packets of one round trip. Here these are the 64 packets of the window; the abstract "
+    "does not state the",
 )
 PLAIN = Published(
     what="go-back-N, 2 % lost, timer of 4 ms: share of the throughput without loss",
