@@ -143,8 +143,8 @@ RESNET50 = Trained(
         least=1.0,
         most=1.24,
         form=".2f",
-        why="ATP trains 265 images a second and worker, the ring 213. Sums are a small part of a step, and explain only a "
-        "ratio of 1.06",
+        why="ATP trains 265 images a second and worker, the ring 213. Sums are a small part of a step, and explain "
+        "only a ratio of 1.06",
     ),
 )
 
