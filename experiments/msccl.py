@@ -65,7 +65,7 @@ class _Algorithm:
         """
         if workers != len(self.programs):
             raise MscclError(
-                f"is an algorithm for {len(self.programs)} GPUs, and there are {workers} workers"
+                f"{self.path}: is an algorithm for {len(self.programs)} GPUs, and there are {workers} workers"
             )
         plan, edges = Plan(), bounds(size, self.chunks)
         latest: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}  # by chunk and piece of it
@@ -173,9 +173,8 @@ def _step(
     for kinds, end, name in ((_SENDS, ends[0], "send"), (_RECEIVES, ends[1], "recv")):
         if kind in kinds and end < 0:
             raise MscclError(f"{path}: {where}: is of type {kind!r}, and its tb has no {name}")
-    return _Step(
-        kind, range(0 if kind == "cpy" else first, 0 if kind == "cpy" else first + count), *ends, awaits
-    )
+    moved = range(0) if kind == "cpy" else range(first, first + count)  # input and output are one vector
+    return _Step(kind, moved, *ends, awaits)
 
 
 def _ordered(path: Path, gpu: int, blocks: dict[int, list[_Step]]) -> Iterator[_Step]:

@@ -66,8 +66,7 @@ def problem_of(algorithm: str, workers: int) -> str:
         return str(error)
     found = FROM_FILES[algorithm]
     assert isinstance(found, FileAllReduce)
-    problem = found.problem(workers)
-    return problem and (problem if problem.startswith(algorithm) else f"{algorithm}: {problem}")
+    return found.problem(workers)
 
 
 def _wrong_sum(schedules: Sequence[Schedule], workers: int, elements: int, rank: int, element: int) -> str:
@@ -135,8 +134,11 @@ class FileAllReduce(AllReduce):
         """
         if workers not in self._problems:
             try:
-                self._problems[workers] = self._problem(workers)
-            except (ScheduleError, MscclError, PythonFileError) as error:
+                why = self._problem(workers)
+                self._problems[workers] = why and f"{self.name}: {why}"
+            except ScheduleError as error:
+                self._problems[workers] = f"{self.name}: {error}"
+            except (MscclError, PythonFileError) as error:  # which name the file
                 self._problems[workers] = str(error)
         return self._problems[workers]
 

@@ -433,9 +433,8 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield from self.training.problems(len(self.members))
-            for name in (*_NOT_PARALLEL, "parallelism", "repetitions"):
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    yield f"{name}: cannot be combined with training; leave out one of them"
+            for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
+                yield f"{name}: cannot be combined with training; leave out one of them"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -496,14 +495,11 @@ class Settings(Table):
             yield f"protocol: {self.implementation.name} has servers, which work with plain all-reduces only"
         if self.parallelism is not None:
             yield from self.parallelism.problems(len(self.members), self.elements or 0)
-            fields = type(self).model_fields
-            for name in _NOT_PARALLEL:
-                if getattr(self, name) != fields[name].default:
-                    yield f"{name}: cannot be combined with parallelism; leave out one of them"
+            for name in self._changed(*_NOT_PARALLEL):
+                yield f"{name}: cannot be combined with parallelism; leave out one of them"
         if self.workload is not None and self.workload.trace:
-            for name in _NOT_WITH_TRACE:
-                if getattr(self, name) != type(self).model_fields[name].default:
-                    yield f"{name}: cannot be combined with workload.trace; leave out one of them"
+            for name in self._changed(*_NOT_WITH_TRACE):
+                yield f"{name}: cannot be combined with workload.trace; leave out one of them"
             if self.repetitions > 1:
                 yield "repetitions: cannot be combined with workload.trace, which has its own steps; leave it out"
         if self.algorithm == "in-network":
@@ -524,10 +520,13 @@ class Settings(Table):
             if (self.elements or SLOTS) < self.sums:
                 yield f"trees: is {self.trees}, but vectors have {self.elements} values; reduce it"
 
+    def _changed(self, *names: str) -> list[str]:
+        """Return those of these keys that do not have their default."""
+        return [name for name in names if getattr(self, name) != type(self).model_fields[name].default]
+
     def _not_live(self) -> Iterator[str]:
-        for name in _VIRTUAL_ONLY:
-            if getattr(self, name) != type(self).model_fields[name].default:
-                yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
+        for name in self._changed(*_VIRTUAL_ONLY):
+            yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
         for name in ("local_steps", "compute_time", "split") if self.training else ():

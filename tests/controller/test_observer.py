@@ -43,7 +43,7 @@ def observer(switch):
 
 
 async def written(switch, observer, compiled, entities) -> list[dict]:
-    """What is read from a switch with this program after entities have been written."""
+    """Return the entities that are read from a switch with this program after others have been written."""
     connection = Connection(switch, P4Schema(compiled.p4info, compiled.json_text().encode()))
     await connection.open()
     try:

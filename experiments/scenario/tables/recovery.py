@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from fanin.experiments.scenario.tables.table import Table
-from fanin.topologies.units import Seconds
+from fanin.topologies.units import TIMES, Seconds, exact_text
 
 
 class Recovery(Table):
@@ -29,5 +29,5 @@ class Recovery(Table):
 
     def _problems(self) -> Iterator[str]:
         if self.min_rto and self.initial_rto and self.min_rto > self.initial_rto:
-            shortest, first = (f"{1e3 * each:g} ms" for each in (self.min_rto, self.initial_rto))
+            shortest, first = (exact_text(each, TIMES) for each in (self.min_rto, self.initial_rto))
             yield f"min_rto: is {shortest}, longer than initial_rto, {first}; reduce it, or leave out one of them"

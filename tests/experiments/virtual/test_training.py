@@ -41,7 +41,7 @@ def test_the_sizes_are_those_of_the_data_set() -> None:
 
 
 def test_with_one_local_step_it_is_synchronous_sgd(switch: Engine) -> None:
-    """Of the same batches, with one momentum for all workers."""
+    """The batches are the same, and all workers have one momentum."""
     measured = run(switch)
     digits, table = load_digits(), settings().training
     assert table
