@@ -107,6 +107,12 @@ def test_a_call_while_another_thread_is_in_one_ends_the_job(service: tuple[Path,
                 comm.allreduce(np.ones(2, np.float32))
 
 
+def sum_at_all(comm: Communicator, finished: threading.Barrier) -> None:
+    """A call that ends at all workers before one of them goes on: an error then cannot end it at another."""
+    assert (comm.allreduce(np.ones(2, np.float32)) == len(HOSTS)).all()
+    finished.wait()
+
+
 def end(comm: Communicator, wait: Callable[[Communicator], object]) -> list[str]:
     """What a call says that others leave alone, and two after it."""
     told = []
@@ -124,10 +130,11 @@ def test_an_error_at_one_worker_ends_the_calls_of_all(
     service: tuple[Path, Grants], failure: str, wait: str
 ) -> None:
     fail, error, says = ERRORS[failure]
+    finished = threading.Barrier(len(HOSTS))
 
     def do(comm: Communicator) -> list[str]:
-        comm.allreduce(np.ones(2, np.float32))
         comm.allgather(np.ones(2))
+        sum_at_all(comm, finished)
         if comm.rank == 1:
             with pytest.raises(error):
                 fail(comm)
@@ -143,13 +150,11 @@ def test_an_error_at_one_worker_ends_the_calls_of_all(
 
 @pytest.mark.parametrize("how", ["by ring", "while it changes to the ring"])
 def test_an_error_is_passed_on_where_there_is_no_lease(how: str) -> None:
-    # A worker that is still in call 1 raises the error there, although others have the result.
     finished = threading.Barrier(len(HOSTS))
     with network(HOSTS, lambda _: [], refuses=how == "by ring") as (_, grants, path):
 
         def do(comm: Communicator) -> list[str]:
-            comm.allreduce(np.ones(2, np.float32))
-            finished.wait()
+            sum_at_all(comm, finished)
             if comm.rank == 1:
                 if how != "by ring":
                     grants.revoke("job-1")
@@ -239,9 +244,12 @@ def test_ctrl_c_while_an_operation_is_waited_for_ends_the_calls() -> None:
 
 
 def test_a_worker_without_a_communicator_makes_no_call_after_an_error(service: tuple[Path, Grants]) -> None:
+    finished = threading.Barrier(len(HOSTS))
+
     def do(comm: Communicator) -> None:
         member: Any = comm._place
         assert (member.all_reduce(np.ones(2, np.float32)) == 3).all()
+        finished.wait()
         if comm.rank == 1:
             with pytest.raises(ValueError, match="is nan"):
                 member.all_reduce(np.full(2, np.nan, np.float32))
