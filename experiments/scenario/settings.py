@@ -37,9 +37,11 @@ from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -172,7 +174,10 @@ class Settings(Table):
         int | None,
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
-    values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
+    values: Annotated[
+        Literal[64, 128, 256, 512],
+        Field(description="in-network: integers in a packet: 64 or 256 of 32 bits, 128 or 512 of 16 bits"),
+    ] = 256
     checksums: Annotated[
         bool,
         Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
@@ -397,6 +402,11 @@ class Settings(Table):
                 f"{there}; set workers, or enlarge the topology"
             )
             return
+        if self.algorithm == "in-network" and wire.BITS[self.values] == 16:
+            if self.protocol != OURS:
+                yield f"values: {self.values} are integers of 16 bits, which {self.implementation.name} does not have"
+            elif len(self.members) > (most := quantization.MAX_WORKERS[16]):
+                yield f"values: {self.values} are integers of 16 bits, for {most} workers at most; set 64 or 256"
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
