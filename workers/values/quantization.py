@@ -24,6 +24,9 @@ SMALLEST_EXPONENT = -128
 LARGEST_EXPONENT = 127
 MAX_WORKERS = {32: 1 << 16, 16: 1 << 8}  # by the bits: with more, the bound exceeds a worker's largest value
 
+# Bits of the significands of the types of 16 bits, with the leading one.
+FLOAT16, BFLOAT16 = 11, 8
+
 # Blocks processed together: 64 KiB with 256 values each, which stay in the cache.
 _SLAB = 64
 
@@ -96,6 +99,19 @@ def dequantize(
     """
     with np.errstate(over="ignore"):  # beyond float32: an infinity, as a float32 sum would give
         return np.multiply(sums, 1 / factors[:, np.newaxis], out=out, dtype=np.float64, casting="unsafe")
+
+
+def workers_as_exact(precision: int) -> int:
+    """Return how many workers' sums in integers of 16 bits are as exact as the type of the result.
+
+    Let all values of a block be up to 2^e. The bound of n workers is then n^2 / 65534 of 2^e, and four times that with
+    expected exponents (scaling.py). A sum near n 2^e is rounded by up to n 2^e / 2^(p + 1) in a type with p bits. So
+    the first is not larger than the second for up to 2^(13 - p) workers: 32 with bfloat16, and 4 with float16.
+
+    Args:
+        precision: Bits p of the type's significand.
+    """
+    return 1 << max(13 - precision, 0)
 
 
 def error_bound(
