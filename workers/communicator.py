@@ -214,10 +214,10 @@ class Communicator(Closing):
             x: An array, or a list of arrays.
             op: The operation.
             out: Where the result is written, of the same form as `x`; may be `x`. None allocates new arrays.
-            bits: Bits of the integers as which float32 and float16 travel in the network. 16 halves the bytes. The error
-                of n workers, 256 at most, is then up to n^2 / 65534 of a block's largest value; for short vectors, up
-                to four times that. None: 32, or for float16 what fanin.init(half_bits=…) says. Protocols other than
-                fanin's own do not use it.
+            bits: Bits of the integers as which float32 and float16 travel in the network. 16 halves the bytes. The
+                error of n workers, 256 at most, is then up to n^2 / 65534 of a block's largest value; for short
+                vectors, up to four times that. None: 32, or for float16 the setting of fanin.init(half_bits=…).
+                Protocols other than fanin's own do not use it.
             compression: How to compress float32 and float16. All arrays are then one vector, which goes round the ring
                 to all other workers at n - 1 times its size; each worker adds up what it receives.
             async_op: Whether to return a Handle at once.

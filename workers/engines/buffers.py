@@ -16,7 +16,7 @@ class Buffers(ctypes.Structure):
     the start is summed instead. The structure is laid out for native.c, which works in the same memory.
 
     Attributes:
-        bits: Bits of the integers that travel, 32 or 16; None: as the worker's lease says.
+        bits: Bits of the integers that travel, 32 or 16; None: those of the worker's lease.
     """
 
     _fields_ = (
