@@ -83,7 +83,7 @@ class NamedEntry:
         match: The match of each key; a key that is left out matches everything.
         action: The action.
         params: Its parameters.
-        priority: Of several entries that match, the one with the highest priority wins.
+        priority: The highest one wins, if several entries match.
         member: Instead of an action, a member of the table's action profile.
         group: Instead of an action, a group of it.
         one_of: Instead of an action, actions of its own, one of which is chosen for each packet.
