@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver import ActionChains, Keys
 
 from fanin.browser.theatre import theatre_page
 from fanin.experiments.scenario.file import load_scenario
@@ -224,6 +225,13 @@ def test_everything_is_reached_by_keys_and_has_a_name(browser: Any) -> None:
         assert browser.execute_script(
             "return document.querySelector(`[aria-label='${arguments[0]}']`) !== null", label
         )
+    focused = "return document.activeElement.matches('.node') && document.activeElement.textContent"
+    while browser.execute_script(focused) != "h2":
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        assert browser.execute_script("return document.activeElement !== document.body")
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    assert texts(browser, "select :checked")[-1] == "h2"
+    press(browser, "Escape")
     press(browser, "?")
     assert "to the next lost packet" in texts(browser, "dialog[open]")[0]
     browser.execute_script("document.querySelector('dialog').close()")
