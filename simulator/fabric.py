@@ -505,6 +505,7 @@ class Job:
                 per_step=self.spec.per_step,
                 kept=RetainedResult(len(outputs[rank])) if self._keeps else None,
                 called=0 if self.spec.on_call else None,
+                until_sum=self.spec.until_sum,
             )
             for rank in range(len(self.members))
         ]

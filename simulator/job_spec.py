@@ -60,6 +60,7 @@ class JobSpec:
         calls: What the calls of a worker do in turn, between hosts.
         priority: Priority of its packets, 0 to 7, where links have queues for each.
         on_call: Whether its stations wait until WorkerStation.called grows.
+        until_sum: Whether an all-reduce ends when the sum is there, although packets may not be acknowledged yet.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -86,6 +87,7 @@ class JobSpec:
     calls: tuple[Call, ...] = ("all-reduce",)
     priority: int = 0
     on_call: bool = False
+    until_sum: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.scenario.tables.decoding import Decoding
 from fanin.experiments.scenario.tables.failures import Failures
 from fanin.experiments.scenario.tables.faults import Fault, fault_problems
 from fanin.experiments.scenario.tables.other_job import OtherJob
@@ -59,7 +60,7 @@ FILES = (
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    "failures",
+    *("failures", "decoding"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -152,6 +153,10 @@ class Settings(Table):
     size: Annotated[VectorSize | None, Field(description="size of each worker's float32 vector")] = None
     training: Annotated[
         Training | None, Field(description="a training of a small model; replaces size and repetitions")
+    ] = None
+    decoding: Annotated[
+        Decoding | None,
+        Field(description="virtual: a model that generates text; replaces size and repetitions"),
     ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
@@ -332,12 +337,15 @@ class Settings(Table):
 
     @property
     def elements(self) -> int | None:
-        """Return the number of float32 values in a vector; None for a training."""
+        """Return the number of float32 values in a vector; None for a training, or for decoding."""
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
     def as_vectors(self) -> Self:
-        """Return these settings with the vectors that a training sums instead of the training."""
+        """Return these settings with the vectors that a training, or decoding, sums instead of its table."""
+        if self.decoding is not None:
+            size, sums = self.decoding.vector_bytes, self.decoding.simulated_sums
+            return self.model_copy(update={"decoding": None, "size": size, "repetitions": sums})
         if self.training is None:
             return self
         rounds = self.training.rounds(len(self.members))
@@ -390,8 +398,8 @@ class Settings(Table):
             yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
-        if (self.size is None) == (self.training is None):
-            yield "size: give size, such as '4 MB', or a table training"
+        if [self.size, self.training, self.decoding].count(None) != 2:
+            yield "size: give size, such as '4 MB', or one of the tables training and decoding"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
@@ -443,8 +451,9 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield from self.training.problems(len(self.members))
+        for table in [name for name in ("training", "decoding") if getattr(self, name) is not None]:
             for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
-                yield f"{name}: cannot be combined with training; leave out one of them"
+                yield f"{name}: cannot be combined with {table}; leave out one of them"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -576,6 +585,7 @@ _IN_NAMES = {
     "burst",
     "compression",
     "congestion",
+    "decoding",
     "failures",
     "fat_tree",
     "other_job",

@@ -95,12 +95,22 @@ def data_centres(rows: Rows) -> Iterator[str]:
             yield line(split, *(f"{row['accuracy']:.1%}" for row in of))
 
 
+def decoding(rows: Rows) -> Iterator[str]:
+    networks = {3_600_000_000_000: "NVLink", 400_000_000_000: "Ethernet"}
+    for (rate, algorithm, _), of in by(rows, "rate", "algorithm", "decoding_sequences"):
+        yield line(networks[rate], algorithm, *(f"{row['tokens_per_second']:.0f}" for row in of))
+        for row in of:
+            if (row["workers"], row["decoding_sequences"]) == (8, 1) and algorithm != "double-binary-tree":
+                yield price(f"{networks[rate]}, {algorithm}", row["gpu_idle_share"])
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
     "tuner": tuner,
     "sixteen-bits": sixteen_bits,
     "data-centres": data_centres,
+    "decoding": decoding,
 }
 
 # Changes that leave whole lines of the tables, and little to run; `make test-long` runs all points.
@@ -110,6 +120,7 @@ FEWER = {
     "tuner": ["algorithm=in-network"],
     "sixteen-bits": ["algorithm=in-network", "values=512"],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
+    "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
 
 
