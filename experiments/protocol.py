@@ -114,7 +114,8 @@ class Protocol:
         """Return a full packet.
 
         Args:
-            values: The key `values` of scenarios, 64 or 256, which a protocol may use or not.
+            values: The key `values` of scenarios, 64 or 256 (fanin's own: 128 and 512, too), which a protocol may use
+                or not.
 
         Raises:
             PythonFileError: If the protocol returns something else than docs/how-to/protocols.md describes.

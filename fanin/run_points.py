@@ -276,6 +276,8 @@ _OF_TRAININGS = {
     "steps_per_day": ("steps a day", "{:,.0f}"),
     "achieved_flops": ("FLOP/s", "{:.1e}"),
     "roofline_flops": ("roofline", "{:.1e}"),
+    "tokens_per_second": ("tokens/s", "{:.1f}"),
+    "predicted_tokens_per_second": ("predicted", "{:.1f}"),
     "target_seconds": ("to target s", "{:.4g}"),
     "accuracy": ("accuracy", "{:.1%}"),
 }

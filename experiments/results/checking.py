@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fanin.experiments.protocol import Protocol, exact_sum
 from fanin.experiments.results.recording import Recording, Vector
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
 from fanin.workers.host_based.pieces import bounds
@@ -185,7 +186,7 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
 
     Args:
         inputs: Each worker's input [elements].
-        values: Values in a block.
+        values: Integers in a packet; 128 and 512 are of 16 bits.
         window: Vectors of up to this many blocks may use exponents of earlier vectors (workers/values/scaling.py).
     """
     workers, elements = len(inputs), len(inputs[0])
@@ -193,9 +194,10 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
     def blocks(x: NDArray[Any]) -> NDArray[Any]:
         return np.pad(x, (0, -elements % values)).reshape(-1, values)
 
-    exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
+    bits = wire.BITS[values]
+    exponents = np.max([quantization.block_exponents(blocks(x), workers, bits)[0] for x in inputs], axis=0)
     slack = scaling.SLACK if len(exponents) <= window else 0
-    factors = quantization.scales(exponents, workers) / 2**slack
+    factors = quantization.scales(exponents, workers, bits) / 2**slack
     # The result may be the float32 next to that of the exact sum; its unit in the last place is at most twice as large.
     results = np.minimum(2 * np.abs(exact_sum(inputs)), np.finfo(np.float32).max).astype(np.float32)
     bound = quantization.error_bound(factors, workers, blocks(results))

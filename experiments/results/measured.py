@@ -229,6 +229,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **_speed(settings, measured),
         "limited_by": measured.limit,
         **_learning(settings, measured.curve),
+        **_decoding(settings, measured),
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
@@ -252,6 +253,17 @@ def _learning(settings: Settings, curve: Curve | None) -> Row:
         "training_seconds": curve.seconds[-1],
         "target_seconds": next(reached, None),
     }
+
+
+def _decoding(settings: Settings, measured: Measured) -> Row:
+    """Return how many tokens a sequence gets in a second, and what the analytical model predicts; else nothing."""
+    if (decoding := settings.decoding) is None or measured.step_seconds is None:
+        return {}
+    columns: Row = {"tokens_per_second": 1 / measured.step_seconds}
+    if (sum_seconds := measured.closed_form_seconds) is not None:
+        each = decoding.compute_seconds(len(settings.members)) + decoding.launch + sum_seconds
+        columns["predicted_tokens_per_second"] = 1 / (decoding.sums * each)
+    return columns
 
 
 def _speed(settings: Settings, measured: Measured) -> Row:
