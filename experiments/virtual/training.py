@@ -103,7 +103,8 @@ class _Rounds(Sequence[Sequence[Vector]]):
             self.take(call - 1, rank)
         self._sent[rank] = sent = self._learners[rank].train()
         if len(self._sent) == len(self._learners):
-            self.promises.append(self._oracle([self._sent[one] for one in range(len(self._learners))]))
+            everyone = [self._sent[one] for one in range(len(self._learners))]
+            self.promises.append(self._oracle.promise(everyone))
             self._sent.clear()
         return sent.copy()
 
@@ -181,9 +182,6 @@ def run_training(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(settings, settings.size, spec.window),
         curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy),
         window=spec.window,
@@ -193,6 +191,7 @@ def run_training(
             meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
         ),
         workers_left=workers,
+        **errors.columns,
         **worker_figures(settings, cluster),
         **network_figures(cluster),
         **computing_figures(lengths, np.full((workers, len(rounds)), computing)),
