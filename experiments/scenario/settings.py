@@ -46,6 +46,9 @@ from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
+Check = Literal["all", "sample", "none"]
+CHECKED_VALUES = 1 << 30  # of all vectors together, of which all are checked; of more, a sample
+
 AUTO = "auto"  # in a scenario file, stands for the algorithm that file.py chooses for each point
 
 FILES = (
@@ -245,6 +248,13 @@ class Settings(Table):
     worker: Annotated[
         Path | None, Field(description="in-network: Python file with a worker, relative to this file")
     ] = None
+    check: Annotated[
+        Check | None,
+        Field(
+            description="results to compare with exact sums: all, a sample of one packet in 16, or none; default: all "
+            "if the workers' vectors have up to 2^30 values together, else sample"
+        ),
+    ] = None
     seed: Annotated[int, Field(ge=0, description="number that all random draws depend on")] = 1
 
     @cached_property
@@ -341,6 +351,25 @@ class Settings(Table):
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
+    def checks(self) -> Check:
+        """Return which results are compared with the exact ones."""
+        if self.check is not None:
+            return self.check
+        vectors = self.as_vectors
+        values = (vectors.elements or 0) * len(self.members) * vectors.repetitions
+        return "sample" if values > CHECKED_VALUES and not self._only_whole else "all"
+
+    @property
+    def _only_whole(self) -> str:
+        """Return why results can be checked only if all of them are; empty if blocks can be checked by themselves."""
+        if self.compression.kind != "none" and self.algorithm != "in-network":
+            return "compression depends on whole vectors"
+        algorithms = (self.algorithm, self.other_job.algorithm if self.other_job else None)
+        if self.protocol != OURS and "in-network" in algorithms:
+            return f"protocol {self.protocol} decides what a whole vector must give"
+        return ""
+
+    @property
     def as_vectors(self) -> Self:
         """Return these settings with the vectors that a training, or decoding, sums instead of its table."""
         if self.decoding is not None:
@@ -429,6 +458,8 @@ class Settings(Table):
                 aggregation_tree(self.network, Job(1, self.members, server=next(iter(self.servers), None)))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
+        if self.check == "sample" and self._only_whole:
+            yield f"check: a sample cannot be checked, because {self._only_whole}; set 'all' or 'none'"
         if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
             yield "size: must be that of all step.buckets together; leave them out, or change it"
         if self.step and self.lateness:

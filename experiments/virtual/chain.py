@@ -88,9 +88,6 @@ def run_chain(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(
             settings, settings.size, spec.window, acknowledged=not spec.until_sum
         ),
@@ -101,6 +98,7 @@ def run_chain(
             meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
         ),
         workers_left=workers,
+        **errors.columns,
         **worker_figures(settings, cluster),
         **network_figures(cluster),
         **computing_figures(lengths, np.full((workers, len(lengths)), computing)),

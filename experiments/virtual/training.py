@@ -99,7 +99,8 @@ class _Rounds(Sequence[Sequence[Vector]]):
             self.take(call - 1, rank)
         self._sent[rank] = sent = self._learners[rank].train()
         if len(self._sent) == len(self._learners):
-            self.promises.append(self._oracle([self._sent[one] for one in range(len(self._learners))]))
+            everyone = [self._sent[one] for one in range(len(self._learners))]
+            self.promises.append(self._oracle.promise(everyone))
             self._sent.clear()
         return sent.copy()
 
