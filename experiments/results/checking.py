@@ -57,11 +57,14 @@ class Promise:
         exact: The exact result [elements] of all workers, or that of each [workers, elements].
         bound: The largest distance from it, [elements].
         edges: Worker r is promised only the elements from edges[r] to edges[r + 1] - 1; None: all.
+        exact_for: Returns the exact result of a worker [elements], given what it got, if results may lack workers;
+            None: it is `exact`.
     """
 
     exact: NDArray[np.floating[Any]]
     bound: NDArray[np.float64]
     edges: Sequence[int] | None = None
+    exact_for: Callable[[Vector], NDArray[np.float64]] | None = None
 
     def hold(self, outputs: Iterable[Vector], first: int = 0) -> Errors:
         """Compare the results of workers, [elements] each, with the promise.
@@ -74,6 +77,8 @@ class Promise:
         for rank, output in enumerate(outputs, start=first):
             part = slice(None) if self.edges is None else slice(self.edges[rank], self.edges[rank + 1])
             exact = self.exact if self.exact.ndim == 1 else self.exact[rank]
+            if self.exact_for is not None:
+                exact = self.exact_for(output)
             error = np.abs(output[part] - exact[part])
             violations += int(np.count_nonzero(~(error <= self.bound[part])))  # a NaN is outside, too
             largest = max(largest, float(error.max(initial=0.0)))
@@ -156,9 +161,18 @@ def _aggregated(
     inputs: Sequence[Vector], protocol: Protocol, values: int, window: int, trees: int
 ) -> Promise:
     """Return the promise of a protocol for vectors in as many parts as there are trees, each reduced separately."""
-    parts = zip(*(np.array_split(x, trees) for x in inputs), strict=True)
-    bounds = [protocol.error_bound(part, values, window) for part in parts if part[0].size]
-    return Promise(protocol.exact(inputs), np.concatenate(bounds))
+    parts = [part for part in zip(*(np.array_split(x, trees) for x in inputs), strict=True) if part[0].size]
+    bound = np.concatenate([protocol.error_bound(part, values, window) for part in parts])
+    if not protocol.partial:
+        return Promise(protocol.exact(inputs), bound)
+    kept = [[x.copy() for x in part] for part in parts]  # results may replace the inputs
+
+    def exact_for(output: Vector) -> NDArray[np.float64]:
+        outputs = np.array_split(output, trees)
+        found = [protocol.exact_for(part, out, values) for part, out in zip(kept, outputs, strict=False)]
+        return np.concatenate(found)
+
+    return Promise(protocol.exact(inputs), bound, exact_for=exact_for)
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:

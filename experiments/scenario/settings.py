@@ -529,7 +529,7 @@ class Settings(Table):
             yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
-        for name in ("local_steps", "compute_time", "split") if self.training else ():
+        for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
             if getattr(self.training, name) != Training.model_fields[name].default:
                 yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:

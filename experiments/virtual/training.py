@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.results.checking import Errors, Oracle, Promise
@@ -26,7 +28,7 @@ from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.job_spec import ClusterSpec
 
 _MOMENTUM = np.float32(0.9)
-_SHARING, _BATCHES = 6, 7  # separate their random numbers from others of the same seed
+_SHARING, _BATCHES, _STALLING = 6, 7, 8  # separate their random numbers from others of the same seed
 
 
 class _Learner:
@@ -75,6 +77,17 @@ def _shares(training: Training, seed: int, digits: Digits, workers: int) -> Sequ
     return np.split(order[: len(order) // workers * workers], workers)
 
 
+def _computing(training: Training, seed: int, workers: int) -> NDArray[np.float64]:
+    """Return the seconds for which each worker computes or stalls in each round, [workers, rounds]."""
+    shape = training.rounds(workers), training.local_steps
+    times = np.full((workers, shape[0]), training.local_steps * training.compute_time)
+    for rank in range(workers) if training.stalls else ():
+        draw = np.random.default_rng((seed, _STALLING, rank))
+        stalled = draw.random(shape) < training.stalls
+        times[rank] += (stalled * draw.uniform(0.5, 2.0, shape)).sum(axis=1) * training.stall_time
+    return times
+
+
 class _Rounds(Sequence[Sequence[Vector]]):
     """The vectors of a training by round and rank. Each is made when its worker begins to send it.
 
@@ -89,7 +102,8 @@ class _Rounds(Sequence[Sequence[Vector]]):
         self.stations: Sequence[WorkerStation[Any]] = ()
         self.accuracy: list[float] = []
         self._learners, self._rounds, self._digits, self._oracle = learners, rounds, digits, oracle
-        self._sent: dict[int, Vector] = {}  # of the round that has begun, by rank
+        # What was sent, by round and rank. A rank may begin a round before others do, if results may lack workers.
+        self._sent: dict[int, dict[int, Vector]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return self._rounds
@@ -101,10 +115,10 @@ class _Rounds(Sequence[Sequence[Vector]]):
         """Return what a rank sends in a round; called once for each."""
         if call:
             self.take(call - 1, rank)
-        self._sent[rank] = sent = self._learners[rank].train()
-        if len(self._sent) == len(self._learners):
-            self.promises.append(self._oracle([self._sent[one] for one in range(len(self._learners))]))
-            self._sent.clear()
+        self._sent[call][rank] = sent = self._learners[rank].train()
+        if len(self._sent[call]) == len(self._learners):
+            of_all = self._sent.pop(call)
+            self.promises.append(self._oracle([of_all[one] for one in range(len(self._learners))]))
         return sent.copy()
 
     def take(self, call: int, rank: int) -> None:
@@ -151,13 +165,13 @@ def run_training(
     workers, digits = len(settings.members), load_digits()
     learners = [_Learner(training, settings.seed, digits, rank, workers) for rank in range(workers)]
     rounds = _Rounds(learners, settings.repetitions, digits, oracle)
-    computing = training.local_steps * training.compute_time
+    computing = _computing(training, settings.seed, workers)
     protocol = settings.implementation
     cluster = Cluster(
-        replace(spec, pauses=((computing,) * len(rounds),) * workers, per_step=1, calls=("all-reduce",)),
+        replace(spec, pauses=tuple(map(tuple, computing.tolist())), per_step=1, calls=("all-reduce",)),
         switch,
         rounds,
-        [computing] * workers,
+        computing[:, 0].tolist(),
         protocol.make_worker,
         planner=protocol.planner(settings.paths),
     )
@@ -195,5 +209,5 @@ def run_training(
         workers_left=workers,
         **worker_figures(settings, cluster),
         **network_figures(cluster),
-        **computing_figures(lengths, np.full((workers, len(rounds)), computing)),
+        **computing_figures(lengths, computing),
     )
