@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -25,7 +26,7 @@ from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
+from fanin.experiments.scenario.tables.table import Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -72,7 +73,10 @@ _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
 
 def _known_or_file(algorithm: str) -> str:
     """Return the name of an algorithm, or of a file."""
-    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+    if is_file(algorithm) or algorithm in (names := algorithm_names()):
+        return algorithm
+    expected = f"{', '.join(map(repr, names))}, or a file of yours, such as {algorithm}{SUFFIXES[0]}"
+    raise PydanticKnownError("literal_error", {"expected": expected})
 
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
