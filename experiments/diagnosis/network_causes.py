@@ -320,8 +320,8 @@ def slot_collisions(case: Case) -> Finding | None:
         "slot collisions",
         case.relief(case.busy, after),
         f"{case.links[ways[0]].name} carried {sum(used):,} packets to the server, of which about {more:,} found the "
-        f"slot of their chunk in use; all jobs share {slots:,} slots, and a worker of this one has up to {case.window:,} "
-        "packets in flight",
+        f"slot of their chunk in use; all jobs share {slots:,} slots, and a worker of this one has up to "
+        f"{case.window:,} packets in flight",
         f"use more slots (slots), or a smaller window (window = {max(1, case.window // 4)})"
         + ("" if _marks(settings) else ", and let links mark packets (links.ecn_bytes)"),
     )
