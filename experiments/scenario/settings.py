@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -26,7 +27,7 @@ from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
+from fanin.experiments.scenario.tables.table import Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -78,7 +79,10 @@ _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
 
 def _known_or_file(algorithm: str) -> str:
     """Return the name of an algorithm, or of a file."""
-    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+    if is_file(algorithm) or algorithm in (names := algorithm_names()):
+        return algorithm
+    expected = f"{', '.join(map(repr, names))}, or a file of yours, such as {algorithm}{SUFFIXES[0]}"
+    raise PydanticKnownError("literal_error", {"expected": expected})
 
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
@@ -579,7 +583,7 @@ class Settings(Table):
             yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
-        for name in ("local_steps", "compute_time", "split") if self.training else ():
+        for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
             if getattr(self.training, name) != Training.model_fields[name].default:
                 yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:

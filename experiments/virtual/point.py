@@ -179,7 +179,8 @@ def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
     inputs = list(_vectors(summed))
     oracle = _oracle(summed, summed.algorithm)
     promises = [oracle.promise(vectors) for vectors in inputs]
-    computing = decoding.compute_seconds(len(settings.members))
+    workers = len(settings.members)
+    computing = np.full((workers, len(inputs)), decoding.compute_seconds(workers))
     spec = replace(cluster_spec(summed), until_sum=True)  # the next layer writes elsewhere
     _, measured = run_chain(summed, switch, spec, inputs, promises, computing, decoding.launch, FIRST_SUMS)
     assert measured.step_seconds is not None
