@@ -267,6 +267,16 @@ def test_a_digest_of_an_unnamed_type_has_a_number(build: Build) -> None:
     assert [m.bitstring.bit.bitwidth for m in digest.type_spec.tuple.members] == [8]
 
 
+def test_tables_refer_to_hidden_actions_by_id(build: Build) -> None:
+    locals_ = "@hidden action a() { } table t { actions = { a; NoAction; } default_action = a; }"
+    info = build(locals=locals_, apply="t.apply();").p4info
+    assert [action.preamble.name for action in info.actions] == ["NoAction"]
+    [table] = info.tables
+    hidden = (p4i.P4Ids.ACTION << 24) + (one_at_a_time("I.a") & 0xFFFFFF)
+    assert [ref.id for ref in table.action_refs] == [hidden, info.actions[0].preamble.id]
+    assert table.initial_default_action.action_id == hidden
+
+
 def test_a_digest_of_a_single_value(build: Build) -> None:
     locals_ = "action go(bit<8> d) { digest(2, d); } table t { actions = { go; } }"
     made = build(locals=locals_, apply="t.apply(); digest(1, hdr.h.a); digest<bit<16>>(3, 5);")
