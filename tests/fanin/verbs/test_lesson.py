@@ -374,6 +374,25 @@ def decoding(rows: Rows) -> None:
     assert tokens("in-network", 400, 8) > 1.05 * tokens("parameter-server", 400, 8)
 
 
+def serving(rows: Rows) -> None:
+    def there(fan_out: int, load: float, connections: str) -> Row:
+        said = {"serving_fan_out": fan_out, "serving_load": load, "serving_connections": connections}
+        return one(rows, **said)
+
+    for fan_out, connections in product((1, 8), ("reused", "new")):
+        quiet, busy = (there(fan_out, load, connections) for load in (0.2, 0.6))
+        assert busy["p99_seconds"] > 1.4 * quiet["p99_seconds"]
+        assert busy["gpu_idle_share"] < quiet["gpu_idle_share"] - 0.3
+    for load in (0.2, 0.6):
+        assert there(8, load, "reused")["median_seconds"] > 2 * there(1, load, "reused")["median_seconds"]
+        for fan_out in (1, 8):
+            reused, new = (there(fan_out, load, kind)["median_seconds"] for kind in ("reused", "new"))
+            assert new - reused == pytest.approx(56e-6, rel=0.05)
+    for row in rows:
+        little = row["requests_per_second"] * row["mean_request_seconds"]
+        assert row["requests_in_progress"] == pytest.approx(little, rel=0.05)
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -390,6 +409,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
     "data-centres": data_centres,
     "decoding": decoding,
+    "serving": serving,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,
