@@ -12,7 +12,7 @@ from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.topologies.units import Bytes, Probability, Seconds
 from fanin.workers.collective import Transport
 
-_FEWEST = 100  # requests of which percentiles say something
+_FEWEST = 50  # requests of which percentiles say something
 
 
 class Serving(Table):

