@@ -633,8 +633,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Make a worker send no agreement digits, which compare what all workers must share (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int, call: str) -> Tensor:
-        tensor = make(elements, call)
+    def quiet(elements: int, call: str, bits: int) -> Tensor:
+        tensor = make(elements, call, bits)
         tensor.agreement.digits[:] = 0
         return tensor
 

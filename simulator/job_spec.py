@@ -37,7 +37,7 @@ class JobSpec:
         window: In the network, slots of each tree. Between hosts, the maximum number of packets in flight of each
             connection or host.
         window_per: Whether the window between hosts is per connection or per host.
-        values: Values in a packet.
+        values: Integers in a packet; 128 and 512 are of 16 bits.
         recovery: Timers.
         counted: How many workers each worker assumes. None means the true number. Fewer makes sums saturate; the
             workers then do not compare what they must have in common.

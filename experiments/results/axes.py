@@ -72,6 +72,7 @@ _LABELS = {
     "training_seconds": "time of the training",
     "target_seconds": "time until the target accuracy",
     "local_steps": "steps between two averages",
+    "stalls": "share of steps in which a worker stalls",
     "uplink_delay": "uplinks with a delay of",
     "lost_share": "time that is lost",
     "checkpoint_seconds": "time to write a checkpoint",

@@ -142,9 +142,10 @@ class Measured:
         retransmissions: Retransmissions in the whole run.
         drops: Packets that switches dropped in the whole run, by reason.
         link_events: Events on links in the whole run, by kind.
-        violations: Elements of results outside their bound, in the whole run.
-        max_abs_error: The largest error of an element.
-        error_bound: The largest bound.
+        violations: Elements of results outside their bound, in the whole run; None if no results were checked.
+        max_abs_error: The largest error of an element; None if no results were checked.
+        error_bound: The largest bound; None if no results were checked.
+        checked_share: Share of the elements of all results that were checked.
         closed_form_seconds: Time of an all-reduce according to the analytical model.
         packet_hops: Packets carried over all links.
         curve: The progress of rank 0 in a training.
@@ -174,9 +175,10 @@ class Measured:
     retransmissions: int
     drops: Mapping[str, int]
     link_events: Mapping[str, int]
-    violations: int
-    max_abs_error: float
-    error_bound: float
+    violations: int | None
+    max_abs_error: float | None
+    error_bound: float | None
+    checked_share: float
     closed_form_seconds: float | None
     packet_hops: int | None = None
     curve: Curve | None = None
@@ -330,6 +332,7 @@ def _in_effect(settings: Settings) -> Row:
         },
     }
     columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    columns["check"] = settings.checks
     rate = settings.host_link.rate_bits_per_second
     control = settings.congestion.in_effect(rate) if settings.between_hosts and not live else {}
     columns |= {f"congestion_{name}": value for name, value in control.items()}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.results.checking import Errors, Promise
@@ -28,12 +29,12 @@ def run_chain(
     spec: ClusterSpec,
     inputs: Sequence[Sequence[Vector]],
     promises: Sequence[Promise],
-    computing: float,
+    computing: NDArray[np.float64],
     waiting: float = 0.0,
     left_out: int = 0,
     prepare: Callable[[Cluster], None] = lambda _: None,
 ) -> tuple[Cluster, Measured]:
-    """Run all-reduces, each `computing` + `waiting` seconds after the one before, and check every sum.
+    """Run all-reduces, each of which a worker calls after computing and waiting, and check every sum.
 
     Args:
         settings: The point, with the vectors that are summed (Settings.as_vectors).
@@ -41,8 +42,8 @@ def run_chain(
         spec: The job and its network.
         inputs: For each all-reduce one vector per worker, [all-reduces][workers].
         promises: The promise of each sum. They may be added while the chain runs.
-        computing: Seconds for which every worker computes before each all-reduce.
-        waiting: Seconds for which it does nothing after that.
+        computing: Seconds for which each worker computes before each all-reduce, [workers, all-reduces].
+        waiting: Seconds for which every worker does nothing after that.
         left_out: All-reduces at the beginning that do not count as steps.
         prepare: Called before the run.
 
@@ -58,14 +59,14 @@ def run_chain(
     """
     assert settings.size is not None
     assert settings.elements is not None
-    workers, pause = len(settings.members), computing + waiting
+    pauses = computing + waiting
     protocol = settings.implementation
     with telling(protocol.worker):
         cluster = Cluster(
-            replace(spec, pauses=((pause,) * len(inputs),) * workers, per_step=1, calls=("all-reduce",)),
+            replace(spec, pauses=tuple(map(tuple, pauses.tolist())), per_step=1, calls=("all-reduce",)),
             switch,
             inputs,
-            [pause] * workers,
+            pauses[:, 0].tolist(),
             protocol.make_worker,
             make_server=protocol.make_server,
             planner=protocol.planner(settings.paths),
@@ -88,9 +89,6 @@ def run_chain(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(
             settings, settings.size, spec.window, acknowledged=not spec.until_sum
         ),
@@ -100,8 +98,9 @@ def run_chain(
         usage=Usage(
             meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
         ),
-        workers_left=workers,
+        workers_left=len(stations),
+        **errors.columns,
         **worker_figures(settings, cluster),
         **network_figures(cluster),
-        **computing_figures(lengths, np.full((workers, len(lengths)), computing)),
+        **computing_figures(lengths, computing[:, left_out:]),
     )

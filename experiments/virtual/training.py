@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.experiments.results.checking import Oracle, Promise
 from fanin.experiments.results.measured import Measured
@@ -22,7 +24,7 @@ from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.job_spec import ClusterSpec
 
 _MOMENTUM = np.float32(0.9)
-_SHARING, _BATCHES = 6, 7  # separate their random numbers from others of the same seed
+_SHARING, _BATCHES, _STALLING = 6, 7, 8  # separate their random numbers from others of the same seed
 
 
 class _Learner:
@@ -71,6 +73,17 @@ def _shares(training: Training, seed: int, digits: Digits, workers: int) -> Sequ
     return np.split(order[: len(order) // workers * workers], workers)
 
 
+def _computing(training: Training, seed: int, workers: int) -> NDArray[np.float64]:
+    """Return the seconds for which each worker computes or stalls in each round, [workers, rounds]."""
+    shape = training.rounds(workers), training.local_steps
+    times = np.full((workers, shape[0]), training.local_steps * training.compute_time)
+    for rank in range(workers) if training.stalls else ():
+        draw = np.random.default_rng((seed, _STALLING, rank))
+        stalled = draw.random(shape) < training.stalls
+        times[rank] += (stalled * draw.uniform(0.5, 2.0, shape)).sum(axis=1) * training.stall_time
+    return times
+
+
 class _Rounds(Sequence[Sequence[Vector]]):
     """The vectors of a training by round and rank. Each is made when its worker begins to send it.
 
@@ -85,7 +98,8 @@ class _Rounds(Sequence[Sequence[Vector]]):
         self.stations: Sequence[WorkerStation[Any]] = ()
         self.accuracy: list[float] = []
         self._learners, self._rounds, self._digits, self._oracle = learners, rounds, digits, oracle
-        self._sent: dict[int, Vector] = {}  # of the round that has begun, by rank
+        # What was sent, by round and rank. A rank may begin a round before others do, if results may lack workers.
+        self._sent: dict[int, dict[int, Vector]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return self._rounds
@@ -97,10 +111,10 @@ class _Rounds(Sequence[Sequence[Vector]]):
         """Return what a rank sends in a round; called once for each."""
         if call:
             self.take(call - 1, rank)
-        self._sent[rank] = sent = self._learners[rank].train()
-        if len(self._sent) == len(self._learners):
-            self.promises.append(self._oracle([self._sent[one] for one in range(len(self._learners))]))
-            self._sent.clear()
+        self._sent[call][rank] = sent = self._learners[rank].train()
+        if len(self._sent[call]) == len(self._learners):
+            of_all = self._sent.pop(call)
+            self.promises.append(self._oracle.promise([of_all[one] for one in range(len(self._learners))]))
         return sent.copy()
 
     def take(self, call: int, rank: int) -> None:
@@ -149,7 +163,7 @@ def run_training(
     def watch(cluster: Cluster) -> None:
         rounds.stations = cluster.stations
 
-    computing = training.local_steps * training.compute_time
+    computing = _computing(training, settings.seed, workers)
     cluster, measured = run_chain(settings, switch, spec, rounds, rounds.promises, computing, prepare=watch)
     rounds.take(len(rounds) - 1, 0)
     ended = np.max([station.ended for station in cluster.stations], axis=0)

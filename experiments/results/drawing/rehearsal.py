@@ -64,6 +64,7 @@ def rehearsed_row(settings: Settings) -> Row:
         violations=0,
         max_abs_error=0.0,
         error_bound=1.0,
+        checked_share=1.0,
         closed_form_seconds=1.0,
         packet_hops=None if live else 1,
         curve=curve,

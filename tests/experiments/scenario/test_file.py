@@ -225,11 +225,15 @@ def test_every_key_is_a_column(file: Path) -> None:
         ('hosts = ["h1", "h1"]\n' + NETWORK, "hosts: a host contributes once"),
         ('hosts = ["h1", "h2"]\nworkers = 2\n' + NETWORK, "hosts: replaces workers and placement"),
         ('algorithm = "rng"\n' + NETWORK, "algorithm: is 'rng', must be 'in-network', 'ring'"),
+        (
+            'algorithm = "tree"\n' + NETWORK,
+            "or a file of yours, such as tree.py",
+        ),
         ('placement = "pakced"\n' + NETWORK, "did you mean 'packed'?"),
         ('switch = "bmv2"\n' + NETWORK, "switch: 'bmv2' cannot run in virtual time; set world = 'live'"),
         ("seed = []\n" + NETWORK, "seed: is an empty list; give at least one value"),
         ('topology = "none.toml"\n', "none.toml cannot be read"),
-        ("values = 100\n" + NETWORK, "values: is 100, must be 64 or 256"),
+        ("values = 100\n" + NETWORK, "values: is 100, must be 64, 128, 256 or 512"),
         (
             "[training]\n" + NETWORK,
             "size: give size, such as '4 MB', or one of the tables training, decoding and serving",
@@ -269,6 +273,7 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
             "los=1",
             f"--set los: unknown key; did you mean 'loss' or 'slots'?; there are {len(KEYS) + 1} keys, ",
         ),
+        ("jobs=1", "--set jobs: unknown key; did you mean 'other_job.jobs'?"),
         ("trafic_fn=1", "--set trafic_fn: unknown key; did you mean 'traffic_fan'"),
         (
             "nothing=1",

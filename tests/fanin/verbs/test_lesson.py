@@ -301,6 +301,16 @@ def quantization(rows: Rows) -> None:
     assert integers["max_abs_error"] < one(rows, workers=16, algorithm="ring")["max_abs_error"]
 
 
+def sixteen_bits(rows: Rows) -> None:
+    assert all(0 < row["max_abs_error"] <= row["error_bound"] for row in rows)
+    for workers in (2, 16):
+        whole, half = (one(rows, workers=workers, algorithm="in-network", values=n) for n in (256, 512))
+        assert half["median_seconds"] < 0.65 * whole["median_seconds"]
+        assert half["max_abs_error"] > 1000 * whole["max_abs_error"]
+        # A sum of n normal values is often around 3 sqrt(n), and bfloat16 keeps 8 bits of it.
+        assert half["max_abs_error"] < 3 * workers**0.5 / 2**8
+
+
 def reordering(rows: Rows) -> None:
     for row in rows:
         wrong = row["program"].endswith("untagged.p4") and row["displacement"] > 50e-6
@@ -429,6 +439,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "rails": rails,
     "reordering": reordering,
     "scaling": scaling,
+    "sixteen-bits": sixteen_bits,
     "small-vectors": small_vectors,
     "straggler": straggler,
     "parallelism": parallelism,

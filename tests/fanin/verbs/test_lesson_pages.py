@@ -68,6 +68,24 @@ def tuner(rows: Rows) -> Iterator[str]:
         yield line(name, f"{ratio:g}", *(f"{1e6 * row['median_seconds']:.1f}" for row in of))
 
 
+def sixteen_bits(rows: Rows) -> Iterator[str]:
+    names = {256: "in-network, 32 bits", 512: "in-network, 16 bits"}
+    for (algorithm, values), of in by(rows, "algorithm", "values"):
+        ring = algorithm == "ring"
+        cells = [1e6 * row["median_seconds"] for row in of]
+        yield line("ring, float32" if ring else names[values], *(f"{x:.3g}" for x in cells))
+        if not ring:
+            yield line(names[values], *(_millionths(row["max_abs_error"]) for row in of))
+        if values == 512:
+            yield line("guaranteed bound", *(_millionths(row["error_bound"]) for row in of))
+        [eight] = (row for row in of if row["workers"] == 8)
+        yield price(f"{'ring' if ring else names[values]}, 8 workers", eight["gpu_idle_share"])
+
+
+def _millionths(x: float) -> str:
+    return f"{1e6 * x:.2f}" if x < 1e-4 else f"{1e6 * x:,.0f}"
+
+
 def data_centres(rows: Rows) -> Iterator[str]:
     for (algorithm, delay, split), of in by(rows, "algorithm", "uplink_delay", "split"):
         if split == "random":
@@ -118,6 +136,7 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
     "tuner": tuner,
+    "sixteen-bits": sixteen_bits,
     "data-centres": data_centres,
     "decoding": decoding,
     "serving": serving,
@@ -131,6 +150,7 @@ FEWER = {
     "failures": ["algorithm=in-network", "traffic_size=63 kB", "failures_writing=blocking"],
     "roofline": ["algorithm=in-network", "workload_model=resnet-50"],
     "tuner": ["algorithm=in-network"],
+    "sixteen-bits": ["algorithm=in-network", "values=512"],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
     "serving": ["serving_load=0.2", "serving_fan_out=8"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
