@@ -519,7 +519,7 @@ class Flow:
 
 def _word_sums(rows: Frames) -> NDArray[np.int64]:
     """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word."""
-    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    even = np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
 
 
