@@ -17,7 +17,14 @@ from fanin.workers.recovery import Recovery
 from tests.workers.host_based.both_workers import BothWorkers
 
 RACKS = {"spines": 2, "leaves": 2, "hosts_per_leaf": 3, "rate": "10 Gb/s", "uplink_rate": "10 Gb/s"}
-FAULTS = {"loss": 0.01, "duplication": 0.01, "reordering": 0.05, "jitter": "2 us", "displacement": "20 us"}
+FAULTS = {
+    "loss": 0.01,
+    "corruption": 0.01,
+    "duplication": 0.01,
+    "reordering": 0.05,
+    "jitter": "2 us",
+    "displacement": "20 us",
+}
 MARKS = {"queue_bytes": "60 kB", "ecn_bytes": "10 kB"}
 
 

@@ -93,6 +93,10 @@ def library() -> ctypes.CDLL | None:
     loaded.peers_close.restype = None
     loaded.peers_start.argtypes = (_pointer, _pointer, _int64, _pointer, _double)
     loaded.peers_receive.argtypes = (_pointer, _pointer, _int64, _int64, _pointer, _double)
+    loaded.peers_receive_frames.argtypes = (
+        *(_pointer, _pointer, _int64, _pointer, _int64),
+        *(ctypes.c_char_p, _double, ctypes.POINTER(_int64)),
+    )
     loaded.peers_send.argtypes = (_pointer, _double, ctypes.POINTER(_pointer), ctypes.POINTER(_pointer))
     loaded.peers_send.restype = _int64
     loaded.peers_finished.argtypes = (_pointer,)
@@ -204,6 +208,36 @@ class CompiledWorker(HostBasedWorker):
                 self._state, rows.ctypes.data, *rows.shape, None if marks is None else marks.ctypes.data, now
             )
         )
+
+    def receive_frames(
+        self, frames: NDArray[np.uint8], lengths: NDArray[np.int64], address: bytes, now: float
+    ) -> int:
+        """Process Ethernet frames as far as they carry UDP over IPv4 to an address, with right checksums.
+
+        Args:
+            frames: The frames [m, bytes].
+            lengths: Their lengths [m].
+            address: The IPv4 address.
+            now: The time in seconds.
+
+        Returns:
+            How many frames were something else.
+        """
+        rows, others = np.ascontiguousarray(frames), _int64()
+        sizes = np.ascontiguousarray(lengths)
+        self._check(
+            self._c.peers_receive_frames(
+                self._state,
+                rows.ctypes.data,
+                rows.shape[1],
+                sizes.ctypes.data,
+                len(rows),
+                address,
+                now,
+                ctypes.byref(others),
+            )
+        )
+        return others.value
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """See HostBasedWorker."""

@@ -313,6 +313,8 @@ void peers_close(struct state *s)
     free(s->answering);
     free(s->batches);
     free(s->output);
+    free(s->gathered);
+    free(s->marks);
     free(s);
 }
 
@@ -437,6 +439,57 @@ int peers_receive(struct state *s, const uint8_t *datagrams, int64_t count, int6
     }
     free(gathered);
     return outcome(s);
+}
+
+/* Offsets in a frame of UDP over IPv4. */
+enum { TYPE = 12, IP = 14, TOS = 15, PROTOCOL = 23, TO = 30, UDP = 34, UDP_LENGTH = 38, UDP_CHECKSUM = 40, HEADERS = 42 };
+enum { CONGESTED = 3 }; /* of TOS, RFC 3168 */
+
+static uint64_t sum_of(const uint8_t *from, int64_t bytes)
+{
+    uint64_t sum = 0;
+    for (int64_t i = 0; i + 1 < bytes; i += 2)
+        sum += (uint64_t)(from[i] << 8 | from[i + 1]);
+    return bytes % 2 ? sum + (uint64_t)(from[bytes - 1] << 8) : sum;
+}
+
+/* Whether a frame carries UDP over IPv4 to this address, with right checksums: stations.py's FrameFilter. */
+static bool is_ours(const uint8_t *frame, int64_t length, const uint8_t address[4])
+{
+    if (length < HEADERS || frame[TYPE] != 8 || frame[TYPE + 1] || frame[PROTOCOL] != 17 ||
+        memcmp(frame + TO, address, 4) || sum_of(frame + IP, UDP - IP) % 0xffff)
+        return false;
+    return !(frame[UDP_CHECKSUM] || frame[UDP_CHECKSUM + 1]) ||
+           (sum_of(frame + TO - 4, length - TO + 4) + sum_of(frame + UDP_LENGTH, 2) + 17) % 0xffff == 0;
+}
+
+/* Processes frames, which have these lengths and begin `stride` bytes apart, as far as they are datagrams to this address.
+ * `others` receives the number of those that are not. Datagrams of one length that follow one another are one batch. */
+int peers_receive_frames(struct state *s, const uint8_t *frames, int64_t stride, const int64_t *lengths, int64_t count,
+                         const uint8_t *address, double now, int64_t *others)
+{
+    *others = 0;
+    for (int64_t i = 0, end; i < count; i = end) {
+        int64_t length = lengths[i], size = length - HEADERS, found = 0;
+        for (end = i + 1; end < count && lengths[end] == length;)
+            end++;
+        if (length >= HEADERS &&
+            !(make_room(s, &s->gathered, &s->gather_room, (size_t)((end - i) * size), 1) &&
+              make_room(s, &s->marks, &s->marks_room, (size_t)(end - i), 1)))
+            return NO_MEMORY;
+        for (int64_t at = i; at < end; at++) {
+            const uint8_t *frame = frames + at * stride;
+            if (!is_ours(frame, length, address))
+                continue;
+            memcpy(s->gathered + found * size, frame + HEADERS, (size_t)size);
+            s->marks[found++] = (frame[TOS] & CONGESTED) == CONGESTED;
+        }
+        *others += end - i - found;
+        int result = found ? peers_receive(s, s->gathered, found, size, s->marks, now) : FINE;
+        if (result != FINE)
+            return result;
+    }
+    return FINE;
 }
 
 static int in_order(const void *a, const void *b)

@@ -110,7 +110,8 @@ struct state {
     int64_t receiving; /* pieces left to receive */
     struct batch *batches;
     uint8_t *output;
-    size_t batch_count, batch_room, output_size, output_room;
+    uint8_t *gathered, *marks; /* datagrams of one length, and whether each came with a congestion mark */
+    size_t batch_count, batch_room, output_size, output_room, gather_room, marks_room;
     bool failed, differs; /* no memory; a packet of another call came */
 };
 
