@@ -34,7 +34,8 @@ from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _ACTIVATIONS = 3  # separates their random numbers from those of gradients
@@ -254,7 +255,7 @@ class _Model:
             make_control=settings.congestion.control_of(topology, host.name),
         )
         return PeerPort(
-            HostBasedWorker(group, recovery(settings)),
+            fastest(group, recovery(settings)),
             host,
             topology.switch(host.leaf).mac,
             [topology.host(name).ip for name in members],

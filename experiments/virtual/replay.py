@@ -30,7 +30,8 @@ from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Algorithm, Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _VALUES = 4  # separates their random numbers from those of other vectors
@@ -232,7 +233,7 @@ class _Replay:
                 make_control=settings.congestion.control_of(topology, host.name),
             )
             port = PeerPort(
-                HostBasedWorker(group, recovery(settings)),
+                fastest(group, recovery(settings)),
                 host,
                 topology.switch(host.leaf).mac,
                 [topology.host(name).ip for name in members],
