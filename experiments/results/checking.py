@@ -140,7 +140,7 @@ def oracle_of(
     compressor: Compressor | None = None,
     trees: int = 1,
 ) -> Oracle:
-    """Return the oracle of an algorithm's all-reduces.
+    """Return the oracle of an algorithm's all-reduces, to be called for each of them in order.
 
     Args:
         protocol: In-network: the protocol.
@@ -153,26 +153,35 @@ def oracle_of(
     if compressor is not None:
         return sums_within(partial(compressed_sum_bound, compressor=compressor))
     if algorithm == "in-network":
-        return partial(_aggregated, protocol=protocol, values=values, window=window, trees=trees)
+        return _aggregated(protocol, values, window, trees)
     return sums_within(float32_sum_bound)
 
 
-def _aggregated(
-    inputs: Sequence[Vector], protocol: Protocol, values: int, window: int, trees: int
-) -> Promise:
-    """Return the promise of a protocol for vectors in as many parts as there are trees, each reduced separately."""
-    parts = [part for part in zip(*(np.array_split(x, trees) for x in inputs), strict=True) if part[0].size]
-    bound = np.concatenate([protocol.error_bound(part, values, window) for part in parts])
-    if not protocol.partial:
-        return Promise(protocol.exact(inputs), bound)
-    kept = [[x.copy() for x in part] for part in parts]  # results may replace the inputs
+def _aggregated(protocol: Protocol, values: int, window: int, trees: int) -> Oracle:
+    """Return the oracle of a protocol for vectors in as many parts as there are trees, each reduced separately."""
+    exact_of: dict[int, list[Callable[[Sequence[Vector]], NDArray[np.float64]]]] = {}
 
-    def exact_for(output: Vector) -> NDArray[np.float64]:
-        outputs = np.array_split(output, trees)
-        found = [protocol.exact_for(part, out, values) for part, out in zip(kept, outputs, strict=False)]
-        return np.concatenate(found)
+    def oracle(inputs: Sequence[Vector]) -> Promise:
+        workers = len(inputs)
+        if workers not in exact_of:
+            exact_of[workers] = [protocol.exact_of_calls(workers) for _ in range(trees)]
+        parts = [
+            part for part in zip(*(np.array_split(x, trees) for x in inputs), strict=True) if part[0].size
+        ]
+        exact = [of_part(part) for of_part, part in zip(exact_of[workers], parts, strict=False)]
+        bound = np.concatenate([protocol.error_bound(part, values, window) for part in parts])
+        if not protocol.partial:
+            return Promise(np.concatenate(exact), bound)
+        kept = [[x.copy() for x in part] for part in parts]  # results may replace the inputs
 
-    return Promise(protocol.exact(inputs), bound, exact_for=exact_for)
+        def exact_for(output: Vector) -> NDArray[np.float64]:
+            outputs = np.array_split(output, trees)
+            found = [protocol.exact_for(part, out, values) for part, out in zip(kept, outputs, strict=False)]
+            return np.concatenate(found)
+
+        return Promise(np.concatenate(exact), bound, exact_for=exact_for)
+
+    return oracle
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
