@@ -26,7 +26,11 @@ Vector = NDArray[np.float32]
 
 PROTOCOLS = Path(__file__).parents[1] / "protocols"
 OURS = "fanin"
+POOL = 1 << 16  # elements of a vector that are drawn one by one, because normally distributed draws are slow
+_RUN = 64
 SPARSE_BLOCK = 256  # elements of a vector that are 0 together, for the key `sparsity`
+
+_SLAB = 1 << 13  # elements
 
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
@@ -119,6 +123,11 @@ class Protocol:
         return "exact_for" in self._functions
 
     @property
+    def remembers(self) -> bool:
+        """Return whether results depend on earlier inputs, so that exact_of_calls() decides what is right."""
+        return "exact_of_calls" in self._functions
+
+    @property
     def shares_slots(self) -> bool:
         """Return whether all jobs use the same slots; otherwise each has its own."""
         return "shares_slots" in self._functions and bool(self._functions["shares_slots"]())
@@ -131,7 +140,8 @@ class Protocol:
         """Return a full packet.
 
         Args:
-            values: The key `values` of scenarios, 64 or 256, which a protocol may use or not.
+            values: The key `values` of scenarios, 64 or 256 (fanin's own: 128 and 512, too), which a protocol may use
+                or not.
 
         Raises:
             PythonFileError: If the protocol returns something else than docs/how-to/protocols.md describes.
@@ -152,6 +162,8 @@ class Protocol:
     def vector(self, draw: np.random.Generator, elements: int, sparsity: float = 0.0) -> Vector:
         """Draw one worker's input vector, float32 [elements]; normally distributed unless the protocol draws others.
 
+        Only the first POOL elements are drawn one by one. The others are runs of these, from positions that are drawn.
+
         Args:
             draw: The generator.
             elements: Length of the vector.
@@ -160,7 +172,12 @@ class Protocol:
         if "vector" in self._functions:
             drawn = self._checked("vector", self._functions["vector"](draw, elements), elements, np.float32)
         else:
-            drawn = draw.standard_normal(elements, dtype=np.float32)
+            drawn = np.empty(elements, np.float32)
+            draw.standard_normal(dtype=np.float32, out=drawn[:POOL])
+            for start in range(POOL, elements, POOL):
+                runs = np.lib.stride_tricks.sliding_window_view(drawn[:POOL], _RUN)
+                part = drawn[start : start + POOL]
+                part[:] = runs[draw.integers(len(runs), size=-(-len(part) // _RUN))].ravel()[: len(part)]
         if sparsity:
             zero = draw.random(-(-elements // SPARSE_BLOCK)) < sparsity
             drawn[np.repeat(zero, SPARSE_BLOCK)[:elements]] = 0
@@ -180,7 +197,7 @@ class Protocol:
         Args:
             workers: Number of workers.
         """
-        if "exact_of_calls" not in self._functions:
+        if not self.remembers:
             return self.exact
         exact = self._functions["exact_of_calls"](workers)
         return lambda inputs: self._checked("exact_of_calls", exact(inputs), len(inputs[0]), np.float64)
@@ -313,12 +330,19 @@ class _Sums:
         return Expected(exact_for, protocol.error_bound(inputs, values, self._window))
 
 
-def exact_sum(inputs: Iterable[Vector]) -> NDArray[np.float64]:
-    """Return the sum in float64, vector by vector, so that a thousand vectors need little memory."""
-    vectors = iter(inputs)
-    total = next(vectors).astype(np.float64)
-    for vector in vectors:
-        total += vector
+def exact_sum(inputs: Sequence[Vector], *, magnitudes: bool = False) -> NDArray[np.float64]:
+    """Return the sum in float64, [elements].
+
+    Args:
+        inputs: The vectors, float32 [elements] each.
+        magnitudes: Whether to sum their magnitudes.
+    """
+    total = np.zeros(len(inputs[0]))
+    for start in range(0, len(total), _SLAB):  # a slab of the sum stays in the cache
+        part = total[start : start + _SLAB]
+        for vector in inputs:
+            values = vector[start : start + _SLAB]
+            part += np.abs(values) if magnitudes else values
     return total
 
 

@@ -13,6 +13,7 @@ from fanin.experiments.results.axes import value_text
 from fanin.experiments.scenario.file import Choice, Scenario, ScenarioError, load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.shipped import scenario_file
+from fanin.native.text import counted
 from fanin.output import say
 from fanin.table import new_table, print_records, print_table
 from fanin.testbed.sandbox import SandboxError, enter
@@ -171,6 +172,9 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
         typer.Exit: With status 1 if a point failed or a sum lies outside its bound.
     """
     work.note(f"Results: {work.folder}/results.json, .parquet and .csv")
+    for kind, what in (("sample", "a sample of one packet in 16"), ("none", "nothing")):
+        if some := sum(row.get("check") == kind and row["error"] is None for row in rows):
+            work.note(f"Sums of {counted(some, 'point')}: {what} was checked (check = {kind!r})")
     complaints: dict[str, list[str]] = {}  # points by error
     meant: dict[str, list[str]] = {}  # points by expected error
     for row in rows:
@@ -287,6 +291,8 @@ _OF_TRAININGS = {
     "steps_per_day": ("steps a day", "{:,.0f}"),
     "achieved_flops": ("FLOP/s", "{:.1e}"),
     "roofline_flops": ("roofline", "{:.1e}"),
+    "tokens_per_second": ("tokens/s", "{:.1f}"),
+    "predicted_tokens_per_second": ("predicted", "{:.1f}"),
     "target_seconds": ("to target s", "{:.4g}"),
     "accuracy": ("accuracy", "{:.1%}"),
 }
@@ -326,7 +332,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['goodput_bits_per_second'] / 1e6:,.1f}",
             f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
             f"{row['retransmissions']:,}",
-            f"{row['violations']:,}",
+            "not checked" if row["violations"] is None else f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
             *(_against_trace(row) if traced else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),

@@ -12,6 +12,7 @@ from fanin.experiments.scenario.settings import FILES
 from fanin.topologies.units import (
     BYTES,
     FLOPS,
+    MEMORY_RATES,
     RATES,
     SHARES,
     TIMES,
@@ -75,6 +76,8 @@ _LABELS = {
     "uplink_delay": "uplinks with a delay of",
     "lost_share": "time that is lost",
     "checkpoint_seconds": "time to write a checkpoint",
+    "tokens_per_second": "tokens of a sequence in a second",
+    "decoding_sequences": "sequences",
     "failures_interval": "training between two checkpoints",
     "failures_mtbf": "mean time between failures",
     "failures_shape": "Weibull shape of failures",
@@ -112,6 +115,7 @@ _TIMES = (
     "restart",
     "copy_time",
     "compute_time",
+    "launch",
 )
 _PROBABILITIES = (
     "loss",
@@ -126,6 +130,7 @@ _PROBABILITIES = (
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
+    "memory_rate": MEMORY_RATES,
     "flops": FLOPS,
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
     **dict.fromkeys(

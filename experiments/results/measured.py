@@ -117,9 +117,10 @@ class Measured:
         retransmissions: Retransmissions in the whole run.
         drops: Packets that switches dropped in the whole run, by reason.
         link_events: Events on links in the whole run, by kind.
-        violations: Elements of results outside their bound, in the whole run.
-        max_abs_error: The largest error of an element.
-        error_bound: The largest bound.
+        violations: Elements of results outside their bound, in the whole run; None if no results were checked.
+        max_abs_error: The largest error of an element; None if no results were checked.
+        error_bound: The largest bound; None if no results were checked.
+        checked_share: Share of the elements of all results that were checked.
         closed_form_seconds: Time of an all-reduce according to the analytical model.
         packet_hops: Packets carried over all links.
         curve: The progress of rank 0 in a training.
@@ -149,9 +150,10 @@ class Measured:
     retransmissions: int
     drops: Mapping[str, int]
     link_events: Mapping[str, int]
-    violations: int
-    max_abs_error: float
-    error_bound: float
+    violations: int | None
+    max_abs_error: float | None
+    error_bound: float | None
+    checked_share: float
     closed_form_seconds: float | None
     packet_hops: int | None = None
     curve: Curve | None = None
@@ -229,6 +231,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **_speed(settings, measured),
         "limited_by": measured.limit,
         **_learning(settings, measured.curve),
+        **_decoding(settings, measured),
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
@@ -252,6 +255,17 @@ def _learning(settings: Settings, curve: Curve | None) -> Row:
         "training_seconds": curve.seconds[-1],
         "target_seconds": next(reached, None),
     }
+
+
+def _decoding(settings: Settings, measured: Measured) -> Row:
+    """Return how many tokens a sequence gets in a second, and what the analytical model predicts; else nothing."""
+    if (decoding := settings.decoding) is None or measured.step_seconds is None:
+        return {}
+    columns: Row = {"tokens_per_second": 1 / measured.step_seconds}
+    if (sum_seconds := measured.closed_form_seconds) is not None:
+        each = decoding.compute_seconds(len(settings.members)) + decoding.launch + sum_seconds
+        columns["predicted_tokens_per_second"] = 1 / (decoding.sums * each)
+    return columns
 
 
 def _speed(settings: Settings, measured: Measured) -> Row:
@@ -290,6 +304,7 @@ def _in_effect(settings: Settings) -> Row:
         },
     }
     columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    columns["check"] = settings.checks
     rate = settings.host_link.rate_bits_per_second
     control = settings.congestion.in_effect(rate) if settings.between_hosts and not live else {}
     columns |= {f"congestion_{name}": value for name, value in control.items()}

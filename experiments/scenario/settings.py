@@ -20,6 +20,7 @@ from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.scenario.tables.decoding import Decoding
 from fanin.experiments.scenario.tables.failures import Failures
 from fanin.experiments.scenario.tables.faults import Fault, fault_problems
 from fanin.experiments.scenario.tables.other_job import OtherJob
@@ -38,11 +39,16 @@ from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
+
+Check = Literal["all", "sample", "none"]
+CHECKED_VALUES = 1 << 30  # of all vectors together, of which all are checked; of more, a sample
 
 AUTO = "auto"  # in a scenario file, stands for the algorithm that file.py chooses for each point
 
@@ -58,7 +64,7 @@ FILES = (
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    "failures",
+    *("failures", "decoding"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -155,6 +161,10 @@ class Settings(Table):
     training: Annotated[
         Training | None, Field(description="a training of a small model; replaces size and repetitions")
     ] = None
+    decoding: Annotated[
+        Decoding | None,
+        Field(description="virtual: a model that generates text; replaces size and repetitions"),
+    ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
         int | None,
@@ -176,7 +186,10 @@ class Settings(Table):
         int | None,
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
-    values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
+    values: Annotated[
+        Literal[64, 128, 256, 512],
+        Field(description="in-network: integers in a packet: 64 or 256 of 32 bits, 128 or 512 of 16 bits"),
+    ] = 256
     checksums: Annotated[
         bool,
         Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
@@ -238,6 +251,13 @@ class Settings(Table):
     ] = None
     worker: Annotated[
         Path | None, Field(description="in-network: Python file with a worker, relative to this file")
+    ] = None
+    check: Annotated[
+        Check | None,
+        Field(
+            description="results to compare with exact sums: all, a sample of one packet in 16, or none; default: all "
+            "if the workers' vectors have up to 2^30 values together, else sample"
+        ),
     ] = None
     seed: Annotated[int, Field(ge=0, description="number that all random draws depend on")] = 1
 
@@ -331,12 +351,34 @@ class Settings(Table):
 
     @property
     def elements(self) -> int | None:
-        """Return the number of float32 values in a vector; None for a training."""
+        """Return the number of float32 values in a vector; None for a training, or for decoding."""
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
+    def checks(self) -> Check:
+        """Return which results are compared with the exact ones."""
+        if self.check is not None:
+            return self.check
+        vectors = self.as_vectors
+        values = (vectors.elements or 0) * len(self.members) * vectors.repetitions
+        return "sample" if values > CHECKED_VALUES and not self._only_whole else "all"
+
+    @property
+    def _only_whole(self) -> str:
+        """Return why results can be checked only if all of them are; empty if blocks can be checked by themselves."""
+        if self.compression.kind != "none" and self.algorithm != "in-network":
+            return "compression depends on whole vectors"
+        algorithms = (self.algorithm, self.other_job.algorithm if self.other_job else None)
+        if self.protocol != OURS and "in-network" in algorithms:
+            return f"protocol {self.protocol} decides what a whole vector must give"
+        return ""
+
+    @property
     def as_vectors(self) -> Self:
-        """Return these settings with the vectors that a training sums instead of the training."""
+        """Return these settings with the vectors that a training, or decoding, sums instead of its table."""
+        if self.decoding is not None:
+            size, sums = self.decoding.vector_bytes, self.decoding.simulated_sums
+            return self.model_copy(update={"decoding": None, "size": size, "repetitions": sums})
         if self.training is None:
             return self
         rounds = self.training.rounds(len(self.members))
@@ -389,8 +431,8 @@ class Settings(Table):
             yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
-        if (self.size is None) == (self.training is None):
-            yield "size: give size, such as '4 MB', or a table training"
+        if [self.size, self.training, self.decoding].count(None) != 2:
+            yield "size: give size, such as '4 MB', or one of the tables training and decoding"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
@@ -401,6 +443,11 @@ class Settings(Table):
                 f"{there}; set workers, or enlarge the topology"
             )
             return
+        if self.algorithm == "in-network" and wire.BITS[self.values] == 16:
+            if self.protocol != OURS:
+                yield f"values: {self.values} are integers of 16 bits, which {self.implementation.name} does not have"
+            elif len(self.members) > (most := quantization.MAX_WORKERS[16]):
+                yield f"values: {self.values} are integers of 16 bits, for {most} workers at most; set 64 or 256"
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
@@ -415,6 +462,8 @@ class Settings(Table):
                 aggregation_tree(self.network, Job(1, self.members, server=next(iter(self.servers), None)))
             except ControllerError as error:
                 yield f"hosts: {error}" if self.hosts else f"topology: {error}"
+        if self.check == "sample" and self._only_whole:
+            yield f"check: a sample cannot be checked, because {self._only_whole}; set 'all' or 'none'"
         if self.step and self.step.buckets and self.size != sum(one.size for one in self.step.buckets):
             yield "size: must be that of all step.buckets together; leave them out, or change it"
         if self.step and self.lateness:
@@ -437,8 +486,9 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield from self.training.problems(len(self.members))
+        for table in [name for name in ("training", "decoding") if getattr(self, name) is not None]:
             for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
-                yield f"{name}: cannot be combined with training; leave out one of them"
+                yield f"{name}: cannot be combined with {table}; leave out one of them"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -570,6 +620,7 @@ _IN_NAMES = {
     "burst",
     "compression",
     "congestion",
+    "decoding",
     "failures",
     "fat_tree",
     "other_job",

@@ -85,11 +85,11 @@ class OtherJobs:
 
     def _held(self, number: int, job: Job) -> Iterator[Errors]:
         """Yield the errors of each all-reduce of a job."""
-        protocol, values = self._settings.implementation, self._settings.values
-        oracle_for = cache(lambda algorithm: oracle_of(protocol, algorithm, values, self._window))
+        oracle_for = cache(lambda algorithm: oracle_of(self._settings, algorithm, self._window))
         for index, vectors in enumerate(self._vectors(number)):
             _, algorithm = job.done_by(index)
-            yield oracle_for(algorithm)(vectors).hold(station.outputs[index] for station in job.stations)
+            oracle = oracle_for(algorithm)
+            yield oracle.promise(vectors).hold(station.outputs[index] for station in job.stations)
 
 
 def start_other_jobs(settings: Settings, cluster: Cluster) -> OtherJobs | None:

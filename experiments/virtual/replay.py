@@ -17,7 +17,7 @@ import numpy as np
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.timers import recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, oracle_of, promise_of
+from fanin.experiments.results.checking import Errors, Promise, oracle_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
@@ -250,14 +250,12 @@ class _Replay:
 
     def _expected(self, values: Sequence[Vector], parts: Sequence[_Part], algorithm: Algorithm) -> Any:
         """Return a function that returns what a call must give."""
-        settings = self._settings
-        protocol = settings.implementation
-        oracle = oracle_of(protocol, algorithm, settings.values, self.window, trees=settings.trees)
+        oracle = oracle_of(self._settings, algorithm, self.window, trees=self._settings.trees)
 
         @lru_cache(maxsize=8)
         def expected(call: int) -> Promise:
             part = parts[call]
-            return promise_of(part.operation, [_vector(one, call, part.elements) for one in values], oracle)
+            return oracle.promise([_vector(one, call, part.elements) for one in values], part.operation)
 
         return expected
 

@@ -10,18 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fanin.experiments.models.prediction import predicted_seconds
-from fanin.experiments.results.checking import Errors, Oracle, Promise
+from fanin.experiments.results.checking import Oracle, Promise
 from fanin.experiments.results.measured import Measured
-from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.training.digits import CLASSES, Digits, load_digits
 from fanin.experiments.training.perceptron import Perceptron, Vector
 from fanin.experiments.training.sgd import Curve
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from fanin.experiments.virtual.steps import computing_figures
-from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.experiments.virtual.chain import run_chain
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.hosts.stations import WorkerStation
@@ -118,7 +114,7 @@ class _Rounds(Sequence[Sequence[Vector]]):
         self._sent[call][rank] = sent = self._learners[rank].train()
         if len(self._sent[call]) == len(self._learners):
             of_all = self._sent.pop(call)
-            self.promises.append(self._oracle([of_all[one] for one in range(len(self._learners))]))
+            self.promises.append(self._oracle.promise([of_all[one] for one in range(len(self._learners))]))
         return sent.copy()
 
     def take(self, call: int, rank: int) -> None:
@@ -160,54 +156,15 @@ def run_training(
         DeadlockError: If links pause one another in a circle.
         ControllerError: If the controller fails.
     """
-    assert settings.size is not None
-    assert settings.elements is not None
     workers, digits = len(settings.members), load_digits()
     learners = [_Learner(training, settings.seed, digits, rank, workers) for rank in range(workers)]
     rounds = _Rounds(learners, settings.repetitions, digits, oracle)
+
+    def watch(cluster: Cluster) -> None:
+        rounds.stations = cluster.stations
+
     computing = _computing(training, settings.seed, workers)
-    protocol = settings.implementation
-    cluster = Cluster(
-        replace(spec, pauses=tuple(map(tuple, computing.tolist())), per_step=1, calls=("all-reduce",)),
-        switch,
-        rounds,
-        computing[:, 0].tolist(),
-        protocol.make_worker,
-        planner=protocol.planner(settings.paths),
-    )
-    rounds.stations = cluster.stations
-    meter = LinkMeter(cluster, settings.priority)
-    sampler = QueueSampler(cluster.network, settings.queue_samples)
-    if not cluster.run(LIMIT):
-        raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+    cluster, measured = run_chain(settings, switch, spec, rounds, rounds.promises, computing, prepare=watch)
     rounds.take(len(rounds) - 1, 0)
-    stations = cluster.stations
-    began, ended = (
-        np.max([getattr(station, name) for station in stations], axis=0) for name in ("began", "ended")
-    )
-    errors = Errors.of_all(
-        promise.hold(station.outputs[call] for station in stations)
-        for call, promise in enumerate(rounds.promises)
-    )
-    waits = [np.subtract(station.ended, station.began) for station in stations]
-    lengths = np.diff(ended, prepend=0.0)
-    return Measured(
-        seconds=tuple((ended - began).tolist()),
-        elements=settings.elements,
-        retransmissions=sum(station.retransmissions for station in stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
-        closed_form_seconds=predicted_seconds(settings, settings.size, spec.window),
-        curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy),
-        window=spec.window,
-        recovery=spec.recovery,
-        wait_seconds=float(np.mean(waits)),
-        usage=Usage(
-            meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
-        ),
-        workers_left=workers,
-        **worker_figures(settings, cluster),
-        **network_figures(cluster),
-        **computing_figures(lengths, computing),
-    )
+    ended = np.max([station.ended for station in cluster.stations], axis=0)
+    return replace(measured, curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy))

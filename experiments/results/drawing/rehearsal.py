@@ -48,7 +48,8 @@ def rehearsed_row(settings: Settings) -> Row:
     live = settings.world == "live"
     curve = Curve([1.0], [1.0], [1.0]) if settings.training else None
     traced = settings.workload is not None and bool(settings.workload.trace)
-    steps = 1.0 if settings.step or settings.parallelism or traced else None
+    virtual_steps = settings.parallelism or settings.decoding or (settings.training and not live) or traced
+    steps = 1.0 if settings.step or virtual_steps else None
     events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
@@ -61,6 +62,7 @@ def rehearsed_row(settings: Settings) -> Row:
         violations=0,
         max_abs_error=0.0,
         error_bound=1.0,
+        checked_share=1.0,
         closed_form_seconds=1.0,
         packet_hops=None if live else 1,
         curve=curve,

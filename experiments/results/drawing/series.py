@@ -21,7 +21,11 @@ from fanin.experiments.scenario.tables.figure import Plot
 
 _TIMES = ("median_seconds", "seconds", "min_seconds", "max_seconds", "p95_seconds")
 _GOODPUT = "goodput_bits_per_second"
-_PREDICTED = {"lost_share": "predicted_lost_share", "achieved_flops": "roofline_flops"}
+_PREDICTED = {
+    "lost_share": "predicted_lost_share",
+    "achieved_flops": "roofline_flops",
+    "tokens_per_second": "predicted_tokens_per_second",
+}
 PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 
 

@@ -233,8 +233,11 @@ def test_every_key_is_a_column(file: Path) -> None:
         ('switch = "bmv2"\n' + NETWORK, "switch: 'bmv2' cannot run in virtual time; set world = 'live'"),
         ("seed = []\n" + NETWORK, "seed: is an empty list; give at least one value"),
         ('topology = "none.toml"\n', "none.toml cannot be read"),
-        ("values = 100\n" + NETWORK, "values: is 100, must be 64 or 256"),
-        ("[training]\n" + NETWORK, "size: give size, such as '4 MB', or a table training"),
+        ("values = 100\n" + NETWORK, "values: is 100, must be 64, 128, 256 or 512"),
+        (
+            "[training]\n" + NETWORK,
+            "size: give size, such as '4 MB', or one of the tables training and decoding",
+        ),
         ("[plot]\nx = 'loss'\n" + NETWORK, "plot.y: missing; add it"),
         ("size = 1\n", "cannot be read as TOML"),
         ("[topology]\n", "topology: give one of leaf_spine, "),
