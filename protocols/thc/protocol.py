@@ -76,7 +76,7 @@ def table(largest: int) -> tuple[int, ...]:
 
 @cache
 def _limit() -> float:
-    """Return t such that a normally distributed number is within -t and t, but for a share of CLIPPED."""
+    """Return t such that a normally distributed number is within -t and t, except for a share of CLIPPED."""
     return NormalDist().inv_cdf(1 - CLIPPED / 2)
 
 
@@ -119,7 +119,7 @@ def _unrotated(spread: Floats, elements: int) -> Floats:
 
 
 class Codec:
-    """What one worker sends for its vectors, with what it has left out of earlier ones.
+    """The encoding of one worker's vectors, with what it has left out of earlier ones.
 
     Args:
         rank: The worker's number.
