@@ -267,6 +267,33 @@ def test_a_digest_of_an_unnamed_type_has_a_number(build: Build) -> None:
     assert [m.bitstring.bit.bitwidth for m in digest.type_spec.tuple.members] == [8]
 
 
+def test_types_have_the_names_of_their_annotations(build: Build) -> None:
+    declarations = """@name("Kind") enum bit<8> kind_t { a = 1 }
+        @name("Port") type bit<8> port_t;
+        @name("Inner") struct inner_t { kind_t k; port_t p; }
+        @name("Note") struct note_t<T> { T x; inner_t i; }
+        header h_t { bit<8> a; }
+        struct headers { h_t h; }"""
+    locals_ = "action go(port_t p) { } table t { actions = { go; } }"
+    apply = "note_t<bit<8>> n = { 1, { kind_t.a, (port_t)2 } }; digest(1, n); digest(2, hdr.h); t.apply();"
+    made = build(declarations=declarations, locals=locals_, apply=apply)
+    assert [d.preamble.name for d in made.p4info.digests] == ["Note", "h_t"]
+    assert [each["name"] for each in made.json["learn_lists"]] == ["Note", "h_t"]
+    info = made.p4info.type_info
+    kinds = (info.structs, info.headers, info.serializable_enums, info.new_types)
+    assert [sorted(kind) for kind in kinds] == [["Inner", "Note"], ["h_t"], ["Kind"], ["Port"]]
+    assert [m.type_spec.struct.name for m in info.structs["Note"].members] == ["", "Inner"]
+    (parameter,) = named(made.p4info.actions)["I.go"].params
+    assert parameter.type_name.name == "Port"
+
+
+def test_a_control_of_main_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.p4"
+    text = (Path(__file__).parents[2] / "p4switch/programs/router.p4").read_text()
+    path.write_text(text.replace("control ", '@name("other") control '))
+    assert not any(table.preamble.name.startswith("other") for table in compile_file(path).p4info.tables)
+
+
 def test_tables_refer_to_hidden_actions_by_id(build: Build) -> None:
     locals_ = "@hidden action a() { } table t { actions = { a; NoAction; } default_action = a; }"
     info = build(locals=locals_, apply="t.apply();").p4info
