@@ -77,6 +77,16 @@ def test_names_of_the_include(tmp_path: Path, include: str) -> None:
     assert compile_file(path).p4info.pkg_info.arch == "psa"
 
 
+def test_the_type_of_an_extern_follows_from_its_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "x.p4"
+    text = PROGRAM.read_text()
+    path.write_text(text.replace("Random<bit<16>>(7, 7) seven;", "Random(16w7, 16w7) seven;"))
+    assert not run_stf(compile_file(path).device_config(), (HERE / "psa.stf").read_text()).differences
+    path.write_text(text.replace("Register<bit<16>, bit<8>>(8) seen;", "Register(8) seen;"))
+    with pytest.raises(CompileError, match="takes 2 type arguments, not 0"):
+        compile_file(path)
+
+
 def test_an_index_of_a_type_with_a_name(tmp_path: Path) -> None:
     path = tmp_path / "x.p4"
     text = PROGRAM.read_text().replace("Counter<bit<32>, bit<8>>", "Counter<bit<32>, PortId_t>")
