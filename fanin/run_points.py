@@ -13,6 +13,7 @@ from fanin.experiments.results.axes import value_text
 from fanin.experiments.scenario.file import Choice, Scenario, ScenarioError, load_scenario
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.shipped import scenario_file
+from fanin.native.text import counted
 from fanin.output import say
 from fanin.table import new_table, print_records, print_table
 from fanin.testbed.sandbox import SandboxError, enter
@@ -59,6 +60,8 @@ class Work:
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     """Return a scenario whose figure can be drawn. Print a warning if its links lose all, or its timers do not fit.
 
+    Another warning is for workers that wait for congestion marks which no link makes.
+
     Raises:
         typer.Exit: With status 2 if the scenario or its figure is wrong.
     """
@@ -83,6 +86,15 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     if warnings := [text for point in scenario.points if (text := mistimed(point))]:
         more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
         complain(verb, f"warning: {file}: {warnings[0]}{more}")
+    for point in scenario.points:
+        marking = any(link.properties.ecn_bytes is not None for link in point.network.links)
+        if point.algorithm == "in-network" and point.implementation.shares_slots and not marking:
+            complain(
+                verb,
+                f"warning: {file}: workers of {point.implementation.name} send less only when packets have congestion "
+                "marks, and no link makes any; set links.ecn_bytes, such as 20000",
+            )
+            break
     return scenario
 
 
@@ -160,6 +172,9 @@ def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
         typer.Exit: With status 1 if a point failed or a sum lies outside its bound.
     """
     work.note(f"Results: {work.folder}/results.json, .parquet and .csv")
+    for kind, what in (("sample", "a sample of one packet in 16"), ("none", "nothing")):
+        if some := sum(row.get("check") == kind and row["error"] is None for row in rows):
+            work.note(f"Sums of {counted(some, 'point')}: {what} was checked (check = {kind!r})")
     complaints: dict[str, list[str]] = {}  # points by error
     meant: dict[str, list[str]] = {}  # points by expected error
     for row in rows:
@@ -276,6 +291,11 @@ _OF_TRAININGS = {
     "steps_per_day": ("steps a day", "{:,.0f}"),
     "achieved_flops": ("FLOP/s", "{:.1e}"),
     "roofline_flops": ("roofline", "{:.1e}"),
+    "p99_seconds": ("p99 s", "{:.3g}"),
+    "predicted_p99_seconds": ("predicted", "{:.3g}"),
+    "requests_in_progress": ("in progress", "{:.3g}"),
+    "tokens_per_second": ("tokens/s", "{:.1f}"),
+    "predicted_tokens_per_second": ("predicted", "{:.1f}"),
     "target_seconds": ("to target s", "{:.4g}"),
     "accuracy": ("accuracy", "{:.1%}"),
 }
@@ -315,7 +335,7 @@ def _table(varied: Sequence[str], rows: Sequence[Row]) -> Table:
             f"{row['goodput_bits_per_second'] / 1e6:,.1f}",
             f"{row['wire_bytes_per_worker'] / 1e3:,.0f}",
             f"{row['retransmissions']:,}",
-            f"{row['violations']:,}",
+            "not checked" if row["violations"] is None else f"{row['violations']:,}",
             *(_milliseconds(row, "step_seconds", "exposed_seconds") if steps else ()),
             *(_against_trace(row) if traced else ()),
             *(_milliseconds(row, "other_job_seconds") if other else ()),

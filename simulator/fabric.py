@@ -43,7 +43,8 @@ from fanin.simulator.network import DEFAULT_HOST, Observer, Station
 from fanin.simulator.tables import install, remove
 from fanin.topologies.model import Host, Topology
 from fanin.workers.collective import Algorithm
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.job.retained_results import RetainedResult
 from fanin.workers.protocol import MakeServer, MakeWorker, Worker
@@ -505,6 +506,7 @@ class Job:
                 per_step=self.spec.per_step,
                 kept=RetainedResult(len(outputs[rank])) if self._keeps else None,
                 called=0 if self.spec.on_call else None,
+                until_sum=self.spec.until_sum,
             )
             for rank in range(len(self.members))
         ]
@@ -607,7 +609,7 @@ class Job:
         )
         peers = [topology.host(name).ip for name in self.members]
         card = self._fabric.card(self.members[rank])
-        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
+        return PeerPort(fastest(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
         """Return the host of a rank and its gateway's MAC address."""
@@ -632,8 +634,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Make a worker send no agreement digits, which compare what all workers must share (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int, call: str) -> Tensor:
-        tensor = make(elements, call)
+    def quiet(elements: int, call: str, bits: int) -> Tensor:
+        tensor = make(elements, call, bits)
         tensor.agreement.digits[:] = 0
         return tensor
 

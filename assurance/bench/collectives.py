@@ -131,6 +131,8 @@ def measure_virtual(
     """
     changes: dict[str, object] = {"step": None, "compression": Compression()}
     changes |= {"collective": operation, "algorithm": algorithm, "size": size, "repetitions": repetitions}
+    changes["check"] = "all"
     measured = run_virtual(settings.model_copy(update=changes).settled, switch)
+    assert measured.violations is not None
     workers = len(settings.members)
     return CollectiveTime(operation, algorithm, workers, size, measured.seconds, measured.violations)

@@ -18,7 +18,6 @@ from fanin.assurance.bench.allreduce_worker import Report, Vector
 from fanin.experiments.live.output import lines_out, write_line
 from fanin.experiments.results.checking import (
     float32_sum_bound,
-    promise_of,
     quantized_sum_bound,
     sums_within,
 )
@@ -64,7 +63,7 @@ def carry_out(order: CollectiveOrder, comm: Communicator) -> Report:
             if order.operation == "reduce-scatter"
             else partial(quantized_sum_bound, window=_MANY_BLOCKS)
         )
-        promise = promise_of(order.operation, given, sums_within(bound))
+        promise = sums_within(bound).promise(given, order.operation)
         x = given[comm.rank]
         comm.barrier()
         start = time.monotonic()

@@ -158,7 +158,7 @@ def calibrate(switch: Engine) -> Iterator[Prediction]:
         for size in sorted(FITTED + HELD_OUT):
             measured = run_virtual(settings(algorithm, size), switch)
             assert measured.closed_form_seconds is not None
-            assert not measured.violations
+            assert measured.violations == 0
             found[size] = measured.median, measured.closed_form_seconds
         fit = Fit.through(algorithm, [(size, found[size][0]) for size in FITTED])
         for size, (seconds, closed_form) in found.items():

@@ -150,13 +150,7 @@ class LiveNetwork:
         steps, elements = recordings[0].inputs.shape
         errors = compare_with_promise(
             recordings,
-            oracle_of(
-                settings.implementation,
-                settings.algorithm,
-                settings.values,
-                pace.window,
-                settings.compression.compressor,
-            ),
+            oracle_of(settings, settings.algorithm, pace.window, settings.compression.compressor),
         )
         seconds = durations(recordings)
         traffic = _worker_traffic(settings, counts)
@@ -169,9 +163,6 @@ class LiveNetwork:
             retransmissions=sum(end.retransmissions for end in ends),
             drops=_drops(counts),
             link_events={column: count - events_before[column] for column, count in events.items()},
-            violations=errors.violations,
-            max_abs_error=errors.largest,
-            error_bound=errors.bound,
             closed_form_seconds=predicted_seconds(settings, 4 * elements, pace.window),
             curve=ends[0].curve,
             window=pace.window if datagrams else None,
@@ -184,6 +175,7 @@ class LiveNetwork:
             usage=usage_of(
                 settings.network, counts, settings.members, recordings, [end.retransmissions for end in ends]
             ),
+            **errors.columns,
         )
 
     async def _work(

@@ -73,7 +73,15 @@ def page(about: Mapping[str, Any], runs: Sequence[tuple[Row, Usage | None]], pla
     if wrong:
         outcome += f", of which {wrong} failed or have sums outside their bound"
     elif all("violations" in row for row in rows):
-        outcome += ", and every sum lies within its bound"
+        share = min(
+            (row.get("checked_share", 1.0) for row in rows), default=1.0
+        )  # earlier versions checked all
+        outcome += (
+            ", and every sum lies within its bound"
+            if share == 1
+            else f", whose sums were not all checked. For a point, at least {share:.1%} of the elements were checked, "
+            "and all of these lie within their bound"
+        )
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         name=_escaped(str(about.get("name", "results"))),
         description=_escaped(str(scenario.get("description", ""))),

@@ -75,6 +75,31 @@ class FlowTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingTimes:
+    """The times of requests, and how many there are at a time.
+
+    Attributes:
+        p99_seconds: 99th percentile of the times of requests; `p95_seconds` and the median are those of every run.
+        predicted_p50_seconds: Median according to the analytical model (models/queues.py); None if it has none.
+        predicted_p95_seconds: 95th percentile according to the model.
+        predicted_p99_seconds: 99th percentile according to the model.
+        mean_request_seconds: Mean time.
+        requests_per_second: Requests that came in a second.
+        requests_in_progress: Mean number of requests that have come and not ended.
+        queued_seconds: Mean time for which a question waits in the queue of a server.
+    """
+
+    p99_seconds: float
+    predicted_p50_seconds: float | None
+    predicted_p95_seconds: float | None
+    predicted_p99_seconds: float | None
+    mean_request_seconds: float
+    requests_per_second: float
+    requests_in_progress: float
+    queued_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingProgress:
     """The progress of long trainings that fail and continue from their last checkpoints; means over trainings.
 
@@ -117,9 +142,10 @@ class Measured:
         retransmissions: Retransmissions in the whole run.
         drops: Packets that switches dropped in the whole run, by reason.
         link_events: Events on links in the whole run, by kind.
-        violations: Elements of results outside their bound, in the whole run.
-        max_abs_error: The largest error of an element.
-        error_bound: The largest bound.
+        violations: Elements of results outside their bound, in the whole run; None if no results were checked.
+        max_abs_error: The largest error of an element; None if no results were checked.
+        error_bound: The largest bound; None if no results were checked.
+        checked_share: Share of the elements of all results that were checked.
         closed_form_seconds: Time of an all-reduce according to the analytical model.
         packet_hops: Packets carried over all links.
         curve: The progress of rank 0 in a training.
@@ -149,9 +175,10 @@ class Measured:
     retransmissions: int
     drops: Mapping[str, int]
     link_events: Mapping[str, int]
-    violations: int
-    max_abs_error: float
-    error_bound: float
+    violations: int | None
+    max_abs_error: float | None
+    error_bound: float | None
+    checked_share: float
     closed_form_seconds: float | None
     packet_hops: int | None = None
     curve: Curve | None = None
@@ -170,6 +197,7 @@ class Measured:
     usage: Usage | None = None
     traffic: FlowTimes | None = None
     progress: TrainingProgress | None = None
+    serving: ServingTimes | None = None
     workers_left: int | None = None
     faults: tuple[FaultOutcome, ...] = ()
 
@@ -207,12 +235,13 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """Return a flat row: the settings in effect, the measurements, and `rest`."""
-    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, faults=()))
+    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, serving=None, faults=()))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    del columns["curve"], columns["usage"], columns["traffic"], columns["progress"], columns["faults"]
+    for name in ("curve", "usage", "traffic", "progress", "serving", "faults"):
+        del columns[name]
     return {
         **setting_columns(settings),
         **_in_effect(settings),
@@ -225,10 +254,12 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **columns,
         **(measured.traffic or FlowTimes()).as_columns(),
         **(asdict(measured.progress) if measured.progress else {}),
+        **(asdict(measured.serving) if measured.serving else {}),
         **fault_columns(measured.faults),
         **_speed(settings, measured),
         "limited_by": measured.limit,
         **_learning(settings, measured.curve),
+        **_decoding(settings, measured),
         **{f"dropped_{reason}": count for reason, count in drops.items()},
         **{f"link_{kind}": count for kind, count in events.items()},
         **_identity(settings),
@@ -252,6 +283,17 @@ def _learning(settings: Settings, curve: Curve | None) -> Row:
         "training_seconds": curve.seconds[-1],
         "target_seconds": next(reached, None),
     }
+
+
+def _decoding(settings: Settings, measured: Measured) -> Row:
+    """Return how many tokens a sequence gets in a second, and what the analytical model predicts; else nothing."""
+    if (decoding := settings.decoding) is None or measured.step_seconds is None:
+        return {}
+    columns: Row = {"tokens_per_second": 1 / measured.step_seconds}
+    if (sum_seconds := measured.closed_form_seconds) is not None:
+        each = decoding.compute_seconds(len(settings.members)) + decoding.launch + sum_seconds
+        columns["predicted_tokens_per_second"] = 1 / (decoding.sums * each)
+    return columns
 
 
 def _speed(settings: Settings, measured: Measured) -> Row:
@@ -290,6 +332,7 @@ def _in_effect(settings: Settings) -> Row:
         },
     }
     columns: Row = {name: values.pop() for name, values in found.items() if len(values) == 1}
+    columns["check"] = settings.checks
     rate = settings.host_link.rate_bits_per_second
     control = settings.congestion.in_effect(rate) if settings.between_hosts and not live else {}
     columns |= {f"congestion_{name}": value for name, value in control.items()}

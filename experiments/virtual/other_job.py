@@ -88,9 +88,8 @@ class OtherJobs:
 
     def _held(self, job: Job, index: int, vectors: list[Vector]) -> Errors:
         _, algorithm = job.done_by(index)
-        settings = self._settings
-        oracle = oracle_of(settings.implementation, algorithm, settings.values, self._window)
-        return oracle(vectors).hold(station.outputs[index] for station in job.stations)
+        oracle = oracle_of(self._settings, algorithm, self._window)
+        return oracle.promise(vectors).hold(station.outputs[index] for station in job.stations)
 
 
 def start_other_jobs(settings: Settings, cluster: Cluster) -> OtherJobs | None:

@@ -21,10 +21,7 @@ from fanin.experiments.models.timers import recovery, virtual_window
 from fanin.experiments.results.checking import (
     Errors,
     Promise,
-    float32_sum_bound,
     oracle_of,
-    promise_of,
-    sums_within,
 )
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
@@ -37,7 +34,8 @@ from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _ACTIVATIONS = 3  # separates their random numbers from those of gradients
@@ -175,8 +173,8 @@ class _Model:
         ]
         inputs = [[gradients[bucket] for gradients in of_all] for of_all in steps for bucket in buckets]
         protocol = settings.implementation
-        oracle = oracle_of(protocol, settings.algorithm, settings.values, window, trees=settings.trees)
-        promises = [oracle(of_all) for of_all in inputs]
+        oracle = oracle_of(settings, settings.algorithm, window, trees=settings.trees)
+        promises = [oracle.promise(of_all) for of_all in inputs]
         job = self._fabric.start(spec, inputs, make_worker=protocol.make_worker, in_place=True)
         self._jobs.append((job, promises))
         return job
@@ -216,11 +214,11 @@ class _Model:
             np.random.default_rng((settings.seed, rank, _ACTIVATIONS)).standard_normal(elements, np.float32)
             for rank in ranks
         ]
-        promise = promise_of(operation, bases, sums_within(float32_sum_bound))
+        promise = oracle_of(settings, "ring", 0).promise(bases, operation)
 
         def scaled(call: int) -> Promise:
             factor = Scaled.factor(call)
-            return Promise(promise.exact * factor, promise.bound * factor)
+            return replace(promise, exact=promise.exact * factor, bound=promise.bound * factor)
 
         if operation == "broadcast":
             bases[1] = np.zeros_like(bases[1])
@@ -257,7 +255,7 @@ class _Model:
             make_control=settings.congestion.control_of(topology, host.name),
         )
         return PeerPort(
-            HostBasedWorker(group, recovery(settings)),
+            fastest(group, recovery(settings)),
             host,
             topology.switch(host.leaf).mac,
             [topology.host(name).ip for name in members],

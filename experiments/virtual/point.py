@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.prediction import predicted_seconds
 from fanin.experiments.models.timers import recovery, ring_recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of, promise_of
+from fanin.experiments.results.checking import Errors, Oracle, Promise, oracle_of
 from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.decoding import FIRST_SUMS, Decoding
 from fanin.experiments.schedule_file import use
+from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
+from fanin.experiments.virtual.serving import run_serving
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
@@ -70,6 +74,10 @@ def run_virtual(
         summed = settings.as_vectors
         oracle = _oracle(summed, summed.algorithm)
         return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
+    if settings.serving is not None:
+        return run_serving(settings.as_vectors, settings.serving, switch)
+    if settings.decoding is not None:
+        return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
     assert settings.elements is not None
@@ -85,7 +93,7 @@ def run_virtual(
         inputs += [[x.copy() for x in barrier]]
         for part in parts:
             own = [x[part] for x in vectors]
-            promises.append(promise_of(settings.collective, own, oracle))
+            promises.append(oracle.promise(own, settings.collective))
             inputs.append(own)
     spec = cluster_spec(settings)
     protocol = settings.implementation
@@ -148,9 +156,6 @@ def run_virtual(
         seconds=tuple((ended - began).tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in (*stations, *job.left)),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
         closed_form_seconds=predicted_seconds(settings, settings.size, window),
         window=window,
         recovery=spec.recovery,
@@ -164,9 +169,29 @@ def run_virtual(
         progress=progress,
         workers_left=len(stations),
         faults=faults.outcomes(ended.tolist()),
+        **errors.columns,
         **of_workers,
         **network_figures(cluster),
         **step_columns,
+    )
+
+
+def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
+    """Return the measurements of a point with a table decoding; the columns of steps are those of a token."""
+    summed = settings.as_vectors
+    inputs = list(_vectors(summed))
+    oracle = _oracle(summed, summed.algorithm)
+    promises = [oracle.promise(vectors) for vectors in inputs]
+    workers = len(settings.members)
+    computing = np.full((workers, len(inputs)), decoding.compute_seconds(workers))
+    spec = replace(cluster_spec(summed), until_sum=True)  # the next layer writes elsewhere
+    _, measured = run_chain(summed, switch, spec, inputs, promises, computing, decoding.launch, FIRST_SUMS)
+    assert measured.step_seconds is not None
+    assert measured.exposed_seconds is not None
+    return replace(
+        measured,
+        step_seconds=decoding.sums * measured.step_seconds,
+        exposed_seconds=decoding.sums * measured.exposed_seconds,
     )
 
 
@@ -241,18 +266,14 @@ def _promises_kept(settings: Settings, job: Job) -> list[Promise]:
         for number, part in enumerate(parts, start=1):
             ranks, algorithm = job.done_by(step * (1 + len(parts)) + number)
             oracle = _oracle(settings, algorithm)
-            found.append(promise_of(settings.collective, [vectors[rank][part] for rank in ranks], oracle))
+            found.append(oracle.promise([vectors[rank][part] for rank in ranks], settings.collective))
     return found
 
 
 def _oracle(settings: Settings, algorithm: Algorithm) -> Oracle:
     """Return the oracle of the job if this algorithm does it."""
-    protocol, window, compressor = (
-        settings.implementation,
-        virtual_window(settings),
-        settings.compression.compressor,
-    )
-    return oracle_of(protocol, algorithm, settings.values, window, compressor, settings.trees)
+    compressor = settings.compression.compressor
+    return oracle_of(settings, algorithm, virtual_window(settings), compressor, settings.trees)
 
 
 def _congestion_window(statistics: Statistics) -> float | None:

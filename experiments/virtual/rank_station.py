@@ -69,7 +69,7 @@ class Channel:
     ) -> None:
         self.station = station
         self.ports = ports
-        self.errors = Errors(0.0, 0.0, 0)
+        self.errors = Errors()
         self._promise, self._rank = promise, rank
         self._compared = 0
 
@@ -373,9 +373,6 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
         seconds=tuple(seconds.tolist()),
         elements=settings.elements,
         retransmissions=sum(station.retransmissions for station in ranks.stations),
-        violations=errors.violations,
-        max_abs_error=errors.largest,
-        error_bound=errors.bound,
         closed_form_seconds=None,
         window=ranks.window,
         recovery=recovery(settings),
@@ -385,6 +382,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
         wait_seconds=float(seconds.mean() - ranks.computing.mean()),
         usage=Usage(meter.end_phase("job"), tuple(workers), sampler.samples),
         workers_left=len(workers),
+        **errors.columns,
         **worker_figures(settings, fabric),
         **network_figures(fabric),
         **computing_figures(seconds, ranks.computing),

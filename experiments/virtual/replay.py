@@ -17,7 +17,7 @@ import numpy as np
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.models.timers import recovery, virtual_window
-from fanin.experiments.results.checking import Errors, Promise, oracle_of, promise_of
+from fanin.experiments.results.checking import Errors, Promise, oracle_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
@@ -30,7 +30,8 @@ from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Algorithm, Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _VALUES = 4  # separates their random numbers from those of other vectors
@@ -232,7 +233,7 @@ class _Replay:
                 make_control=settings.congestion.control_of(topology, host.name),
             )
             port = PeerPort(
-                HostBasedWorker(group, recovery(settings)),
+                fastest(group, recovery(settings)),
                 host,
                 topology.switch(host.leaf).mac,
                 [topology.host(name).ip for name in members],
@@ -250,14 +251,12 @@ class _Replay:
 
     def _expected(self, values: Sequence[Vector], parts: Sequence[_Part], algorithm: Algorithm) -> Any:
         """Return a function that returns what a call must give."""
-        settings = self._settings
-        protocol = settings.implementation
-        oracle = oracle_of(protocol, algorithm, settings.values, self.window, trees=settings.trees)
+        oracle = oracle_of(self._settings, algorithm, self.window, trees=self._settings.trees)
 
         @lru_cache(maxsize=8)
         def expected(call: int) -> Promise:
             part = parts[call]
-            return promise_of(part.operation, [_vector(one, call, part.elements) for one in values], oracle)
+            return oracle.promise([_vector(one, call, part.elements) for one in values], part.operation)
 
         return expected
 

@@ -19,6 +19,7 @@ from fanin.topologies.model import Host
 from fanin.workers import wire
 from fanin.workers.collective import Participant, Server, Statistics, marked
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from fanin.workers.host_based.engine import CompiledWorker
 from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
 from fanin.workers.job.retained_results import RetainedResult
@@ -63,8 +64,8 @@ class Port(Protocol[_P_co]):
     def ready_at(self) -> float | None:
         """Return when to call frames_to_send() for frames that wait behind the participant; None if none do."""
 
-    def receive(self, frames: Frames, now: float) -> int:
-        """Take frames [m, length] of one length and return how many were not for the participant."""
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
+        """Take frames [m, bytes] of these lengths [m], and return how many were not for the participant."""
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """Return batches of frames [m, length] to send now."""
@@ -83,6 +84,8 @@ class WorkerStation(Generic[_P_co]):
         per_step: Number of all-reduces in a step.
         kept: Retained results, for a job that falls back to the ring when it loses its lease.
         called: Number of all-reduces that it may have begun. None allows all.
+        until_sum: Whether an all-reduce between hosts ends, and the pause after it begins, when the sum is there. The
+            next one begins no sooner than everything is acknowledged.
 
     Attributes:
         outputs: The sums so far.
@@ -103,6 +106,7 @@ class WorkerStation(Generic[_P_co]):
         per_step: int = 1,
         kept: RetainedResult | None = None,
         called: int | None = None,
+        until_sum: bool = False,
     ) -> None:
         self.worker = port.participant
         self.called = called
@@ -118,6 +122,7 @@ class WorkerStation(Generic[_P_co]):
         self._in_place = in_place
         self._pauses = pauses or [0.0] * len(inputs)
         self._per_step = per_step
+        self._until_sum = until_sum
         self._step_began = start
         self._running = False
         self._working = False  # the participant has begun an all-reduce
@@ -153,8 +158,7 @@ class WorkerStation(Generic[_P_co]):
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
-        for part in segments(lengths):
-            self.not_ours += self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self.not_ours += self._port.receive(frames, lengths, now)
         self.taken(now)
 
     def taken(self, now: float) -> None:
@@ -198,10 +202,13 @@ class WorkerStation(Generic[_P_co]):
             kept, result = result, x if self._in_place else np.empty_like(x)
             result[:] = kept
         self.outputs.append(result)
-        self.ended.append(now)
+        ended = now
+        if self._until_sum and isinstance(self.worker, HostBasedWorker):
+            ended = now if self.worker.summed_at is None else self.worker.summed_at
+        self.ended.append(ended)
         self._running = False
         if (len(self.outputs) - 1) % self._per_step == 0:
-            self._step_began = now
+            self._step_began = ended
         if not self.finished:
             self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
 
@@ -254,14 +261,17 @@ class SwitchPort(Generic[_End]):
         """See Port."""
         return None if self._card is None else self._card.ready_at
 
-    def receive(self, frames: Frames, now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
         """See Port."""
-        ours, marks = self._filter(frames)
-        if len(ours):
-            if marks is not None and self._marked:
-                self._marked.count_marks(int(np.count_nonzero(marks)))
-            self.participant.receive(ours[:, HEADERS:], now)
-        return len(frames) - len(ours)
+        others = len(frames)
+        for part in segments(lengths):
+            ours, marks = self._filter(frames[part, : int(lengths[part.start])])
+            if len(ours):
+                if marks is not None and self._marked:
+                    self._marked.count_marks(int(np.count_nonzero(marks)))
+                self.participant.receive(ours[:, HEADERS:], now)
+                others -= len(ours)
+        return others
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -288,8 +298,7 @@ class ServerStation:
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
-        for part in segments(lengths):
-            self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self._port.receive(frames, lengths, now)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
@@ -339,12 +348,17 @@ class PeerPort:
         """See Port."""
         return self._card.ready_at
 
-    def receive(self, frames: Frames, now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
         """See Port."""
-        ours, marked = self._filter(frames)
-        if len(ours):
-            self.participant.receive(ours[:, HEADERS:], now, marked)
-        return len(frames) - len(ours)
+        if isinstance(self.participant, CompiledWorker):
+            return self.participant.receive_frames(frames, lengths, self._host.ip.packed, now)
+        others = len(frames)
+        for part in segments(lengths):
+            ours, marked = self._filter(frames[part, : int(lengths[part.start])])
+            if len(ours):
+                self.participant.receive(ours[:, HEADERS:], now, marked)
+                others -= len(ours)
+        return others
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -512,7 +526,7 @@ class Flow:
 
 def _word_sums(rows: Frames) -> NDArray[np.int64]:
     """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word."""
-    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    even = np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
 
 

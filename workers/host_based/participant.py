@@ -19,12 +19,13 @@ from fanin.workers.collective import (
 )
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
-from fanin.workers.host_based.pieces import CHUNK, Piece
+from fanin.workers.host_based.pieces import CHUNK, Piece, Schedule
 from fanin.workers.host_based.schedules import ScheduleProgress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
     CALL_BYTES,
     DATA,
+    ENDS,
     HEADER,
     HEADER_BYTES,
     MAX_FLOWS,
@@ -43,8 +44,7 @@ _Key = tuple[int, int]  # a peer and a flow
 
 MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
-_LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
-_ENDS = 10  # bytes of a header that identify its kind and its stream
+LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
 _CALLS = 1 << 32  # a call's identity is a number modulo this
 _FAR = 1 << 16  # identities that are further apart differ in more than the number of the call
 
@@ -155,7 +155,7 @@ class HostBasedWorker:
 
     def __init__(self, group: Group, recovery: Recovery | None = None) -> None:
         self.group = group
-        self.statistics = HostBasedStatistics()
+        self._statistics = HostBasedStatistics()
         self._recovery = recovery or Recovery()
         self._peers: dict[int, _Peer] = {}
         # Flows with something to send, or unacknowledged, in the order in which they are served.
@@ -166,6 +166,12 @@ class HostBasedWorker:
         self._calls = 0  # begun so far, also those that were refused
         self._call = 0  # the current call's identity, which all its packets carry: see _identity()
         self._heard = 0.0  # when something new arrived last
+        self._summed_at: float | None = None
+
+    @property
+    def statistics(self) -> HostBasedStatistics:
+        """Return the totals so far."""
+        return self._statistics
 
     # -- one all-reduce --------------------------------------------------------------------------------------
 
@@ -179,19 +185,28 @@ class HostBasedWorker:
         self._calls += 1
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
         self._call = self._identity(call, x.size)
-        self._progress = ScheduleProgress(
-            schedule(
-                group.algorithm,
-                group.rank,
-                group.workers,
-                exchange.array.size,
-                chunk=group.chunk,
-                shards=group.shards,
-                operation=exchange.operation,
-            )
-        )
+        self._begin(exchange, now)
+
+    def _begin(self, exchange: Exchange, now: float) -> None:
+        self._progress = ScheduleProgress(self._schedule(exchange))
         self._heard = now
+        self._summed_at = None if self._progress.awaiting else now
         self._advance()
+
+    def _end(self) -> None:
+        self._progress = None
+
+    def _schedule(self, exchange: Exchange) -> Schedule:
+        group = self.group
+        return schedule(
+            group.algorithm,
+            group.rank,
+            group.workers,
+            exchange.array.size,
+            chunk=group.chunk,
+            shards=group.shards,
+            operation=exchange.operation,
+        )
 
     def _identity(self, call: Call, elements: int) -> int:
         """Return the current call's number, added to a hash of all that must be the same at all workers."""
@@ -206,13 +221,21 @@ class HostBasedWorker:
         progress = self._progress
         return progress is None or not (progress.awaiting or progress.sending or self._busy)
 
+    @property
+    def summed_at(self) -> float | None:
+        """Return when the sum of the current or the last all-reduce was there, in seconds; None if it is not yet.
+
+        What this worker has sent may still have to be acknowledged.
+        """
+        return self._summed_at
+
     def finish(self) -> NDArray[np.float32]:
         """See Participant."""
         if self._exchange is None or not self.finished:
             raise CollectiveError("no all-reduce has finished")
         exchange, self._exchange = self._exchange, None
-        self._progress = None
-        self.statistics.all_reduces += 1
+        self._end()
+        self._statistics.all_reduces += 1
         return exchange.finish()
 
     # -- datagrams -------------------------------------------------------------------------------------------
@@ -234,12 +257,12 @@ class HostBasedWorker:
         if size < HEADER_BYTES:
             statistics.streams.ignored["malformed"] += count
             return
-        ends = datagrams[:, :_ENDS]
+        ends = datagrams[:, :ENDS]
         if count == 1 or (ends == ends[0]).all():
             self._take(datagrams, 0 if marked is None else int(np.count_nonzero(marked)), now)
             return
         # The batch has several peers or kinds: process each group by itself, in order.
-        keys = np.ascontiguousarray(ends).view(f"V{_ENDS}")[:, 0]
+        keys = np.ascontiguousarray(ends).view(f"V{ENDS}")[:, 0]
         _, groups = np.unique(keys, return_inverse=True)
         order = np.argsort(groups, kind="stable")
         for edge in pairwise(np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1)).tolist()):
@@ -248,8 +271,7 @@ class HostBasedWorker:
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """Return acknowledgements, then data; see Participant."""
-        if not self.finished and now >= self._heard + self._recovery.give_up:
-            raise StallError(self.outstanding(now))
+        self._check_stall(now)
         if not (
             self._answering or self._busy
         ):  # usual if a host has many workers, each for a part of a model
@@ -267,7 +289,7 @@ class HostBasedWorker:
         else:
             room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
             for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
-                share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
+                share = max(min(room, max(-(-room // left), LEAST_SHARE)), 0)
                 before = sender.outstanding
                 outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
                 room -= sender.outstanding - before
@@ -279,6 +301,10 @@ class HostBasedWorker:
             statistics.bytes_sent += sent.datagrams.size
         statistics.retransmissions = statistics.streams.retransmissions
         return outgoing
+
+    def _check_stall(self, now: float) -> None:
+        if not self.finished and now >= self._last_heard() + self._recovery.give_up:
+            raise StallError(self.outstanding(now))
 
     def deadline(self) -> float | None:
         """See Participant."""
@@ -327,6 +353,8 @@ class HostBasedWorker:
                 stream.waiting.append(rest.copy())
         if applied:
             self._advance()
+            if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
+                self._summed_at = now
 
     def _peer(self, rank: int) -> _Peer:
         peer = self._peers.get(rank)
@@ -421,16 +449,24 @@ class HostBasedWorker:
 
     def outstanding(self, now: float) -> str:
         """Describe what the worker waits for, and how long ago something new arrived."""
-        awaiting = self._progress.awaiting if self._progress else []
+        data, acknowledgements = self._awaited()
         waits = []
-        if awaiting:
-            waits.append(f"data from {_ranks(awaiting)}")
-        if self._busy:
-            waits.append(f"acknowledgements from {_ranks(sorted({rank for rank, _ in self._busy}))}")
+        if data:
+            waits.append(f"data from {_ranks(data)}")
+        if acknowledgements:
+            waits.append(f"acknowledgements from {_ranks(acknowledgements)}")
         return (
             f"{self._who()}, all-reduce {self.statistics.all_reduces + 1}: awaiting "
-            f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._heard:.3g} s"
+            f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._last_heard():.3g} s"
         )
+
+    def _awaited(self) -> tuple[list[int], list[int]]:
+        """Return the ranks whose data are awaited, and those whose acknowledgements are, in ascending order."""
+        data = self._progress.awaiting if self._progress else []
+        return sorted(data), sorted({rank for rank, _ in self._busy})
+
+    def _last_heard(self) -> float:
+        return self._heard
 
     def _difference(self, rank: int, call: int) -> str:
         """Say how the call of another rank differs from this rank's."""

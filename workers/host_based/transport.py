@@ -36,13 +36,14 @@ PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 HEADER = struct.Struct("!BBHHIQI")
 HEADER_BYTES = HEADER.size
 CALL_BYTES = 4  # at the end of the header
+ENDS = 10  # bytes of a header that identify its kind and its stream
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
 FIRST_PEER_PORT = 20_000  # UDP, live and in virtual time
 MAX_FLOWS = 64  # from one rank to another
 # Packets, RFC 3390's initial window. With fewer, a burst of loss that lasts for a number of packets would take longer.
-_MIN_FLIGHT = 4
+MIN_FLIGHT = 4
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
@@ -236,7 +237,7 @@ class Sender:
 
     def _after_silence(self, window: int) -> int:
         """Return the part of a window that may be sent after the timeouts so far without an answer."""
-        return max(window >> max(self._backoff - 1, 0), min(window, _MIN_FLIGHT))
+        return max(window >> max(self._backoff - 1, 0), min(window, MIN_FLIGHT))
 
     # -- different in the two subclasses
 

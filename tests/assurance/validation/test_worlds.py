@@ -28,6 +28,7 @@ LIVE = Measured(
     violations=0,
     max_abs_error=1e-8,
     error_bound=2e-8,
+    checked_share=1.0,
     closed_form_seconds=0.9,
 )
 

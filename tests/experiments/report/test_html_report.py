@@ -115,6 +115,14 @@ def test_settings_that_are_shared_program_and_commands_are_there() -> None:
     assert "every sum lies within its bound" in text
 
 
+def test_sums_that_were_not_checked_are_not_said_to_be_right() -> None:
+    for share, found in ((1 / 16, "at least 6.2% of the elements were checked"), (0.0, "at least 0.0% of")):
+        text = "".join(read(ABOUT, [ROWS[0], ROWS[1] | {"checked_share": share}]).texts)
+        assert "whose sums were not all checked" in text
+        assert found in text
+        assert "every sum lies" not in text
+
+
 def test_a_figure_is_in_the_page_and_the_names_of_its_parts_are_its_own() -> None:
     reader = read(ABOUT, ROWS)
     assert reader.tags["svg"] == 2

@@ -34,6 +34,7 @@ def run(rate: int | None = RATE, violations: int = 0, **settings: Any) -> Run:
         violations=violations,
         max_abs_error=1e-8,
         error_bound=2e-8,
+        checked_share=1.0,
         closed_form_seconds=None,
         curve=CURVE if work else None,
         window=128,
@@ -85,6 +86,7 @@ def made(seconds: list[float], wire: float = 1e6, again: int = 0, **settings: An
             violations=0,
             max_abs_error=0.0,
             error_bound=1.0,
+            checked_share=1.0,
             closed_form_seconds=None,
         ),
     )

@@ -14,7 +14,7 @@ import pytest
 from fanin.experiments.live.worker import join
 from fanin.experiments.live.worker_group import RunError, run_worker_group
 from fanin.experiments.live.worker_messages import InNetwork, Task, Vectors
-from fanin.experiments.protocol import OURS, make_worker_of, protocol_of
+from fanin.experiments.protocol import make_worker_of
 from fanin.experiments.results.checking import compare_with_promise, oracle_of
 from fanin.experiments.results.measured import Measured
 from fanin.experiments.results.recording import Recording
@@ -184,10 +184,9 @@ def test_worker_processes_take_it_from_its_file(tmp_path: Path) -> None:
         assert run_processes(tmp_path, printing) == ""
     assert (tmp_path / "worker-1.log").read_text() == 2 * "here I am\n"
     recordings = [Recording.open(tmp_path, rank) for rank in range(2)]
-    assert (
-        compare_with_promise(recordings, oracle_of(protocol_of(OURS), "in-network", 256, WINDOW)).violations
-        == 0
-    )
+    topology = {"leaf_spine": {"spines": 0, "leaves": 1, "hosts_per_leaf": 2}}
+    settings = Settings.model_validate({"topology": topology, "size": "4 MB"})
+    assert compare_with_promise(recordings, oracle_of(settings, "in-network", WINDOW)).violations == 0
 
 
 def test_a_worker_process_tells_file_and_line(tmp_path: Path) -> None:

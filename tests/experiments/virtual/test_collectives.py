@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from fanin.experiments.results.checking import float32_sum_bound, promise_of, sums_within
+from fanin.experiments.results.checking import float32_sum_bound, sums_within
 from fanin.experiments.results.measured import Row, row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
@@ -54,7 +54,7 @@ def test_an_all_gather_moves_half_of_what_an_all_reduce_does(switch: Engine) -> 
 @pytest.mark.parametrize("operation", get_args(Operation))
 def test_one_wrong_element_of_one_worker_is_found_where_it_is_promised(operation: Operation) -> None:
     inputs = [np.arange(8, dtype=np.float32) + 100 * rank for rank in range(4)]
-    promise = promise_of(operation, inputs, sums_within(float32_sum_bound))
+    promise = sums_within(float32_sum_bound).promise(inputs, operation)
     exact = promise.exact if promise.exact.ndim == 2 else [promise.exact] * 4
     right = [one.astype(np.float32) for one in exact]
     assert promise.hold(right).violations == 0

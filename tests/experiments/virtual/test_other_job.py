@@ -52,6 +52,19 @@ def test_both_are_right_and_wait_for_one_another(switch: Engine, algorithm: str,
     assert alone["other_job_seconds"] is None
 
 
+@pytest.mark.parametrize("check", ["all", "sample", "none"])
+def test_the_key_check_is_that_of_both_jobs_and_changes_no_time(switch: Engine, check: str) -> None:
+    small = {"size": "256 kB", "other_job": {"algorithm": "ring", "size": "256 kB", "repetitions": 1}}
+    found, default = run(switch, **small, check=check), run(switch, **small)
+    assert found["check"] == check
+    assert found["violations"] == (None if check == "none" else 0)
+    assert found["checked_share"] == pytest.approx({"all": 1, "sample": 1 / 16, "none": 0}[check], abs=0.01)
+    assert (found["seconds"], found["other_job_seconds"]) == (
+        default["seconds"],
+        default["other_job_seconds"],
+    )
+
+
 @pytest.mark.slow
 def test_two_alike_take_twice_the_time_of_one(switch: Engine) -> None:
     long = {"size": "800 kB", "repetitions": 3}
