@@ -293,7 +293,7 @@ def test_types_have_the_names_of_their_annotations(build: Build) -> None:
 
 def test_a_control_of_main_keeps_its_name(tmp_path: Path) -> None:
     path = tmp_path / "x.p4"
-    text = (Path(__file__).parents[2] / "p4switch/programs/router.p4").read_text()
+    text = (ROOT / "tests/p4switch/programs/router.p4").read_text()
     path.write_text(text.replace("control ", '@name("other") control '))
     assert not any(table.preamble.name.startswith("other") for table in compile_file(path).p4info.tables)
 
