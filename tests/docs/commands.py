@@ -70,6 +70,8 @@ EXEMPT = {
             "sudo python3 network-all-ports.py",
             "python -m fanin.assurance.courses.p4_learning ~/p4-learning ~/p4-course",
             "python -m fanin.assurance.courses.programs ~/checkouts/* -D BMV2 --p4c",
+            "python -m tests.p4switch.p4runtime.recorded -I ~/sonic-pins "
+            "~/sonic-pins/p4_symbolic/testdata/ipv4-routing/{basic.p4,entries.pb.txt}",
         ],
         "needs the package index and a checkout of the course; tests/bmv2_commands has the parts",
     ),

@@ -33,11 +33,58 @@ def test_the_control_plane_sees_the_program_without_the_frame() -> None:
     assert not any("psa_frame" in t.preamble.name for t in (*info.tables, *info.actions))
 
 
+PLAIN = """
+#include <psa.p4>
+struct e {}
+parser IP(packet_in p, out e h, inout e m, in psa_ingress_parser_input_metadata_t i, in e r, in e c) {
+    state start { transition accept; }
+}
+control IG(inout e h, inout e m, in psa_ingress_input_metadata_t i, inout psa_ingress_output_metadata_t o) {
+    apply { send_to_port(o, (PortId_t)2); }
+}
+control ID(packet_out p, out e c, out e r, out e n, inout e h, in e m, in psa_ingress_output_metadata_t i) {
+    apply {}
+}
+parser EP(packet_in p, out e h, inout e m, in psa_egress_parser_input_metadata_t i, in e n, in e a, in e b) {
+    state start { transition accept; }
+}
+control EG(inout e h, inout e m, in psa_egress_input_metadata_t i, inout psa_egress_output_metadata_t o) {
+    apply {}
+}
+control ED(packet_out p, out e c, out e r, inout e h, in e m, in psa_egress_output_metadata_t i,
+    in psa_egress_deparser_input_metadata_t d) {
+    apply {}
+}
+IngressPipeline(IP(), IG(), ID()) ip;
+EgressPipeline(EP(), EG(), ED()) ep;
+PSA_Switch(ip, PacketReplicationEngine(), ep, BufferingQueueingEngine()) main;
+"""
+
+
+def test_a_program_without_objects_has_no_types(tmp_path: Path) -> None:
+    """P4Info, as p4c's, has type_info only where a type might be. The calls of the frame are not the program's."""
+    path = tmp_path / "x.p4"
+    path.write_text(PLAIN)
+    compiled = compile_file(path)
+    assert not compiled.p4info.HasField("type_info")
+    assert Engine.load(compiled.device_config()).process(1, bytes(64)) == [(2, bytes(64))]
+
+
 @pytest.mark.parametrize("include", ["<psa.p4>", "<bmv2/psa.p4>", '"bmv2/psa.p4"'])
 def test_names_of_the_include(tmp_path: Path, include: str) -> None:
     path = tmp_path / "x.p4"
     path.write_text(PROGRAM.read_text().replace("<psa.p4>", include))
     assert compile_file(path).p4info.pkg_info.arch == "psa"
+
+
+def test_the_type_of_an_extern_follows_from_its_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "x.p4"
+    text = PROGRAM.read_text()
+    path.write_text(text.replace("Random<bit<16>>(7, 7) seven;", "Random(16w7, 16w7) seven;"))
+    assert not run_stf(compile_file(path).device_config(), (HERE / "psa.stf").read_text()).differences
+    path.write_text(text.replace("Register<bit<16>, bit<8>>(8) seen;", "Register(8) seen;"))
+    with pytest.raises(CompileError, match="takes 2 type arguments, not 0"):
+        compile_file(path)
 
 
 def test_an_index_of_a_type_with_a_name(tmp_path: Path) -> None:
