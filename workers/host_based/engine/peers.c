@@ -290,6 +290,7 @@ struct state *peers_open(struct worker *worker)
     struct state *s = calloc(1, sizeof *s);
     if (s)
         s->worker = worker;
+    worker->summed_at = NAN;
     return s;
 }
 
