@@ -190,8 +190,13 @@ class HostBasedWorker:
     def _begin(self, exchange: Exchange, now: float) -> None:
         self._progress = ScheduleProgress(self._schedule(exchange))
         self._heard = now
-        self._summed_at = None if self._progress.awaiting else now
+        self._summed_at = None
         self._advance()
+        self._note_sum(now)
+
+    def _note_sum(self, now: float) -> None:
+        if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
+            self._summed_at = now
 
     def _end(self) -> None:
         self._progress = None
@@ -353,8 +358,7 @@ class HostBasedWorker:
                 stream.waiting.append(rest.copy())
         if applied:
             self._advance()
-            if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
-                self._summed_at = now
+            self._note_sum(now)
 
     def _peer(self, rank: int) -> _Peer:
         peer = self._peers.get(rank)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import warnings
 import weakref
 from functools import cache
@@ -43,7 +44,7 @@ class _Worker(ctypes.Structure):
         *((name, _double) for name in ("gain", "alpha")),
         *((name, _pointer) for name in ("source", "array")),
         *((name, _int64) for name in ("call", "running")),
-        ("heard", _double),
+        *((name, _double) for name in ("heard", "summed_at")),
         *((name, _int64) for name in ("datagrams_sent", "datagrams_received", "bytes_sent")),
         *((name, _int64) for name in ("bytes_received", "retransmissions", "timeouts")),
         *((name, _int64) for name in ("malformed", "other_session", "duplicate", "early")),
@@ -269,6 +270,11 @@ class CompiledWorker(HostBasedWorker):
             for which in (True, False)
         )
         return sorted(data), sorted({*acknowledgements})
+
+    @property
+    def summed_at(self) -> float | None:
+        """See HostBasedWorker."""
+        return None if math.isnan(self._worker.summed_at) else float(self._worker.summed_at)
 
     def _last_heard(self) -> float:
         return float(self._worker.heard)

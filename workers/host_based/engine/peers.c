@@ -10,9 +10,10 @@
 SHARE_STRUCT(worker, FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(rank) FIELD(workers)
              FIELD(flows) FIELD(window) FIELD(session) FIELD(transport) FIELD(per_host) FIELD(packet_threshold)
              FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always) FIELD(gain)
-             FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(datagrams_sent)
-             FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received) FIELD(retransmissions) FIELD(timeouts)
-             FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early) FIELD(other_rank) FIELD(other_call))
+             FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(summed_at)
+             FIELD(datagrams_sent) FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received)
+             FIELD(retransmissions) FIELD(timeouts) FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early)
+             FIELD(other_rank) FIELD(other_call))
 SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(kind) FIELD(count) FIELD(size) FIELD(offset))
 SHARE_STRUCT(piece, FIELD(start) FIELD(stop) FIELD(after) FIELD(needed) FIELD(reduce))
 SHARE_NUMBER(PAYLOAD);
@@ -289,6 +290,7 @@ struct state *peers_open(struct worker *worker)
     struct state *s = calloc(1, sizeof *s);
     if (s)
         s->worker = worker;
+    worker->summed_at = NAN;
     return s;
 }
 
@@ -318,6 +320,12 @@ void peers_close(struct state *s)
     free(s);
 }
 
+static void note_sum(struct state *s, double now)
+{
+    if (!s->receiving && isnan(s->worker->summed_at))
+        s->worker->summed_at = now;
+}
+
 /* Begins a call. `streams` has a row for each stream of pieces: its peer, whether pieces go to it (1) or come from it (0), and
  * their number. The pieces of all streams follow one another. The array, and pieces, stay in Python's memory. */
 int peers_start(struct state *s, const int64_t (*streams)[3], int64_t count, struct piece *pieces, double now)
@@ -343,7 +351,9 @@ int peers_start(struct state *s, const int64_t (*streams)[3], int64_t count, str
     }
     s->worker->running = 1;
     s->worker->heard = now;
+    s->worker->summed_at = NAN;
     advance(s);
+    note_sum(s, now);
     return outcome(s);
 }
 
@@ -391,8 +401,10 @@ static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64
     bool applied = false;
     if (accept_packets(s, flow, datagrams, count, size, marked, &applied))
         w->heard = now;
-    if (applied)
+    if (applied) {
         advance(s);
+        note_sum(s, now);
+    }
 }
 
 /* Processes datagrams, [count, size] bytes; `marked` has a byte for each, or is NULL. Several peers or kinds are processed one

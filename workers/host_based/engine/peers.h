@@ -25,6 +25,7 @@ struct worker {
     float *array;
     int64_t call, running;
     double heard;
+    double summed_at; /* NaN until the sum is there */
     /* Totals. */
     int64_t datagrams_sent, datagrams_received, bytes_sent, bytes_received, retransmissions, timeouts;
     int64_t malformed, other_session, duplicate, early;
