@@ -39,7 +39,8 @@ from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
-from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.host_based.congestion_control import MakeControl
+from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -59,7 +60,7 @@ FILES = (
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
+    *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
     "failures",
 )
 
@@ -176,6 +177,15 @@ class Settings(Table):
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
     values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
+    payload: Annotated[
+        int,
+        Field(
+            ge=64,
+            le=MAX_PAYLOAD,
+            multiple_of=ELEMENT_BYTES,
+            description="between hosts, virtual: bytes of a vector in a full packet, such as 4096 or 8192 (jumbo)",
+        ),
+    ] = PAYLOAD
     checksums: Annotated[
         bool,
         Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
@@ -329,6 +339,10 @@ class Settings(Table):
         others = (part for part in (self.traffic, self.other_job) if part is not None)
         return any(part.priority for part in (self, *others))
 
+    def congestion_control(self, topology: Topology, host: str) -> MakeControl:
+        """Return what makes the congestion control of a sender at a host."""
+        return self.congestion.control_of(topology, host, self.payload)
+
     @property
     def host_link(self) -> Link:
         """Return the link of the first worker's host; the other workers' links are assumed to be equal."""
@@ -398,7 +412,7 @@ class Settings(Table):
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
-            changes |= {"congestion": Congestion(), "window_per": "connection"}
+            changes |= {"congestion": Congestion(), "window_per": "connection", "payload": PAYLOAD}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":
