@@ -248,6 +248,8 @@ def _misfit(entries: Any, error: ValidationError) -> str:
     if one["type"] == "unexpected_keyword_argument":
         known = Entries if len(one["loc"]) == 1 else NamedEntry
         return f": there is no {place}; the names are {', '.join(each.name for each in fields(known) if each.init)}"
+    if one["loc"][0] in ("groups", "sessions"):
+        form = f"{{'{one['loc'][0]}': {{1: [[PORT, 0], [PORT, 0]]}}}}, a list of members, each with its replication id"
     return f": {place}: {one['msg']}; the form is {form}"
 
 

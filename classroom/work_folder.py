@@ -72,8 +72,8 @@ class WorkFolder:
         self._progress.tests = len(outcomes)
         self._write()
 
-    def hint(self, *, further: bool) -> tuple[Hint, int, bool] | None:
-        """Return the hints for the test that failed first, how many of them are given, and whether the last is new.
+    def hint(self, *, further: bool) -> tuple[Hint, int] | None:
+        """Return the hints for the test that failed first, and how many of them are given.
 
         The first hint is given in any case.
 
@@ -95,7 +95,7 @@ class WorkFolder:
         given = max(1, min(before + further, len(found.stages)))
         self._progress.hints[failed] = given
         self._write()
-        return found, given, given > before
+        return found, given
 
     def add_solution(self) -> Path:
         """Copy the solution into a folder of its own next to the student's files, and return that folder.

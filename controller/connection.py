@@ -294,7 +294,7 @@ class Connection:
     async def write(
         self, kind: p4r.Update.Type.ValueType, entities: Sequence[p4r.Entity], items: Sequence[object]
     ) -> None:
-        """Insert or delete entities.
+        """Insert or delete entities. To insert a default action is to change the one that is there.
 
         Args:
             kind: INSERT or DELETE.
@@ -310,10 +310,18 @@ class Connection:
         """Yield the requests of write(), each made when it is needed: a million entities take gigabytes."""
         left = iter(entities)
         while batch := list(islice(left, _BATCH)):
+            inserts = kind == p4r.Update.INSERT
+            updates = [
+                p4r.Update(
+                    type=p4r.Update.MODIFY if inserts and each.table_entry.is_default_action else kind,
+                    entity=each,
+                )
+                for each in batch
+            ]
             yield p4r.WriteRequest(
                 device_id=self.switch.device_id,
                 election_id=U128.encode(self.election_id),
-                updates=[p4r.Update(type=kind, entity=entity) for entity in batch],
+                updates=updates,
             )
 
     async def send(self, request: p4r.WriteRequest, items: Sequence[object]) -> None:

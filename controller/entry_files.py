@@ -14,6 +14,7 @@ from typing import Any
 from finsy import (
     P4ActionProfileGroup,
     P4ActionProfileMember,
+    P4ActionSelectionMode,
     P4CloneSessionEntry,
     P4IndirectAction,
     P4Member,
@@ -35,6 +36,11 @@ _PORTS = range(1, 9)
 
 _STRICT = ConfigDict(extra="forbid")
 
+_MODES = {
+    False: P4ActionSelectionMode.DEFAULT_MODE_DETERMINED_BY_ACTION_SELECTOR,
+    True: P4ActionSelectionMode.RANDOM,
+}
+
 # A match: a value (exact, optional), or two: value and prefix length, value and mask, lowest and highest.
 Match = int | str | tuple[int | str, int | str]
 
@@ -52,8 +58,37 @@ def require_prefix_length(match: Match, where: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class NamedAction:
+    """An action with its parameters: a member of an action profile, or the default action of a table."""
+
+    __pydantic_config__ = _STRICT
+
+    action: str
+    params: Mapping[str, int | str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedChoice(NamedAction):
+    """One of the actions from which an entry chooses."""
+
+    weight: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class NamedEntry:
-    """An entry in the program's names, with an action, or with a member or group of the table's action profile."""
+    """An entry in the program's names: with an action, or in a table with an action profile, with another choice.
+
+    Attributes:
+        table: The table.
+        match: The match of each key; a key that is left out matches everything.
+        action: The action.
+        params: Its parameters.
+        priority: The highest one wins, if several entries match.
+        member: Instead of an action, a member of the table's action profile.
+        group: Instead of an action, a group of it.
+        one_of: Instead of an action, actions of its own, one of which is chosen for each packet.
+        random: Choose from `one_of` at random, not by the hash.
+    """
 
     __pydantic_config__ = _STRICT
 
@@ -64,34 +99,31 @@ class NamedEntry:
     priority: int = 0
     member: int | None = None
     group: int | None = None
+    one_of: Sequence[NamedChoice] | None = None
+    random: bool = False
     # The file and the line that it came from, for error messages, such as `entries.json:4: `.
     place: str = field(default="", init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if [self.action, self.member, self.group].count(None) != 2:
-            raise ValueError("needs one of action, member and group")
+        if [self.action, self.member, self.group, self.one_of].count(None) != 3:
+            raise ValueError("needs one of action, member, group and one_of")
         if self.action is None and self.params:
             raise ValueError("has params, but no action")
+        if self.one_of is None and self.random:
+            raise ValueError("has random, but no one_of")
 
     def entity(self) -> P4TableEntry:
         """Return the entry for finsy."""
-        action = (
-            P4IndirectAction(member_id=self.member, group_id=self.group)
-            if self.action is None
-            else P4TableAction(self.action, **self.params)
-        )
+        action: P4TableAction | P4IndirectAction
+        if self.action is not None:
+            action = P4TableAction(self.action, **self.params)
+        elif self.one_of is not None:
+            choices = [(one.weight, P4TableAction(one.action, **one.params)) for one in self.one_of]
+            action = P4IndirectAction(choices, selection_mode=_MODES[self.random])
+        else:
+            action = P4IndirectAction(member_id=self.member, group_id=self.group)
         match = P4TableMatch(self.match)
         return P4TableEntry(self.table, match=match, action=action, priority=self.priority)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedMember:
-    """A member of an action profile."""
-
-    __pydantic_config__ = _STRICT
-
-    action: str
-    params: Mapping[str, int | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +132,16 @@ class Profile:
 
     __pydantic_config__ = _STRICT
 
-    members: Mapping[int, NamedMember] = field(default_factory=dict)
+    members: Mapping[int, NamedAction] = field(default_factory=dict)
     groups: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Everything that the control plane has to write; replicas of groups and sessions are (port, replication id)."""
+    """Everything that the control plane has to write; replicas of groups and sessions are (port, replication id).
+
+    `defaults` are default actions, by the names of their tables.
+    """
 
     __pydantic_config__ = _STRICT
 
@@ -114,6 +149,7 @@ class Entries:
     groups: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     sessions: Mapping[int, Sequence[tuple[int, int]]] = field(default_factory=dict)
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    defaults: Mapping[str, NamedAction] = field(default_factory=dict)
 
     def encode(self, p4info: p4i.P4Info) -> list[p4r.Entity]:
         """Return the same as P4Runtime entities, with the ids of this P4Info.
@@ -141,7 +177,11 @@ class Entries:
             for kind, numbered in kinds
             for number, replicas in numbered.items()
         ]
-        for part in (*self._profile_entities(), *self.entries):
+        defaults = (
+            P4TableEntry(table, action=P4TableAction(one.action, **one.params), is_default_action=True)
+            for table, one in self.defaults.items()
+        )
+        for part in (*self._profile_entities(), *self.entries, *defaults):
             try:
                 entity = part.entity() if isinstance(part, NamedEntry) else part
                 entities.append(entity.encode(schema))
@@ -162,7 +202,13 @@ class Entries:
                 yield P4ActionProfileGroup(name, group_id=number, members=members)
 
 
-_KINDS = {"entries": NamedEntry, "members": NamedMember, "profiles": Profile}
+_KINDS = {
+    "entries": NamedEntry,
+    "one_of": NamedChoice,
+    "defaults": NamedAction,
+    "members": NamedAction,
+    "profiles": Profile,
+}
 
 
 def read_entries(path: Path) -> Entries:
@@ -225,7 +271,8 @@ def _explain(one: ErrorDetails) -> str:
         case "missing" if "match" not in above:
             return f"{place}: missing; add it"
         case "unexpected_keyword_argument":
-            kind = _KINDS.get("members" if "members" in above else str(next(iter(above), "")), Entries)
+            inner = next((part for part in ("members", "one_of") if part in above), next(iter(above), ""))
+            kind = _KINDS.get(str(inner), Entries)
             return f"{place}: not known; keys are {', '.join(key.name for key in fields(kind) if key.init)}"
         case "value_error":
             return f"{place}: {one['ctx']['error']}"
@@ -234,42 +281,38 @@ def _explain(one: ErrorDetails) -> str:
     return f"{place}: is {one['input']!r}; {one['msg'][0].lower()}{one['msg'][1:]}"
 
 
-def observed(found: Iterable[Mapping[str, Any]], implementations: Mapping[str, str]) -> Entries:
+def observed(found: Iterable[Mapping[str, Any]]) -> Entries:
     """Return what was written to a switch.
-
-    An entry that chooses from actions of its own gets a group of its own.
 
     Args:
         found: What Observer.tables() yields (controller/observer.py).
-        implementations: The action profiles of the tables that have one, by the names of the tables.
     """
-    entries, groups = [], {}
-    members: dict[str, dict[int, NamedMember]] = defaultdict(dict)
-    choices: dict[str, dict[int, dict[int, int]]] = defaultdict(dict)
+    entries, defaults = [], {}
+    replicas: dict[str, dict[int, tuple[tuple[int, int], ...]]] = {"multicast_group": {}, "clone_session": {}}
+    members: dict[str, dict[int, NamedAction]] = defaultdict(dict)
+    groups: dict[str, dict[int, dict[int, int]]] = defaultdict(dict)
     for each in found:
-        if "multicast_group" in each:
-            groups[each["multicast_group"]] = tuple((port, number) for port, number in each["replicas"])
+        kind = next((kind for kind in replicas if kind in each), None)
+        if kind is not None:
+            replicas[kind][each[kind]] = tuple((port, number) for port, number in each["replicas"])
         elif "action_profile" in each:
             profile = each["action_profile"]
             if "member" in each:
-                members[profile][each["member"]] = NamedMember(each["action"], each["params"])
+                members[profile][each["member"]] = NamedAction(each["action"], each["params"])
             else:
-                choices[profile][each["group"]] = dict(each["members"])
+                groups[profile][each["group"]] = dict(each["members"])
+        elif each["kind"] == "default" and "action" in each:
+            defaults[each["table"]] = NamedAction(each["action"], each["params"])
         elif each["kind"] == "entry":
             match = {name: _observed_match(value) for name, value in each["match"].items()}
-            member, group = each.get("member"), each.get("group")
-            if "one_of" in each:  # then the profile has no members and groups that were written
-                profile = implementations[each["table"]]
-                first, group = len(members[profile]), len(choices[profile])
-                new = {first + index: one for index, one in enumerate(each["one_of"])}
-                members[profile] |= {
-                    number: NamedMember(one["action"], one["params"]) for number, one in new.items()
-                }
-                choices[profile][group] = {number: one["weight"] for number, one in new.items()}
-            action, params = each.get("action"), each.get("params", {})
-            entries.append(NamedEntry(each["table"], match, action, params, each["priority"], member, group))
-    profiles = {name: Profile(members[name], choices[name]) for name in (members | choices)}
-    return Entries(entries, groups, profiles=profiles)
+            chosen = {
+                name: each[name] for name in ("action", "params", "member", "group", "random") if name in each
+            }
+            if "one_of" in each:
+                chosen["one_of"] = [NamedChoice(**one) for one in each["one_of"]]
+            entries.append(NamedEntry(each["table"], match, priority=each["priority"], **chosen))
+    profiles = {name: Profile(members[name], groups[name]) for name in (members | groups)}
+    return Entries(entries, replicas["multicast_group"], replicas["clone_session"], profiles, defaults)
 
 
 def _observed_match(match: Any) -> Match:

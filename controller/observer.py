@@ -63,7 +63,7 @@ class Observer:
         match is a value (exact, optional), "value/length" (lpm), {"value", "mask"} or {"low", "high"}; fields that
         match anything are left out. A member has action_profile, member, and its action with its params. A group has
         action_profile, group, and members: [[member, weight], …]. A multicast group has multicast_group and replicas,
-        [[port, instance], …].
+        [[port, instance], …]; a clone session has clone_session and replicas.
         """
         info = self._p4info()
         names = _Names(info)
@@ -90,11 +90,15 @@ class Observer:
                 )
         for entity in self._read(wanted):
             yield names.of_profile(entity)
-        groups = p4r.PacketReplicationEngineEntry(multicast_group_entry=p4r.MulticastGroupEntry())
-        for entity in self._read([p4r.Entity(packet_replication_engine_entry=groups)]):
-            group = entity.packet_replication_engine_entry.multicast_group_entry
-            replicas = [[r.egress_port or int.from_bytes(r.port), r.instance] for r in group.replicas]
-            yield {"multicast_group": group.multicast_group_id, "replicas": replicas}
+        for kind, number, empty in (
+            ("multicast_group", "multicast_group_id", {"multicast_group_entry": p4r.MulticastGroupEntry()}),
+            ("clone_session", "session_id", {"clone_session_entry": p4r.CloneSessionEntry()}),
+        ):
+            wildcard = p4r.PacketReplicationEngineEntry(**empty)
+            for entity in self._read([p4r.Entity(packet_replication_engine_entry=wildcard)]):
+                found = getattr(entity.packet_replication_engine_entry, f"{kind}_entry")
+                replicas = [[r.egress_port or int.from_bytes(r.port), r.instance] for r in found.replicas]
+                yield {kind: getattr(found, number), "replicas": replicas}
 
     def counters(self) -> Iterator[dict[str, Any]]:
         """Yield the cells of counters that are not 0: counter, size (number of cells), index, packets, bytes."""
@@ -197,9 +201,9 @@ class _Names:
             case "action_profile_action_set":
                 actions = action.action_profile_action_set.action_profile_actions
                 chosen = (self._action(p4r.TableAction(action=one.action)) for one in actions)
-                return {
-                    "one_of": [one | {"weight": a.weight} for one, a in zip(chosen, actions, strict=True)]
-                }
+                one_of = [one | {"weight": a.weight} for one, a in zip(chosen, actions, strict=True)]
+                mode = action.action_profile_action_set.action_selection_mode
+                return {"one_of": one_of, "random": mode == p4r.ActionProfileActionSet.RANDOM}
             case _:  # no default action is set, and the program has none
                 return {}
 

@@ -44,7 +44,7 @@ class Job:
     server: str | None = None
 
     def lease_of(self, host: str, values: int = 256) -> Lease:
-        """Return the lease as the worker on one of the hosts holds it, for packets of 64 or 256 values."""
+        """Return the lease as the worker on one of the hosts holds it, for packets of this many integers."""
         return Lease(
             self.lease,
             self.hosts.index(host),

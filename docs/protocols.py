@@ -18,7 +18,7 @@ from fanin.p4switch.engine.engine import Engine
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "measurements" / "protocols.md"
 SCENARIOS = ROOT / "scenarios" / "protocols"
-ROWS = ("fanin", "atp", "omnireduce", "switchml", "majority", "ring")
+ROWS = ("fanin", "atp", "omnireduce", "switchml", "trio", "majority", "ring")
 BEGIN, END = "<!-- table -->\n", "<!-- end of the table -->\n"
 
 # The columns with times, and the changes of a scenario behind each.
@@ -49,14 +49,19 @@ def cells(row: str) -> list[str]:
         f"{alone.wire_bytes_per_worker / 1e3:,.0f}",
         f"{alone.max_abs_error:.1g}",
         str(wrong),
+        f"`fanin run scenarios/protocols/{row}.toml`",
     ]
 
 
 def table() -> str:
     """Return the table in Markdown."""
-    heads = ["", *(f"µs, {name}" for name in TIMES), "kB for each worker", "largest error", "wrong elements"]
+    more = ("kB for each worker", "largest error", "wrong elements", "command")
+    heads = ["", *(f"µs, {name}" for name in TIMES), *more]
     lines = [heads, ["---"] * len(heads), *map(cells, ROWS)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    columns = [["column", "add to the command"], ["---"] * 2]
+    for name, changes in TIMES.items():
+        columns.append([name, " ".join(f"`--set '{change}'`" for change in changes) or "nothing"])
+    return "\n".join("".join(f"| {' | '.join(line)} |\n" for line in part) for part in (lines, columns))
 
 
 def main() -> None:

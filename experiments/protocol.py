@@ -35,7 +35,7 @@ _SLAB = 1 << 13  # elements
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
 _OPTIONAL = (
-    *("program", "server", "shares_slots", "exact", "vector", "inputs", "sums", "chunks"),
+    *("program", "server", "shares_slots", "exact", "exact_for", "vector", "inputs", "sums", "chunks"),
     *("invariants", "survives"),
 )
 
@@ -103,7 +103,14 @@ class Protocol:
         """Return why jobs of a running network cannot use the protocol; empty if they can."""
         if self.make_server:
             return "it has a parameter server, which only the runs of scenarios start"
+        if self.partial:
+            return "its results may lack late workers"
         return "its results are not sums" if "exact" in self._functions else ""
+
+    @property
+    def partial(self) -> bool:
+        """Return whether results may lack workers, so that exact_for() decides what is right."""
+        return "exact_for" in self._functions
 
     @property
     def shares_slots(self) -> bool:
@@ -118,7 +125,8 @@ class Protocol:
         """Return a full packet.
 
         Args:
-            values: The key `values` of scenarios, 64 or 256, which a protocol may use or not.
+            values: The key `values` of scenarios, 64 or 256 (fanin's own: 128 and 512, too), which a protocol may use
+                or not.
 
         Raises:
             PythonFileError: If the protocol returns something else than docs/how-to/protocols.md describes.
@@ -165,6 +173,21 @@ class Protocol:
         if "exact" in self._functions:
             return self._checked("exact", self._functions["exact"](inputs), len(inputs[0]), np.float64)
         return exact_sum(inputs)
+
+    def exact_for(self, inputs: Sequence[Vector], output: Vector, values: int) -> NDArray[np.float64]:
+        """Return the result that a worker should have got, float64 [elements], given what it got.
+
+        It differs from exact() only if results may lack workers.
+
+        Args:
+            inputs: Each worker's vector, [elements].
+            output: The worker's result, [elements].
+            values: The key `values` of scenarios.
+        """
+        if not self.partial:
+            return self.exact(inputs)
+        found = self._functions["exact_for"](inputs, output, values)
+        return self._checked("exact_for", found, len(inputs[0]), np.float64)
 
     def error_bound(self, inputs: Sequence[Vector], values: int, window: int) -> NDArray[np.float64]:
         """Return the largest distance from exact() that the protocol promises, float64 [elements].
@@ -243,15 +266,22 @@ class Protocol:
 
 
 class Expected:
-    """The result that all workers of a call must get, within a bound [elements]."""
+    """The result that all workers of a call must get, within a bound [elements].
 
-    def __init__(self, exact: NDArray[np.float64], bound: NDArray[np.float64]) -> None:
-        self.length = len(exact)
-        self._exact, self._bound = exact, bound
+    Args:
+        exact_for: Returns the right result [elements] of a worker, given what it got.
+        bound: The largest distance from it, [elements].
+    """
+
+    def __init__(
+        self, exact_for: Callable[[Vector], NDArray[np.float64]], bound: NDArray[np.float64]
+    ) -> None:
+        self.length = len(bound)
+        self._exact_for, self._bound = exact_for, bound
 
     def wrong(self, output: Vector) -> NDArray[np.bool_]:
         """Return flags [elements] for the elements of a result that are outside the bound."""
-        wrong: NDArray[np.bool_] = ~(np.abs(output - self._exact) <= self._bound)  # a NaN is outside, too
+        wrong: NDArray[np.bool_] = ~(np.abs(output - self._exact_for(output)) <= self._bound)  # a NaN, too
         return wrong
 
 
@@ -263,8 +293,10 @@ class _Sums:
 
     def next(self, inputs: Sequence[Vector]) -> Expected:
         """Return the expected result of the next call."""
+        protocol, values = self._protocol, self._values
         return Expected(
-            self._protocol.exact(inputs), self._protocol.error_bound(inputs, self._values, self._window)
+            lambda output: protocol.exact_for(inputs, output, values),
+            protocol.error_bound(inputs, values, self._window),
         )
 
 

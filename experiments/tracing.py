@@ -51,10 +51,14 @@ def fill(engine: Engine, entries: Entries) -> None:
                 kind.insert(number, tuple(p4.Replica(port, instance) for port, instance in replicas))
         for name, profile in entries.profiles.items():
             _fill_profile(engine, name, profile)
+        for name, default in entries.defaults.items():
+            table = _table(engine.program.tables, name, "")
+            call = _call(table, default.action, default.params, f"table {name}: default action")
+            engine.table(name).set_default(call)
         for entry in entries.entries:
-            table, found = _entry(engine.program.tables, entry)
+            table = _table(engine.program.tables, entry.table, entry.place)
             place = entry.place
-            engine.table(table).insert(found)
+            engine.table(table.name).insert(_entry(table, entry))
     except p4.TableError as error:
         raise ValueError(f"{place}{error}") from None
 
@@ -72,11 +76,14 @@ def _fill_profile(engine: Engine, name: str, profile: Profile) -> None:
         state.insert_group(number, tuple(weights.items()))
 
 
-def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
-    table = tables.get(entry.table)
-    if table is None:
+def _table(tables: Mapping[str, Table], name: str, place: str) -> Table:
+    if name not in tables:
         there = ", ".join(table.name for table in tables.values() if table.keys)
-        raise ValueError(f"{entry.place}table {entry.table} does not exist; there are {there}")
+        raise ValueError(f"{place}table {name} does not exist; there are {there}")
+    return tables[name]
+
+
+def _entry(table: Table, entry: NamedEntry) -> p4.Entry:
     where = f"{entry.place}table {table.name}"
     if unknown := entry.match.keys() - {key.name for key in table.keys}:
         keys = ", ".join(key.name for key in table.keys)
@@ -84,13 +91,16 @@ def _entry(tables: dict[str, Table], entry: NamedEntry) -> tuple[str, p4.Entry]:
     action: p4.EntryAction
     if entry.action is not None:
         action = _call(table, entry.action, entry.params, where)
+    elif entry.one_of is not None:
+        choices = tuple((_call(table, one.action, one.params, where), one.weight) for one in entry.one_of)
+        action = p4.OneShot(choices, random=entry.random)
     elif entry.member is not None:
         action = p4.MemberReference(entry.member)
     else:
         assert entry.group is not None
         action = p4.GroupReference(entry.group)
     matches = tuple(_match(key, entry.match.get(key.name), f"{where}: {key.name}") for key in table.keys)
-    return table.name, p4.Entry(p4.EntryKey(matches, entry.priority), action)
+    return p4.Entry(p4.EntryKey(matches, entry.priority), action)
 
 
 def _call(table: Table, name: str, params: Mapping[str, int | str], where: str) -> p4.ActionCall:

@@ -51,6 +51,7 @@ def init(
     min_workers: int | None = None,
     non_finite: Literal["refuse", "propagate"] = "refuse",
     deterministic: bool = False,
+    half_bits: Literal[16, 32] = 32,
 ) -> Communicator:
     """Join the job that `fanin launch` started, and return its communicator.
 
@@ -69,13 +70,16 @@ def init(
         deterministic: Whether each sum in the network depends on nothing but its values. If not, the bits of a sum can
             depend on those before it, within the bound of its precision, and a run that continues from a checkpoint
             gets other last bits. Costs a round trip more for each sum of a vector that fits into the window.
+        half_bits: Bits of the integers as which float16 travels in the network, and PyTorch's bfloat16. 16 halves the
+            bytes. It is used as long as it adds no larger error than the rounding of the result to the type may: with
+            up to 4 workers for float16, and 32 for bfloat16. More workers use 32 bits.
 
     Returns:
         The communicator of this process, with its rank and the size of the job.
 
     Raises:
-        ValueError: If min_workers is given together with in_network="required", or with several workers on a host; or
-            if WORLD_SIZE is not a multiple of LOCAL_WORLD_SIZE.
+        ValueError: If half_bits is another number; if min_workers is given together with in_network="required", or with
+            several workers on a host; or if WORLD_SIZE is not a multiple of LOCAL_WORLD_SIZE.
         JoinError: If the process was not started by `fanin launch`, or other workers do not join in time.
     """
     global _communicator
@@ -91,6 +95,8 @@ def init(
         from fanin.workers.job.membership import join, join_or_ring, number_of_environment
         from fanin.workers.reducer import Membership
 
+        if half_bits not in (16, 32):
+            raise ValueError(f"half_bits must be 16 or 32, not {half_bits!r}")
         size = os.environ.get("WORLD_SIZE")
         workers = None if size is None else int(size)
         least = number_of_environment(MIN_WORKERS, "workers") if min_workers is None else min_workers
@@ -116,7 +122,7 @@ def init(
             place = join(workers, timeout=timeout, give_up=timeout, **settings)
         else:
             place = join_or_ring(workers, timeout, **settings)
-        _communicator = Communicator(place, timeout, in_network, non_finite)
+        _communicator = Communicator(place, timeout, in_network, non_finite, half_bits)
         atexit.register(_communicator.close)
         shorten_tracebacks(_communicator.calls)
     return _communicator

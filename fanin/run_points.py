@@ -60,6 +60,8 @@ class Work:
 def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     """Return a scenario whose figure can be drawn. Print a warning if its links lose all, or its timers do not fit.
 
+    Another warning is for workers that wait for congestion marks which no link makes.
+
     Raises:
         typer.Exit: With status 2 if the scenario or its figure is wrong.
     """
@@ -84,6 +86,15 @@ def load(verb: str, file: str, changes: Sequence[str]) -> Scenario:
     if warnings := [text for point in scenario.points if (text := mistimed(point))]:
         more = f" (and {len(warnings) - 1} more points like it)" if len(warnings) > 1 else ""
         complain(verb, f"warning: {file}: {warnings[0]}{more}")
+    for point in scenario.points:
+        marking = any(link.properties.ecn_bytes is not None for link in point.network.links)
+        if point.algorithm == "in-network" and point.implementation.shares_slots and not marking:
+            complain(
+                verb,
+                f"warning: {file}: workers of {point.implementation.name} send less only when packets have congestion "
+                "marks, and no link makes any; set links.ecn_bytes, such as 20000",
+            )
+            break
     return scenario
 
 
@@ -280,6 +291,11 @@ _OF_TRAININGS = {
     "steps_per_day": ("steps a day", "{:,.0f}"),
     "achieved_flops": ("FLOP/s", "{:.1e}"),
     "roofline_flops": ("roofline", "{:.1e}"),
+    "p99_seconds": ("p99 s", "{:.3g}"),
+    "predicted_p99_seconds": ("predicted", "{:.3g}"),
+    "requests_in_progress": ("in progress", "{:.3g}"),
+    "tokens_per_second": ("tokens/s", "{:.1f}"),
+    "predicted_tokens_per_second": ("predicted", "{:.1f}"),
     "target_seconds": ("to target s", "{:.4g}"),
     "accuracy": ("accuracy", "{:.1%}"),
 }

@@ -174,8 +174,10 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 meta.reason = REASON_BAD_SLOT;
             } else if (hdr.switchml.chunk < job_first_chunk || hdr.switchml.chunk > job_last_chunk) {
                 meta.reason = REASON_BAD_CHUNK;
-            } else if (!(hdr.switchml.size == SIZE_64 && hdr.udp.length == UDP_LENGTH_64) &&
-                       !(hdr.switchml.size == SIZE_256 && hdr.udp.length == UDP_LENGTH_256)) {
+            } else if (!(hdr.udp.length == UDP_LENGTH_64 &&
+                         (hdr.switchml.size == SIZE_64 || hdr.switchml.size == SIZE_128_OF_16_BITS)) &&
+                       !(hdr.udp.length == UDP_LENGTH_256 &&
+                         (hdr.switchml.size == SIZE_256 || hdr.switchml.size == SIZE_512_OF_16_BITS))) {
                 meta.reason = REASON_BAD_SIZE;
             }
         }
@@ -246,11 +248,16 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 if (operation != OPERATION_STORE && stored_congested == 1) {
                     keep_mark();
                 }
-                block_0.apply(hdr.values_0, operation, cell, overflow);
-                if (hdr.switchml.size == SIZE_256) {
-                    block_1.apply(hdr.values_1, operation, cell, overflow);
-                    block_2.apply(hdr.values_2, operation, cell, overflow);
-                    block_3.apply(hdr.values_3, operation, cell, overflow);
+                bit<2> block_operation = operation;
+                if (operation == OPERATION_ADD && (hdr.switchml.size == SIZE_128_OF_16_BITS ||
+                                                   hdr.switchml.size == SIZE_512_OF_16_BITS)) {
+                    block_operation = OPERATION_ADD_16;
+                }
+                block_0.apply(hdr.values_0, block_operation, cell, overflow);
+                if (hdr.udp.length == UDP_LENGTH_256) {
+                    block_1.apply(hdr.values_1, block_operation, cell, overflow);
+                    block_2.apply(hdr.values_2, block_operation, cell, overflow);
+                    block_3.apply(hdr.values_3, block_operation, cell, overflow);
                 }
             }
 

@@ -71,12 +71,15 @@ header udp_t {
 const bit<4> MSG_UPDATE = 0; // from a worker, or from a switch to its parent
 const bit<4> MSG_RESULT = 1; // down the tree
 
+// Integers in a packet. Two of 16 bits fit into a word of 32 bits.
 const bit<3> SIZE_64 = 1;
 const bit<3> SIZE_256 = 3;
+const bit<3> SIZE_128_OF_16_BITS = 5;
+const bit<3> SIZE_512_OF_16_BITS = 7;
 
 header switchml_t {
     bit<4> msg_type;
-    bit<1> saturated; // set in a result in which an addition met the limits of int32
+    bit<1> saturated; // set in a result in which an addition met the limits of the integers
     bit<3> size;
     bit<8> lease;     // SwitchML's job_number
     bit<32> chunk;    // SwitchML's tsi

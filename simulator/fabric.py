@@ -509,6 +509,7 @@ class Job:
                 per_step=self.spec.per_step,
                 kept=RetainedResult(len(outputs[rank])) if self._keeps else None,
                 called=0 if self.spec.on_call else None,
+                until_sum=self.spec.until_sum,
             )
             for rank in range(len(self.members))
         ]
@@ -637,8 +638,8 @@ def _keep_quiet(worker: Worker) -> None:
     """Make a worker send no agreement digits, which compare what all workers must share (workers/agreement.py)."""
     make = worker._make_tensor
 
-    def quiet(elements: int, call: str) -> Tensor:
-        tensor = make(elements, call)
+    def quiet(elements: int, call: str, bits: int) -> Tensor:
+        tensor = make(elements, call, bits)
         tensor.agreement.digits[:] = 0
         return tensor
 

@@ -38,7 +38,7 @@ class JobSpec:
         window: In the network, slots of each tree. Between hosts, the maximum number of packets in flight of each
             connection or host.
         window_per: Whether the window between hosts is per connection or per host.
-        values: Values in a packet.
+        values: Integers in a packet; 128 and 512 are of 16 bits.
         recovery: Timers.
         counted: How many workers each worker assumes. None means the true number. Fewer makes sums saturate; the
             workers then do not compare what they must have in common.
@@ -62,6 +62,7 @@ class JobSpec:
         payload: Between hosts, bytes of a vector in a full packet.
         priority: Priority of its packets, 0 to 7, where links have queues for each.
         on_call: Whether its stations wait until WorkerStation.called grows.
+        until_sum: Whether an all-reduce ends when the sum is there, although packets may not be acknowledged yet.
     """
 
     hosts: tuple[str, ...] | None = None
@@ -89,6 +90,7 @@ class JobSpec:
     payload: int = PAYLOAD
     priority: int = 0
     on_call: bool = False
+    until_sum: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ TIMES |= {"ns": Decimal("1e-9")}
 LONG_TIMES = TIMES | {"min": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 COUNTS = {prefix: Decimal(10) ** power for prefix, power in _DECIMAL.items()} | {"B": Decimal(10) ** 9}
 SHARES = {"%": Decimal("0.01")}
+MEMORY_RATES = {f"{prefix}B/s": Decimal(10) ** power for prefix, power in _DECIMAL.items()}
 FLOPS = {f"{prefix}FLOP/s": Decimal(10) ** power for prefix, power in (_DECIMAL | {"P": 15}).items()}
 
 _NUMBER = r"\d+(?:\.\d+)?(?:e[+-]?\d+)?"
@@ -127,6 +128,9 @@ def _schema(kind: str, units: Mapping[str, Decimal]) -> WithJsonSchema:
 Rate = Annotated[int, BeforeValidator(_whole(RATES, "100 Gb/s")), _schema("integer", RATES)]
 Count = Annotated[int, BeforeValidator(_whole(COUNTS, "7G")), Field(ge=0), _schema("integer", COUNTS)]
 Flops = Annotated[int, BeforeValidator(_whole(FLOPS, "989 TFLOP/s")), _schema("integer", FLOPS)]
+MemoryRate = Annotated[
+    int, BeforeValidator(_whole(MEMORY_RATES, "3.35 TB/s")), _schema("integer", MEMORY_RATES)
+]
 Bytes = Annotated[int, BeforeValidator(_whole(BYTES, "64 kB")), Field(ge=0), _schema("integer", BYTES)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(ge=0, le=3600), _schema("number", TIMES)]
 Duration = Annotated[float, BeforeValidator(_duration), Field(ge=0, le=10**9), _schema("number", LONG_TIMES)]

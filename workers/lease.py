@@ -16,7 +16,7 @@ class Lease:
         workers: Number of workers.
         window: Packets that a worker may have in flight.
         first_slot: The first slot of the lease.
-        values: Integers in a packet, 64 or 256.
+        values: Integers in a packet: 64 or 256 of 32 bits, or 128 or 512 of 16 bits.
         first_chunk: Its first chunk number. A lease is used only once, by one set of workers, since packets with these
             numbers may still be on the way or in the switches.
         last_chunk: Its last chunk number.
@@ -40,8 +40,13 @@ class Lease:
     def __post_init__(self) -> None:
         if not 0 < self.id < wire.LEASES:
             raise ValueError(f"lease id must be from 1 to {wire.LEASES - 1}, not {self.id}")
-        if not 0 < self.workers <= quantization.MAX_WORKERS:
-            raise ValueError(f"workers must be from 1 to {quantization.MAX_WORKERS}, not {self.workers}")
+        if self.values not in wire.SIZES:
+            raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")
+        most = quantization.MAX_WORKERS[self.bits]
+        if not 0 < self.workers <= most:
+            raise ValueError(
+                f"workers must be from 1 to {most} with integers of {self.bits} bits, not {self.workers}"
+            )
         if not 0 <= self.rank < self.workers:
             raise ValueError(
                 f"rank must be from 0 to {self.workers - 1} with {self.workers} workers, not {self.rank}"
@@ -52,9 +57,16 @@ class Lease:
                 f"window must be at least 1 and its slots within 0 to {wire.SLOT_NUMBERS - 1}, "
                 f"not {slots} from slot {self.first_slot}"
             )
-        if self.values not in wire.SIZES:
-            raise ValueError(f"values must be one of {list(wire.SIZES)}, not {self.values}")
         if not 0 <= self.first_chunk <= self.last_chunk < wire.CHUNKS:
             raise ValueError(
                 f"chunk numbers must be within 0 to {wire.CHUNKS - 1}, not from {self.first_chunk} to {self.last_chunk}"
             )
+
+    @property
+    def bits(self) -> int:
+        """Return the bits of an integer, 32 or 16."""
+        return wire.BITS[self.values]
+
+    def block(self, bits: int | None) -> int:
+        """Return how many integers of this many bits fit into a packet. None: as many as `values`."""
+        return self.values * self.bits // (bits or self.bits)

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from itertools import repeat
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from fanin.workers.arguments import Array, Operation
 from fanin.workers.communicator import Communicator, Handle, Request
 from fanin.workers.job.calls import Calls, collective
 from fanin.workers.prepared_calls import Remembered, borrowed_view
+from fanin.workers.values import quantization
 from fanin.workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
@@ -122,7 +123,8 @@ def allreduce(
         ValueError: See Communicator.allreduce().
     """
     arrays, copies = _arrays(tensors)
-    handle = communicator.allreduce(arrays, op, out=arrays, compression=compression, async_op=True)
+    bits = None if compression else _integer_bits(communicator, tensors)
+    handle = communicator.allreduce(arrays, op, out=arrays, bits=bits, compression=compression, async_op=True)
     return Work(communicator.calls, [handle], tensors, lambda: _put_back(copies))
 
 
@@ -194,7 +196,7 @@ class ProcessGroup(dist.ProcessGroup):
             self._communicator.carry_out(request)
             return None
         arrays, copies = _arrays(tensors)
-        self._communicator.allreduce(arrays, op, out=arrays)
+        self._communicator.allreduce(arrays, op, out=arrays, bits=_integer_bits(self._communicator, tensors))
         _put_back(copies)
         return None
 
@@ -406,6 +408,13 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
             copies.append((array, tensor))
         arrays.append(array)
     return arrays, copies
+
+
+def _integer_bits(communicator: Communicator, tensors: Tensors) -> Literal[16] | None:
+    """Return 16 if bfloat16, which numpy does not have, is to travel as integers of 16 bits; see fanin.init()."""
+    if any(tensor.dtype != torch.bfloat16 for tensor in tensors):
+        return None
+    return 16 if communicator.bits_of_half(quantization.BFLOAT16) == 16 else None
 
 
 def _in_place(tensor: torch.Tensor) -> Array | None:

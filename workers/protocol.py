@@ -176,8 +176,8 @@ class Worker:
         self._expects = not deterministic
 
         self._tensor: Tensor | None = None
-        # By length and call; only tensors that expect exponents.
-        self._tensors: dict[tuple[int, str], Tensor] = {}
+        # By length, call and bits; only tensors that expect exponents.
+        self._tensors: dict[tuple[int, str, int], Tensor] = {}
         self._output = np.zeros(0, np.float32)  # flat
         self._result: NDArray[np.float32] | None = None
         self._to_send: list[NDArray[np.int64]] = []
@@ -262,7 +262,8 @@ class Worker:
             self._tensor, self._output, self._result = None, buffers.out, buffers.out
             self._to_send = []
             return
-        tensor = self._tensors.get((elements, call)) or self._make_tensor(elements, call)
+        bits = buffers.bits or lease.bits
+        tensor = self._tensors.get((elements, call, bits)) or self._make_tensor(elements, call, bits)
         first_chunk = max(lease.first_chunk, progress.first_chunk + progress.chunks)
         left = lease.last_chunk + 1 - first_chunk
         if tensor.most_chunks > left:
@@ -275,7 +276,7 @@ class Worker:
         ready = self._engine.begin(tensor, buffers, first_chunk, self._propagate)
         if not progress.chunks:
             self._tensor, self._output, self._result = before
-            index = quantization.first_unquantizable(buffers.x, lease.values, self._engine.quantizable)
+            index = quantization.first_unquantizable(buffers.x, tensor.values, self._engine.quantizable)
             raise ValueError(not_finite(index, buffers.x[index]))
         self._to_send = [ready]
 
@@ -288,7 +289,7 @@ class Worker:
         Raises:
             OSError: See exchange(). The all-reduce has begun.
         """
-        tensor = self._tensors.get((buffers.elements, call))
+        tensor = self._tensors.get((buffers.elements, call, buffers.bits or self.lease.bits))
         if tensor is None:
             return NOT_BEGUN
         before = self._tensor, self._output, self._result
@@ -304,14 +305,14 @@ class Worker:
             socket.check(-stage, self._state.carrying.itemsize)
         return stage
 
-    def _make_tensor(self, elements: int, call: str) -> Tensor:
+    def _make_tensor(self, elements: int, call: str, bits: int) -> Tensor:
         lease, number = self.lease, self._state.progress.calls
         return Tensor(
             elements,
             call,
             number,
             workers=lease.workers,
-            values=lease.values,
+            values=lease.block(bits),
             window=lease.window,
             expects=self._expects,
         )
@@ -339,7 +340,8 @@ class Worker:
                 self._output[self.unsummed] = np.nan
             self._engine.finish()
             if self._tensor.finish():
-                self._tensors[self._tensor.elements, self._tensor.call] = self._tensor
+                tensor = self._tensor
+                self._tensors[tensor.elements, tensor.call, tensor.bits] = tensor
                 if len(self._tensors) > scaling.MAX_CACHED_LENGTHS:
                     del self._tensors[next(iter(self._tensors))]
         self._statistics.all_reduces += 1
@@ -375,7 +377,7 @@ class Worker:
         """
         if not self._tensor or not self._state.progress.unsummed:
             return _NO_ELEMENTS
-        values = self.lease.values
+        values = self._tensor.values
         blocks = np.flatnonzero(np.isnan(self._engine.factors[: self._tensor.blocks]))
         elements = (blocks[:, np.newaxis] * values + np.arange(values)).reshape(-1)
         return elements[elements < self._tensor.elements]

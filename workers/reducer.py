@@ -23,7 +23,7 @@ from fanin.workers.job.local_ranks import LocalMember, LocalRing
 from fanin.workers.job.membership import LeftError
 from fanin.workers.job.ring_fallback import LeaseLostError
 from fanin.workers.protocol import not_finite
-from fanin.workers.values import exact
+from fanin.workers.values import exact, quantization
 from fanin.workers.values.compressed import Compressed
 
 COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
@@ -79,12 +79,14 @@ class Membership(Protocol):
         """Leave the job."""
 
 
-def plain_sum(xs: Sequence[Array], op: Operation, outs: Sequence[Array | None]) -> Buffers | None:
-    """Return the memory of reduce(xs, op, …, outs) if it is nothing but a sum() of one vector; otherwise None."""
+def plain_sum(
+    xs: Sequence[Array], op: Operation, outs: Sequence[Array | None], bits: int | None
+) -> Buffers | None:
+    """Return the memory of reduce(xs, op, …, outs, bits) if it is nothing but a sum() of a vector; otherwise None."""
     x, out = xs[0], outs[0]
     if len(xs) > 1 or op != "sum" or x.dtype != _FLOAT32 or out is None or not x.flags.carray:
         return None
-    return Buffers(raveled(x), raveled(out))
+    return Buffers(raveled(x), raveled(out), bits)
 
 
 class Reducer:
@@ -97,10 +99,14 @@ class Reducer:
         timeout: Seconds to wait for other workers.
         propagate: Whether NaN and infinities are summed as in any float32 sum. If not, a worker that has one gets a
             ValueError.
+        half_bits: See fanin.init().
     """
 
-    def __init__(self, place: Membership, timeout: float, *, propagate: bool = False) -> None:
+    def __init__(
+        self, place: Membership, timeout: float, *, propagate: bool = False, half_bits: int = 32
+    ) -> None:
         self._place = place
+        self._half_bits = half_bits
         self._timeout = timeout
         self._propagate = propagate
         self._connected: HostRing | None = None
@@ -138,7 +144,12 @@ class Reducer:
             raise LeftError(f"{left[0]} ended while rank {self._place.rank} waits for the ring")
 
     def reduce(
-        self, xs: Sequence[Array], op: Operation, what: str, outs: Sequence[Array | None]
+        self,
+        xs: Sequence[Array],
+        op: Operation,
+        what: str,
+        outs: Sequence[Array | None],
+        bits: int | None = None,
     ) -> list[Array]:
         """Reduce each array; arrays of one type travel as one vector.
 
@@ -147,12 +158,14 @@ class Reducer:
             op: The reduction operation.
             what: The call, in words.
             outs: Where each result goes; None for a new array.
+            bits: Bits of the integers as which float32 and float16 travel in the network. None: bits_of_half() for
+                float16, 32 for float32.
 
         Returns:
             The results, in order.
         """
         if len(xs) == 1:
-            return [self._reduce(xs[0], op, outs[0], what)]
+            return [self._reduce(xs[0], op, outs[0], what, bits)]
         results = [
             np.empty(x.shape, x.dtype) if out is None else out for x, out in zip(xs, outs, strict=True)
         ]
@@ -163,10 +176,10 @@ class Reducer:
             # Vectors of one call may have the same length, but the expected exponents of each are its own.
             call = what if len(places) == 1 else f"{what}: {dtype}"
             if len(same) == 1:
-                self._reduce(xs[same[0]], op, results[same[0]], call)
+                self._reduce(xs[same[0]], op, results[same[0]], call, bits)
                 continue
             packed = np.concatenate([flattened(xs[place]) for place in same])
-            self._reduce(packed, op, packed, call)
+            self._reduce(packed, op, packed, call, bits)
             for place, part in zip(same, split(packed, [xs[place].size for place in same]), strict=True):
                 results[place].reshape(-1)[:] = part
         return results
@@ -178,14 +191,14 @@ class Reducer:
             self.ring().all_gather(gathered, what)
         return vector.results(gathered, self._place.workers, outs)
 
-    def _reduce(self, x: Array, op: Operation, out: Array | None, what: str) -> Array:
+    def _reduce(self, x: Array, op: Operation, out: Array | None, what: str, bits: int | None) -> Array:
         """Reduce one array into `out`, which has its type and shape and no gaps, or into a new array."""
         if out is None:
             out = np.empty(x.shape, x.dtype)
         if op in ("max", "min"):
             self._reduce_by_ring(x, op, out, what)
         elif x.dtype == _FLOAT32:
-            self.sum(Buffers(raveled(x), raveled(out)), what)
+            self.sum(Buffers(raveled(x), raveled(out), bits), what)
         elif x.dtype.kind in "iu" and not self._inexact:
             limbs = exact.limbs(flattened(x))
             self.sum(Buffers(limbs, limbs), what)
@@ -194,7 +207,7 @@ class Reducer:
             self._reduce_by_ring(x, op, out, what)
         else:
             wide = flattened(x).astype(np.float32)
-            self.sum(Buffers(wide, wide), what)
+            self.sum(Buffers(wide, wide, bits or self.bits_of_half(quantization.FLOAT16)), what)
             if op == "mean":
                 wide /= self._place.workers
             with np.errstate(over="ignore"):  # beyond float16: an infinity
@@ -203,6 +216,15 @@ class Reducer:
         if op == "mean":
             out /= self._place.workers
         return out
+
+    def bits_of_half(self, precision: int) -> int:
+        """Return the bits of the integers as which a type of 16 bits travels; see fanin.init().
+
+        Args:
+            precision: Bits of the type's significand.
+        """
+        allowed = self._place.workers <= quantization.workers_as_exact(precision)
+        return self._half_bits if allowed else 32
 
     def _reduce_by_ring(self, x: Array, op: Operation, out: Array, what: str) -> None:
         np.copyto(out, x)

@@ -10,8 +10,10 @@ from scapy.fields import (
     ByteField,
     FieldListField,
     IntField,
+    MultipleTypeField,
     SignedByteField,
     SignedIntField,
+    SignedShortField,
     XIntField,
 )
 from scapy.layers.inet import UDP
@@ -22,8 +24,25 @@ from fanin.workers import wire
 _VALUES = {size: values for values, size in wire.SIZES.items()}
 
 
+def _values(value: Any) -> FieldListField:
+    return FieldListField(
+        "values",
+        [],
+        value,
+        count_from=lambda packet: _VALUES.get(packet.size, 0),
+        max_count=max(wire.SIZES),  # scapy's own limit is 100
+    )
+
+
+def _of_16_bits(packet: Packet, values: Any = None) -> bool:
+    """Return whether a packet has integers of 16 bits, after its size, or its values if it is being built."""
+    known = packet.fields.get("values") if values is None else values
+    count = len(known or ()) if packet.size is None else _VALUES.get(packet.size)
+    return wire.BITS.get(count or 0) == 16
+
+
 class SwitchML(Packet):
-    """A SwitchML datagram. `size` is derived from the number of values.
+    """A SwitchML datagram. `size` is derived from the number of values; 128 and 512 are of 16 bits.
 
     A frame captured where segmentation offload is on holds many datagrams, one after another; each becomes a layer.
     """
@@ -41,12 +60,9 @@ class SwitchML(Packet):
         BitField("not_quantizable", 0, 1),
         BitField("unused", 0, 7),
         XIntField("call", 0),
-        FieldListField(
-            "values",
-            [],
-            SignedIntField("value", 0),
-            count_from=lambda packet: _VALUES.get(packet.size, 0),
-            max_count=max(wire.SIZES),  # scapy's own limit is 100
+        MultipleTypeField(
+            [(_values(SignedShortField("value", 0)), (_of_16_bits, _of_16_bits))],
+            _values(SignedIntField("value", 0)),
         ),
     ]
 

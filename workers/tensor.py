@@ -17,6 +17,7 @@ from hashlib import sha256
 import numpy as np
 from numpy.typing import NDArray
 
+from fanin.workers import wire
 from fanin.workers.agreement import Agreement
 from fanin.workers.values import quantization
 
@@ -35,6 +36,8 @@ class Tensor(ctypes.Structure):
     The structure is laid out for native.c.
 
     Attributes:
+        values: Elements of a block.
+        bits: Bits of the integers that travel, 32 or 16.
         call: The purpose of the all-reduces, in words that must be the same at all workers.
         expected: Expected exponents by block. None if there are more blocks than the window has slots, or if no
             exponents are to be expected.
@@ -50,10 +53,14 @@ class Tensor(ctypes.Structure):
         ("delayed", ctypes.c_int64),
         ("signature", ctypes.c_int64),
         ("most_chunks", ctypes.c_int64),
+        ("values", ctypes.c_int64),
+        ("bits", ctypes.c_int64),
     )
     delayed: int
     signature: int
     most_chunks: int
+    values: int
+    bits: int
 
     def __init__(
         self,
@@ -71,6 +78,7 @@ class Tensor(ctypes.Structure):
         self.call = call
         self.workers = workers
         self.values = values
+        self.bits = wire.BITS[values]
         self.window = window
         self.blocks = -(-elements // values)
         self.lead = min(window, self.blocks)

@@ -14,8 +14,10 @@ RESULT = 1
 
 HEADERS = 42  # bytes of Ethernet, IPv4 and UDP before a payload
 
-# The field `size`, for each number of values that a packet may carry.
-SIZES = {64: 1, 256: 3}
+# The field `size` of a packet, and the bits of its integers, by the number of integers that it carries.
+SIZES = {64: 1, 256: 3, 128: 5, 512: 7}
+BITS = {64: 32, 256: 32, 128: 16, 512: 16}
+OF_16_BITS = 0x04  # the bit of `size`
 
 # The first byte: msg_type:4, saturated:1, size:3.
 _MSG_TYPE_SHIFT = 4
@@ -51,25 +53,33 @@ HEADER = np.dtype(list(_HEADER_FIELDS))
 
 @cache
 def packet_dtype(values: int) -> np.dtype[np.void]:
-    """Return the layout of a datagram of 64 or 256 values.
+    """Return the layout of a datagram of this many integers.
 
     Fields are named as in the packet format, except that job_number is `lease`.
 
     Raises:
-        ValueError: If there is no packet with this number of values.
+        ValueError: If there is no packet with this number of integers.
     """
     if values not in SIZES:
-        raise ValueError(f"a packet carries 64 or 256 values, not {values}")
-    return np.dtype([*_HEADER_FIELDS, ("values", ">i4", (values,))])
+        raise ValueError(
+            f"a packet carries 64 or 256 integers of 32 bits, or 128 or 512 of 16 bits, not {values}"
+        )
+    return np.dtype([*_HEADER_FIELDS, ("values", f">i{BITS[values] // 8}", (values,))])
 
 
-# Number of values by the size of a datagram in bytes: 270 and 1038.
-VALUES = {packet_dtype(values).itemsize: values for values in SIZES}
+# Number of integers of 32 bits by the size of a datagram in bytes, 270 and 1038. There may be twice as many of 16 bits.
+VALUES = {packet_dtype(values).itemsize: values for values, bits in BITS.items() if bits == 32}
 
 
 def kind(msg_type: int, values: int) -> int:
     """Return the first byte of an unsaturated packet; `| SATURATED` marks one in which an addition saturated."""
     return msg_type << _MSG_TYPE_SHIFT | SIZES[values]
+
+
+def integers(packets: NDArray[np.void], bits: int) -> NDArray[Any]:
+    """View what packets [m] carry as integers of this many bits [m, integers in a packet], without a copy."""
+    found: NDArray[Any] = packets["values"].view(f">i{bits // 8}")
+    return found
 
 
 def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np.int64]:
@@ -89,7 +99,7 @@ def pool_index(chunks: NDArray[Any], first_slot: int, window: int) -> NDArray[np
 
 
 def as_packets(datagrams: NDArray[np.uint8]) -> NDArray[np.void]:
-    """View [m, 270] or [m, 1038] bytes as m packets, without a copy.
+    """View [m, 270] or [m, 1038] bytes as m packets of integers of 32 bits, without a copy.
 
     Raises:
         ValueError: If the datagrams have another size and so are not packets.

@@ -23,6 +23,7 @@ from fanin.controller.routes import Routes
 from fanin.experiments.protocol import FAULTS, Protocol
 from fanin.topologies.link import Burst, LinkProperties, Pause, Watchdog
 from fanin.topologies.model import Link, Topology
+from fanin.workers import wire
 from fanin.workers.collective import Transport
 from fanin.workers.host_based.algorithms.registry import ALGORITHMS
 from fanin.workers.values.compression import Rounded, TopK
@@ -134,8 +135,9 @@ def _moved(outage: Outage, before: Topology, after: Topology) -> Outage:
 
 def _agreed(work: Work, protocol: Protocol) -> Work:
     """Return a job with the protocol's chunk numbers, and without what concerns fanin's own workers only."""
-    numbers = protocol.chunks(work.elements, work.values, work.window)
-    return replace(work, overflow=False, special=False, mismatch="", chunk_numbers=numbers)
+    values = wire.VALUES[wire.packet_dtype(work.values).itemsize]  # only fanin has integers of 16 bits
+    numbers = protocol.chunks(work.elements, values, work.window)
+    return replace(work, values=values, overflow=False, special=False, mismatch="", chunk_numbers=numbers)
 
 
 def _shorten_going_back(scenario: Scenario) -> Scenario:
@@ -408,7 +410,7 @@ def _draw_job(draw: random.Random, leaves: int, fewest: int) -> Work:
     racks[draw.randrange(leaves)] += not any(racks)
     workers = sum(racks)
     window = draw.choice((1, 1, 2, 3, 4, 8, 16, 64))
-    values = draw.choice((64, 64, 256))
+    values = draw.choice((64, 64, 256, 128, 512))
     longest = values * draw.choice((2, 8, 30)) * min(window, 8)
     lengths = [draw.randint(1, longest), draw.randint(1, min(longest, values * window))]
     return Work(

@@ -253,7 +253,7 @@ def _with_mismatch(work: Work, make_worker: MakeWorker, lease: Lease, recovery: 
     if lease.rank == 0:
         other = {
             "window": {"window": lease.window + 1 if lease.window == 1 else lease.window - 1},
-            "values": {"values": 320 - lease.values},
+            "values": {"values": {64: 256, 256: 64, 128: 64, 512: 256}[lease.values]},
             "workers": {"workers": lease.workers + 1},
         }.get(work.mismatch, {})
         lease = replace(lease, **other)

@@ -107,7 +107,7 @@ class Work(_Brief):
     Attributes:
         racks: Number of workers under each leaf.
         window: Number of slots. Between hosts, the maximum number of packets in flight from one host.
-        values: Values in a packet.
+        values: Integers in a packet.
         elements: Elements of each all-reduce.
         skew: Its workers begin within this many seconds.
         stalls: Pauses of its workers.

@@ -74,9 +74,15 @@ class Case:
 
     @cached_property
     def others(self) -> frozenset[str]:
-        """Return the hosts outside the job that have sent or received."""
-        hosts = {host.name for host in self.topology.hosts} - set(self.settings.members)
+        """Return the hosts outside the job that have sent or received; its own servers are in it."""
+        inside = {*self.settings.members, *self.servers}
+        hosts = {host.name for host in self.topology.hosts} - inside
         return frozenset(node for way in self.links for node in way if node in hosts)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Return the hosts of the job's own parameter servers."""
+        return self.settings.servers[: self.settings.trees] if self.settings.algorithm == "in-network" else ()
 
     @property
     def busiest(self) -> LinkUse:

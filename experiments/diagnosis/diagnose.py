@@ -18,6 +18,7 @@ from fanin.experiments.diagnosis.network_causes import (
     oversubscription,
     pause_storm,
     priority_inversion,
+    slot_collisions,
     slow_link,
     this_machine,
     window,
@@ -46,6 +47,7 @@ NETWORK_TESTS: tuple[_Test, ...] = (
     priority_inversion,
     loss,
     window,
+    slot_collisions,
     latency,
     buckets,
 )

@@ -16,6 +16,7 @@ Cause = Literal[
     "noisy neighbour",
     "slow link",
     "window",
+    "slot collisions",
     "this machine",
     "data loader",
     "no overlap",

@@ -296,6 +296,41 @@ def window(case: Case) -> Finding | None:
     )
 
 
+# -- Jobs that share slots, and find them in use
+
+
+def slot_collisions(case: Case) -> Finding | None:
+    """Look for packets that went to a parameter server because the slot of their chunk was in use."""
+    settings = case.settings
+    if not case.servers or settings.elements is None or settings.step is not None:
+        return None
+    vectors = len(case.usage.workers[0].began)
+    # A chunk that was summed on the way needs one packet, and each all-reduce follows a barrier of one chunk.
+    needed = vectors * (1 + -(-settings.elements // settings.implementation.packet(settings.values).elements))
+    ways = [(settings.network.host(server).leaf, server) for server in case.servers]
+    used = [case.links[way].packets for way in ways if way in case.links]
+    # A retransmission goes to the server, too, whether or not its slot is free.
+    more = sum(used) - needed * len(used) - (case.row.get("retransmissions") or 0)
+    if more <= 0:
+        return None
+    left = 1 - more / sum(used)
+    after = {way: share * left if way in ways else share for way, share in case.busy.items()}
+    slots = settings.shared_slots or 0
+    return Finding(
+        "slot collisions",
+        case.relief(case.busy, after),
+        f"{case.links[ways[0]].name} carried {sum(used):,} packets to the server, of which about {more:,} found the "
+        f"slot of their chunk in use; all jobs share {slots:,} slots, and a worker of this one has up to "
+        f"{case.window:,} packets in flight",
+        f"use more slots (slots), or a smaller window (window = {max(1, case.window // 4)})"
+        + ("" if _marks(settings) else ", and let links mark packets (links.ecn_bytes)"),
+    )
+
+
+def _marks(settings: Settings) -> bool:
+    return any(link.properties.ecn_bytes is not None for link in settings.network.links)
+
+
 def _windows(settings: Settings, paths: Paths) -> int:
     """Return how many windows the busiest host has open at once: between hosts, one for each connection."""
     if settings.algorithm == "in-network" or settings.window_per == "host":

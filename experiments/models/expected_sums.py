@@ -1,9 +1,9 @@
 """The expected sums of all-reduces: an oracle of in-network sums that shares no code with the workers.
 
-A float32 is m * 2^k with integers m and k. A worker sends rint(x * f), f = (2^31 - 1) / (n * 2^e), for the largest
-exponent e among the workers; here that is a division of integers. The sum S of these integers must come back as the
-float32 next to S / f, which is within n / (2 f) of the exact sum of the inputs, apart from that rounding. Both
-properties are checked.
+A float32 is m * 2^k with integers m and k. A worker sends rint(x * f), f = q / (n * 2^e), for the largest exponent e
+among the workers, and the largest integer q of 32 or 16 bits; here that is a division of integers. The sum S of these
+integers must come back as the float32 next to S / f, which is within n / (2 f) of the exact sum of the inputs, apart
+from that rounding. Both properties are checked.
 
 Workers compute x * f in float64, which differs from the quotient by less than 2^-21. A value that is so close to
 half an integer may be rounded to either side.
@@ -28,7 +28,7 @@ _Integers = NDArray[np.int64]
 _Flags = NDArray[np.bool_]
 _Longs = NDArray[np.longdouble]
 
-LARGEST, SMALLEST = 2**31 - 1, -(2**31)
+_BITS = {64: 32, 256: 32, 128: 16, 512: 16}  # of an integer, by the number of integers in a packet
 SMALLEST_EXPONENT, LARGEST_EXPONENT = -128, 127
 # Delayed scaling: workers expect the last largest exponent plus one, and accept exponents that are up to two too large.
 HEADROOM, SLACK = 1, 2
@@ -45,9 +45,10 @@ class QuantizedSum:
     Attributes:
         length: Elements of the vector.
         counted: Number of workers that each worker believes in.
+        largest: The largest integer.
         integers: The sums of integers.
         uncertain: By how much each sum may differ.
-        free: Sums that depend on the order of the additions, because partial sums exceed the limits of int32.
+        free: Sums that depend on the order of the additions, because partial sums exceed the limits of integers.
         exponents: The exponents of the scales.
         undefined: Blocks whose sums are NaN.
         exact: The sums of the inputs; None if workers count fewer workers than there are, so that no bound is promised.
@@ -57,6 +58,7 @@ class QuantizedSum:
 
     length: int
     counted: int
+    largest: int
     integers: _Integers
     uncertain: _Integers
     free: _Flags
@@ -99,7 +101,7 @@ class QuantizedSum:
 
     def _steps(self) -> _Longs:
         """Return 1 / f for each block."""
-        return np.ldexp(np.longdouble(self.counted) / LARGEST, self.exponents)
+        return np.ldexp(np.longdouble(self.counted) / self.largest, self.exponents)
 
     def _flat(self, rows: NDArray[Any]) -> NDArray[Any]:
         return rows.reshape(-1)[: self.length]
@@ -109,13 +111,14 @@ class QuantizedSums:
     """The in-network all-reduces of one lease, one after another.
 
     Args:
-        values: Values in a packet.
+        values: Integers in a packet; 128 and 512 are of 16 bits.
         window: Number of slots.
         counted: Number of workers that each worker believes in.
     """
 
     def __init__(self, values: int, window: int, counted: int) -> None:
         self._values = values
+        self._largest = 2 ** (_BITS[values] - 1) - 1
         self._window = window
         self._counted = counted
         self._expected: dict[int, _Integers] = {}  # exponents, by the vectors' length
@@ -124,25 +127,26 @@ class QuantizedSums:
         """Return the expected result of the next all-reduce, given each worker's vector [elements]."""
         length, counted = len(inputs[0]), self._counted
         floats = [_floats(_blocks(x, self._values)) for x in inputs]
-        own = np.array([_block_exponents(x, counted) for x in floats])
+        own = np.array([_block_exponents(x, counted, self._largest) for x in floats])
         bad = own > LARGEST_EXPONENT
         undefined: _Flags = np.any(bad, axis=0)
         own[bad] = SMALLEST_EXPONENT
         exponents = largest = own.max(axis=0)
         blocks = len(largest)
-        totals = _totals(floats, largest, np.broadcast_to(undefined, own.shape), counted)
+        totals = _totals(floats, largest, np.broadcast_to(undefined, own.shape), counted, self._largest)
         saturated, chunks = totals.saturated(), blocks + min(self._window, blocks)
         expected = self._expected.get(length)
         if expected is not None:
             # A worker whose block is larger than expected first sends zeros.
-            first = _totals(floats, expected, bad | (own > expected), counted)
+            first = _totals(floats, expected, bad | (own > expected), counted, self._largest)
             fits = (largest <= expected) & (expected <= largest + SLACK) & ~undefined
             again = totals.saturated(~fits)
             least, most = first.saturated()
             saturated = (least + again[0], most + again[1])
-            totals = _Totals(
-                *(np.where(fits[:, np.newaxis], a, b) for a, b in zip(first, totals, strict=True))
-            )
+            chosen = [
+                np.where(fits[:, np.newaxis], a, b) for a, b in zip(first.arrays, totals.arrays, strict=True)
+            ]
+            totals = _Totals(self._largest, *chosen)
             exponents = np.where(fits, expected, largest)
             chunks = blocks + int(np.count_nonzero(~fits))
         if blocks <= self._window:
@@ -150,7 +154,8 @@ class QuantizedSums:
         return QuantizedSum(
             length=length,
             counted=counted,
-            integers=np.clip(totals.integers, SMALLEST, LARGEST),
+            largest=self._largest,
+            integers=np.clip(totals.integers, -self._largest - 1, self._largest),
             uncertain=totals.uncertain,
             free=totals.may_saturate & (totals.positive > 0) & (totals.negative < 0),
             exponents=exponents,
@@ -193,25 +198,32 @@ class _Totals(NamedTuple):
     """Sums of integers [blocks, values].
 
     Attributes:
+        largest: The largest integer.
         integers: The sums of all integers.
         positive: The sums of the positive ones.
         negative: The sums of the negative ones.
         uncertain: By how much each sum may differ.
     """
 
+    largest: int
     integers: _Integers
     positive: _Integers
     negative: _Integers
     uncertain: _Integers
 
     @property
+    def arrays(self) -> tuple[_Integers, ...]:
+        """Return all arrays, in order."""
+        return self.integers, self.positive, self.negative, self.uncertain
+
+    @property
     def may_saturate(self) -> _Flags:
         """Return which sums saturate in some order of the additions."""
-        return (self.positive > LARGEST) | (self.negative < SMALLEST)
+        return (self.positive > self.largest) | (self.negative < -self.largest - 1)
 
     def saturated(self, blocks: _Flags | slice = slice(None)) -> tuple[int, int]:
         """Return how many of these blocks saturate in all orders of the additions, and in some."""
-        surely = (self.integers > LARGEST) | (self.integers < SMALLEST)
+        surely = (self.integers > self.largest) | (self.integers < -self.largest - 1)
         counts = (np.count_nonzero(flags[blocks].any(axis=1)) for flags in (surely, self.may_saturate))
         least, most = map(int, counts)
         return least, most
@@ -232,7 +244,7 @@ def _exact(floats: Sequence[_Floats]) -> _Longs:
     return total
 
 
-def _block_exponents(x: _Floats, counted: int) -> _Integers:
+def _block_exponents(x: _Floats, counted: int, largest: int) -> _Integers:
     """Return the smallest e of each block with 2^e > max|x| and room for half a step of each worker.
 
     It is above the largest exponent if there is none.
@@ -240,19 +252,22 @@ def _block_exponents(x: _Floats, counted: int) -> _Integers:
     magnitudes = np.abs(x.mantissas)
     bits = np.frexp(magnitudes.astype(np.float64))[1]
     # 2^24 - m is how far a mantissa of 24 bits is below the power of two.
-    close = ((1 << 24) - (magnitudes << np.maximum(24 - bits, 0)) << 8) < counted
+    below = (1 << 24) - (magnitudes << np.maximum(24 - bits, 0))
+    close = below * (2 * largest + 2) < counted << 24
     exponents = np.where(magnitudes > 0, bits + x.exponents + close, SMALLEST_EXPONENT)
     exponents = np.where(x.finite, np.maximum(exponents, SMALLEST_EXPONENT), LARGEST_EXPONENT + 1)
-    largest: _Integers = exponents.max(axis=1)
-    return largest
+    of_blocks: _Integers = exponents.max(axis=1)
+    return of_blocks
 
 
-def _totals(floats: Sequence[_Floats], exponents: _Integers, zero: _Flags, counted: int) -> _Totals:
+def _totals(
+    floats: Sequence[_Floats], exponents: _Integers, zero: _Flags, counted: int, largest: int
+) -> _Totals:
     """Return the sums over workers, scaled with these exponents; blocks in `zero` [workers, blocks] do not count."""
     shape = floats[0].mantissas.shape
-    totals = _Totals(*(np.zeros(shape, np.int64) for _ in _Totals._fields))
+    totals = _Totals(largest, *(np.zeros(shape, np.int64) for _ in range(4)))
     for x, nothing in zip(floats, zero, strict=True):
-        integers, uncertain = _quantized(x, exponents, counted)
+        integers, uncertain = _quantized(x, exponents, counted, largest)
         integers[nothing], uncertain[nothing] = 0, False
         totals.integers[...] += integers
         totals.positive[...] += np.maximum(integers, 0)
@@ -261,13 +276,13 @@ def _totals(floats: Sequence[_Floats], exponents: _Integers, zero: _Flags, count
     return totals
 
 
-def _quantized(x: _Floats, exponents: _Integers, counted: int) -> tuple[_Integers, _Flags]:
-    """Return rint(m * 2^k * (2^31 - 1) / (n * 2^e)), half to even.
+def _quantized(x: _Floats, exponents: _Integers, counted: int, largest: int) -> tuple[_Integers, _Flags]:
+    """Return rint(m * 2^k * largest / (n * 2^e)), half to even.
 
     Returns:
         The integers, and flags for those that may be rounded to the other side.
     """
-    numerators = np.abs(x.mantissas) * LARGEST  # below 2^55
+    numerators = np.abs(x.mantissas) * largest  # below 2^55
     shifts = exponents[:, np.newaxis] - x.exponents
     small = shifts + counted.bit_length() > 57  # the quotient is below a quarter
     divisors = counted << np.clip(shifts, 0, 57 - counted.bit_length())

@@ -19,7 +19,12 @@ from fanin.workers.host_based.algorithms.registry import algorithm_named
 
 
 def predicted_seconds(
-    settings: Settings, size: int, window: int, members: Sequence[str] | None = None
+    settings: Settings,
+    size: int,
+    window: int,
+    members: Sequence[str] | None = None,
+    *,
+    acknowledged: bool = True,
 ) -> float | None:
     """Predict the seconds of an all-reduce from headers, the links on the path, and how late hosts notice packets.
 
@@ -31,6 +36,8 @@ def predicted_seconds(
         size: Bytes of a vector.
         window: Packets in flight.
         members: The hosts by rank; None: all workers.
+        acknowledged: Whether an all-reduce between hosts ends when its last packet is acknowledged, instead of when the
+            sum is there.
 
     Returns:
         Seconds; None if links are unlimited, or those of hosts differ in an all-reduce between hosts.
@@ -55,7 +62,14 @@ def predicted_seconds(
             return collective(settings.collective, workers, size, paths.latency, bandwidth, limit)
         if workers == 1:
             return 0.0
-        hosts = Hosts(workers, paths.latency, bandwidth, settings.shards, window=limit)
+        hosts = Hosts(
+            workers,
+            paths.latency,
+            bandwidth,
+            settings.shards,
+            window=limit,
+            acknowledged=acknowledged,
+        )
         return algorithm_named(settings.algorithm).seconds(size, hosts)
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).

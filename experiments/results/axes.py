@@ -12,6 +12,7 @@ from fanin.experiments.scenario.settings import FILES
 from fanin.topologies.units import (
     BYTES,
     FLOPS,
+    MEMORY_RATES,
     RATES,
     SHARES,
     TIMES,
@@ -71,9 +72,15 @@ _LABELS = {
     "training_seconds": "time of the training",
     "target_seconds": "time until the target accuracy",
     "local_steps": "steps between two averages",
+    "stalls": "share of steps in which a worker stalls",
     "uplink_delay": "uplinks with a delay of",
     "lost_share": "time that is lost",
     "checkpoint_seconds": "time to write a checkpoint",
+    "p99_seconds": "time of a request, 99th percentile",
+    "serving_load": "share of the time for which servers compute",
+    "serving_fan_out": "servers of a request:",
+    "tokens_per_second": "tokens of a sequence in a second",
+    "decoding_sequences": "sequences",
     "failures_interval": "training between two checkpoints",
     "failures_mtbf": "mean time between failures",
     "failures_shape": "Weibull shape of failures",
@@ -111,6 +118,8 @@ _TIMES = (
     "restart",
     "copy_time",
     "compute_time",
+    "launch",
+    "service_time",
 )
 _PROBABILITIES = (
     "loss",
@@ -125,6 +134,7 @@ _PROBABILITIES = (
 _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(_TIMES, TIMES),
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
+    "memory_rate": MEMORY_RATES,
     "flops": FLOPS,
     **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
     **dict.fromkeys(

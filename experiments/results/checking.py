@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fanin.experiments.protocol import exact_sum
 from fanin.experiments.results.recording import Recording, Vector
 from fanin.experiments.scenario.settings import Check, Settings
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation
 from fanin.workers.host_based.algorithms.all_reduce import float32_error_bound
 from fanin.workers.host_based.pieces import bounds
@@ -82,12 +83,15 @@ class Promise:
         bound: The largest distance from it, [elements].
         edges: Worker r is promised only the elements from edges[r] to edges[r + 1] - 1; None: all.
         chosen: The elements of a result that `exact` and `bound` are about, in ascending order; None: all.
+        exact_for: Returns the exact result of a worker, given what it got, if results may lack workers: both as
+            compared, [elements]. None: it is `exact`.
     """
 
     exact: NDArray[np.floating[Any]]
     bound: NDArray[np.float64]
     edges: Sequence[int] | None = None
     chosen: NDArray[np.intp] | None = None
+    exact_for: Callable[[Vector], NDArray[np.float64]] | None = None
 
     def hold(self, outputs: Iterable[Vector], first: int = 0) -> Errors:
         """Compare the results of workers, [elements] each, with the promise.
@@ -116,6 +120,8 @@ class Promise:
             part = slice(*np.searchsorted(self.chosen, (begin, end)).tolist())
             compared = output[self.chosen[part]]
         exact = self.exact if self.exact.ndim == 1 else self.exact[rank]
+        if self.exact_for is not None:
+            exact = self.exact_for(compared)
         error = np.abs(compared - exact[part])
         violations = int(np.count_nonzero(~(error <= self.bound[part])))  # a NaN is outside, too
         bound = float(self.bound.max(initial=0.0))
@@ -129,6 +135,7 @@ class Oracle:
         error_bound: Returns the bound of each element of a part, float64 [elements], from the workers' inputs and the
             length of the part. In a sample, the inputs contain the chosen blocks of the part only.
         exact: Returns the exact result of an all-reduce, float64 [elements], from the workers' inputs.
+        exact_for: Returns that of a worker, given its result, too, if results may lack workers; None: all get `exact`.
         parts: Number of parts of a vector, each of which is summed by itself.
         block: Elements of a block. Result and bound of a block depend on no other block.
         check: The elements of results to compare: all, a sample of blocks, or none.
@@ -140,12 +147,13 @@ class Oracle:
         error_bound: Callable[[Sequence[Vector], int], NDArray[np.float64]],
         exact: Callable[[Sequence[Vector]], NDArray[np.float64]] = exact_sum,
         *,
+        exact_for: Callable[[Sequence[Vector], Vector], NDArray[np.float64]] | None = None,
         parts: int = 1,
         block: int = _BLOCK,
         check: Check = "all",
         seed: int = 0,
     ) -> None:
-        self._error_bound, self._exact = error_bound, exact
+        self._error_bound, self._exact, self._exact_for = error_bound, exact, exact_for
         self._parts, self._block, self._check = parts, block, check
         self._draw = np.random.default_rng((seed, _SAMPLES))
 
@@ -177,7 +185,7 @@ class Oracle:
         assert_never(operation)
 
     def _sums(self, inputs: Sequence[Vector]) -> Promise:
-        elements, exact, bound, chosen = len(inputs[0]), [], [], []
+        elements, exact, bound, chosen, kept = len(inputs[0]), [], [], [], []
         for part in np.array_split(np.arange(elements), self._parts):
             if len(part):
                 own = [x[part[0] : part[-1] + 1] for x in inputs]
@@ -187,8 +195,22 @@ class Oracle:
                     chosen.append(part[where])
                 exact.append(self._exact(own))
                 bound.append(self._error_bound(own, len(part)))
+                kept.append(
+                    [x.copy() for x in own] if self._exact_for else []
+                )  # results may replace the inputs
+        exact_for = partial(self._exact_in_parts, kept) if self._exact_for else None
         return Promise(
-            np.concatenate(exact), np.concatenate(bound), chosen=np.concatenate(chosen) if chosen else None
+            np.concatenate(exact),
+            np.concatenate(bound),
+            chosen=np.concatenate(chosen) if chosen else None,
+            exact_for=exact_for,
+        )
+
+    def _exact_in_parts(self, kept: Sequence[Sequence[Vector]], output: Vector) -> NDArray[np.float64]:
+        assert self._exact_for
+        ends = np.cumsum([len(part[0]) for part in kept])[:-1]
+        return np.concatenate(
+            [self._exact_for(part, out) for part, out in zip(kept, np.split(output, ends), strict=True)]
         )
 
     def _moved(self, exact: Vector) -> Promise:
@@ -250,7 +272,13 @@ def oracle_of(
         longer = settings.checks == "sample" and elements > window * values
         return protocol.error_bound(inputs, values, 0 if longer else window)
 
-    return make(error_bound, protocol.exact, parts=trees, block=values)
+    exact_for = None
+    if protocol.partial:
+
+        def exact_for(inputs: Sequence[Vector], output: Vector) -> NDArray[np.float64]:
+            return protocol.exact_for(inputs, output, values)
+
+    return make(error_bound, protocol.exact, exact_for=exact_for, parts=trees, block=values)
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:
@@ -277,7 +305,7 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
 
     Args:
         inputs: Each worker's input [elements].
-        values: Values in a block.
+        values: Integers in a packet; 128 and 512 are of 16 bits.
         window: Vectors of up to this many blocks may use exponents of earlier vectors (workers/values/scaling.py).
     """
     workers, elements = len(inputs), len(inputs[0])
@@ -285,9 +313,10 @@ def quantized_sum_bound(inputs: Sequence[Vector], values: int = 256, window: int
     def blocks(x: NDArray[Any]) -> NDArray[Any]:
         return (np.pad(x, (0, -elements % values)) if elements % values else x).reshape(-1, values)
 
-    exponents = np.max([quantization.block_exponents(blocks(x), workers)[0] for x in inputs], axis=0)
+    bits = wire.BITS[values]
+    exponents = np.max([quantization.block_exponents(blocks(x), workers, bits)[0] for x in inputs], axis=0)
     slack = scaling.SLACK if len(exponents) <= window else 0
-    factors = quantization.scales(exponents, workers) / 2**slack
+    factors = quantization.scales(exponents, workers, bits) / 2**slack
     # The result may be the float32 next to that of the exact sum; its unit in the last place is at most twice as large.
     results = np.minimum(2 * np.abs(exact_sum(inputs)), np.finfo(np.float32).max).astype(np.float32)
     bound = quantization.error_bound(factors, workers, blocks(results))

@@ -45,6 +45,7 @@ from fanin.workers.host_based.algorithms.registry import algorithm_names
 _HOSTS: KeyPath = ("hosts",)  # the only key of Settings whose single value is a list
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # matches the beginning of an error's line
 _ALL_KEYS = "described in docs/reference/scenarios.md"
+_MOST_HINTS = 4
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that --set can change
 
 _UNPREDICTED = "the rates of the hosts' links differ, which its analytical model does not know"
@@ -271,8 +272,10 @@ def _change(document: dict[str, Any], change: str) -> None:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
+        in_tables = [repr(".".join(one)) for one in KEYS.values() if one[-1] == name]
+        hint = f"; did you mean {' or '.join(in_tables[:_MOST_HINTS])}?" if in_tables else ""
         raise ScenarioError(
-            f"--set {name}: unknown key{instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}"
+            f"--set {name}: unknown key{hint or instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}"
         )
     found = _values(values)
     _set(document, path, found[0] if path == _COMPUTE and len(found) == 1 else found)
@@ -471,7 +474,7 @@ def _explain(error: ValidationError, table: type[BaseModel]) -> Iterator[str]:
                 yield f"{place}: unknown key{instead(str(name), _keys(table, above), 'keys', _ALL_KEYS)}"
             case "literal_error":
                 allowed = one["ctx"]["expected"]
-                words = re.findall(r"[\w-]+", allowed)
+                words = re.findall(r"'([\w-]+)'", allowed)
                 yield f"{place}: is {value!r}, must be {allowed}{nearest(str(value), words)}"
             case "value_error" if isinstance(value, dict):  # lines of a table's error may begin with a key
                 for line in str(one["ctx"]["error"]).splitlines():

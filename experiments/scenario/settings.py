@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, Field, WithJsonSchema
+from pydantic_core import PydanticKnownError
 
 from fanin.controller.errors import ControllerError
 from fanin.controller.plan import PathChoice
@@ -19,13 +20,15 @@ from fanin.experiments.protocol import OURS, Protocol, protocol_of
 from fanin.experiments.scenario.placement import Placement, place
 from fanin.experiments.scenario.tables.compression import Compression
 from fanin.experiments.scenario.tables.congestion import Congestion
+from fanin.experiments.scenario.tables.decoding import Decoding
 from fanin.experiments.scenario.tables.failures import Failures
 from fanin.experiments.scenario.tables.faults import Fault, fault_problems
 from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
+from fanin.experiments.scenario.tables.serving import Serving
 from fanin.experiments.scenario.tables.step import Step
-from fanin.experiments.scenario.tables.table import Priority, Table, known_algorithm
+from fanin.experiments.scenario.tables.table import Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
 from fanin.experiments.scenario.tables.traffic import Traffic
 from fanin.experiments.scenario.tables.training import Training
@@ -37,10 +40,12 @@ from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
 from fanin.topologies.units import Seconds
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
 from fanin.workers.host_based.congestion_control import MakeControl
 from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
+from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
 
@@ -61,7 +66,7 @@ FILES = (
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
     *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    "failures",
+    *("failures", "decoding", "serving"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -76,7 +81,10 @@ _NOT_WITH_TRACE = (*_NOT_PARALLEL, "parallelism")
 
 def _known_or_file(algorithm: str) -> str:
     """Return the name of an algorithm, or of a file."""
-    return algorithm if is_file(algorithm) else known_algorithm(algorithm)
+    if is_file(algorithm) or algorithm in (names := algorithm_names()):
+        return algorithm
+    expected = f"{', '.join(map(repr, names))}, or a file of yours, such as {algorithm}{SUFFIXES[0]}"
+    raise PydanticKnownError("literal_error", {"expected": expected})
 
 
 KeyPath = tuple[str, ...]  # the tables that contain a key, and its name
@@ -155,6 +163,16 @@ class Settings(Table):
     training: Annotated[
         Training | None, Field(description="a training of a small model; replaces size and repetitions")
     ] = None
+    decoding: Annotated[
+        Decoding | None,
+        Field(description="virtual: a model that generates text; replaces size and repetitions"),
+    ] = None
+    serving: Annotated[
+        Serving | None,
+        Field(
+            description="virtual: requests that workers answer; replaces all-reduces, and so size and repetitions"
+        ),
+    ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
         int | None,
@@ -176,7 +194,6 @@ class Settings(Table):
         int | None,
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
-    values: Annotated[Literal[64, 256], Field(description="in-network: values in a packet")] = 256
     payload: Annotated[
         int,
         Field(
@@ -186,6 +203,10 @@ class Settings(Table):
             description="between hosts, virtual: bytes of a vector in a full packet, such as 4096 or 8192 (jumbo)",
         ),
     ] = PAYLOAD
+    values: Annotated[
+        Literal[64, 128, 256, 512],
+        Field(description="in-network: integers in a packet: 64 or 256 of 32 bits, 128 or 512 of 16 bits"),
+    ] = 256
     checksums: Annotated[
         bool,
         Field(description="in-network, live: UDP checksums; without them, each datagram has its own frame"),
@@ -324,7 +345,7 @@ class Settings(Table):
     @property
     def _between_stages(self) -> bool:
         """Return whether workers send data to each other from host to host, next to all-reduces."""
-        if self.workload is not None and self.workload.trace:
+        if self.serving is not None or (self.workload is not None and self.workload.trace):
             return True
         return self.parallelism is not None and self.parallelism.model > 1
 
@@ -351,7 +372,7 @@ class Settings(Table):
 
     @property
     def elements(self) -> int | None:
-        """Return the number of float32 values in a vector; None for a training."""
+        """Return the number of float32 values in a vector; None for a training, decoding or serving."""
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
@@ -375,7 +396,16 @@ class Settings(Table):
 
     @property
     def as_vectors(self) -> Self:
-        """Return these settings with the vectors that a training sums instead of the training."""
+        """Return these settings with the vectors that a training, or decoding, sums instead of its table.
+
+        The vector of serving is an answer.
+        """
+        if self.serving is not None:
+            size = self.serving.vector_bytes
+            return self.model_copy(update={"size": size, "repetitions": 1})
+        if self.decoding is not None:
+            size, sums = self.decoding.vector_bytes, self.decoding.simulated_sums
+            return self.model_copy(update={"decoding": None, "size": size, "repetitions": sums})
         if self.training is None:
             return self
         rounds = self.training.rounds(len(self.members))
@@ -428,8 +458,8 @@ class Settings(Table):
             yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
-        if (self.size is None) == (self.training is None):
-            yield "size: give size, such as '4 MB', or a table training"
+        if [self.size, self.training, self.decoding, self.serving].count(None) != 3:
+            yield "size: give size, such as '4 MB', or one of the tables training, decoding and serving"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
@@ -440,6 +470,11 @@ class Settings(Table):
                 f"{there}; set workers, or enlarge the topology"
             )
             return
+        if self.algorithm == "in-network" and wire.BITS[self.values] == 16:
+            if self.protocol != OURS:
+                yield f"values: {self.values} are integers of 16 bits, which {self.implementation.name} does not have"
+            elif len(self.members) > (most := quantization.MAX_WORKERS[16]):
+                yield f"values: {self.values} are integers of 16 bits, for {most} workers at most; set 64 or 256"
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"
@@ -478,8 +513,11 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield from self.training.problems(len(self.members))
+        for table in [
+            name for name in ("training", "decoding", "serving") if getattr(self, name) is not None
+        ]:
             for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
-                yield f"{name}: cannot be combined with training; leave out one of them"
+                yield f"{name}: cannot be combined with {table}; leave out one of them"
         if not self.checksums:
             yield "checksums: is live only; leave it out, or set world = 'live'"
         if self.segments is not None:
@@ -490,6 +528,7 @@ class Settings(Table):
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,
             "other_job": 2 * self.other_job.jobs if self.other_job else 0,
+            "serving": 1 if self.serving else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
@@ -501,6 +540,8 @@ class Settings(Table):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
             if self.collective != "all-reduce" or self.compression.kind != "none":
                 yield "min_workers: works with plain all-reduces only; leave out collective and compression"
+        if self.serving is not None:
+            yield from self.serving.problems(len(self.members))
         if self.failures is not None and (self.step is None or self.traffic is None):
             yield "failures: needs a table step, and a table traffic with pattern = 'checkpoint'; add them"
         elif self.failures is not None and self.traffic is not None and self.traffic.pattern != "checkpoint":
@@ -574,7 +615,7 @@ class Settings(Table):
             yield f"{name}: is virtual only; leave it out, or set world = 'virtual'"
         if self.flows_per_pair > 1 and self.transport in (None, "tcp") and self.algorithm != "in-network":
             yield "flows_per_pair: tcp has one flow; set transport = 'selective-repeat' or 'go-back-n'"
-        for name in ("local_steps", "compute_time", "split") if self.training else ():
+        for name in ("local_steps", "compute_time", "stalls", "stall_time", "split") if self.training else ():
             if getattr(self.training, name) != Training.model_fields[name].default:
                 yield f"training.{name}: is virtual only; leave it out, or set world = 'virtual'"
         for name in VIRTUAL_ONLY:
@@ -611,11 +652,13 @@ _IN_NAMES = {
     "burst",
     "compression",
     "congestion",
+    "decoding",
     "failures",
     "fat_tree",
     "other_job",
     "parallelism",
     "servers",
+    "serving",
     "step",
     "traffic",
     "watchdog",

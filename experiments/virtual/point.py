@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,13 +15,16 @@ from fanin.experiments.results.measured import FlowTimes, Measured, mean_window
 from fanin.experiments.results.recording import Vector
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.decoding import FIRST_SUMS, Decoding
 from fanin.experiments.schedule_file import use
+from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
 from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
+from fanin.experiments.virtual.serving import run_serving
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
@@ -70,6 +74,10 @@ def run_virtual(
         summed = settings.as_vectors
         oracle = _oracle(summed, summed.algorithm)
         return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
+    if settings.serving is not None:
+        return run_serving(settings.as_vectors, settings.serving, switch)
+    if settings.decoding is not None:
+        return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:
         return run_parallel(settings, settings.parallelism, switch)
     assert settings.elements is not None
@@ -165,6 +173,25 @@ def run_virtual(
         **of_workers,
         **network_figures(cluster),
         **step_columns,
+    )
+
+
+def _decode(settings: Settings, decoding: Decoding, switch: Engine) -> Measured:
+    """Return the measurements of a point with a table decoding; the columns of steps are those of a token."""
+    summed = settings.as_vectors
+    inputs = list(_vectors(summed))
+    oracle = _oracle(summed, summed.algorithm)
+    promises = [oracle.promise(vectors) for vectors in inputs]
+    workers = len(settings.members)
+    computing = np.full((workers, len(inputs)), decoding.compute_seconds(workers))
+    spec = replace(cluster_spec(summed), until_sum=True)  # the next layer writes elsewhere
+    _, measured = run_chain(summed, switch, spec, inputs, promises, computing, decoding.launch, FIRST_SUMS)
+    assert measured.step_seconds is not None
+    assert measured.exposed_seconds is not None
+    return replace(
+        measured,
+        step_seconds=decoding.sums * measured.step_seconds,
+        exposed_seconds=decoding.sums * measured.exposed_seconds,
     )
 
 

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fanin.experiments.models.prediction import predicted_seconds
-from fanin.experiments.results.checking import Errors, Oracle, Promise
+from fanin.experiments.results.checking import Oracle, Promise
 from fanin.experiments.results.measured import Measured
-from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.training import Training
 from fanin.experiments.training.digits import CLASSES, Digits, load_digits
 from fanin.experiments.training.perceptron import Perceptron, Vector
 from fanin.experiments.training.sgd import Curve
-from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
-from fanin.experiments.virtual.steps import computing_figures
-from fanin.experiments.virtual.usage import LinkMeter, QueueSampler, workers_of
+from fanin.experiments.virtual.chain import run_chain
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import Cluster
 from fanin.simulator.hosts.stations import WorkerStation
 from fanin.simulator.job_spec import ClusterSpec
 
 _MOMENTUM = np.float32(0.9)
-_SHARING, _BATCHES = 6, 7  # separate their random numbers from others of the same seed
+_SHARING, _BATCHES, _STALLING = 6, 7, 8  # separate their random numbers from others of the same seed
 
 
 class _Learner:
@@ -75,6 +73,17 @@ def _shares(training: Training, seed: int, digits: Digits, workers: int) -> Sequ
     return np.split(order[: len(order) // workers * workers], workers)
 
 
+def _computing(training: Training, seed: int, workers: int) -> NDArray[np.float64]:
+    """Return the seconds for which each worker computes or stalls in each round, [workers, rounds]."""
+    shape = training.rounds(workers), training.local_steps
+    times = np.full((workers, shape[0]), training.local_steps * training.compute_time)
+    for rank in range(workers) if training.stalls else ():
+        draw = np.random.default_rng((seed, _STALLING, rank))
+        stalled = draw.random(shape) < training.stalls
+        times[rank] += (stalled * draw.uniform(0.5, 2.0, shape)).sum(axis=1) * training.stall_time
+    return times
+
+
 class _Rounds(Sequence[Sequence[Vector]]):
     """The vectors of a training by round and rank. Each is made when its worker begins to send it.
 
@@ -89,7 +98,8 @@ class _Rounds(Sequence[Sequence[Vector]]):
         self.stations: Sequence[WorkerStation[Any]] = ()
         self.accuracy: list[float] = []
         self._learners, self._rounds, self._digits, self._oracle = learners, rounds, digits, oracle
-        self._sent: dict[int, Vector] = {}  # of the round that has begun, by rank
+        # What was sent, by round and rank. A rank may begin a round before others do, if results may lack workers.
+        self._sent: dict[int, dict[int, Vector]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return self._rounds
@@ -101,11 +111,10 @@ class _Rounds(Sequence[Sequence[Vector]]):
         """Return what a rank sends in a round; called once for each."""
         if call:
             self.take(call - 1, rank)
-        self._sent[rank] = sent = self._learners[rank].train()
-        if len(self._sent) == len(self._learners):
-            everyone = [self._sent[one] for one in range(len(self._learners))]
-            self.promises.append(self._oracle.promise(everyone))
-            self._sent.clear()
+        self._sent[call][rank] = sent = self._learners[rank].train()
+        if len(self._sent[call]) == len(self._learners):
+            of_all = self._sent.pop(call)
+            self.promises.append(self._oracle.promise([of_all[one] for one in range(len(self._learners))]))
         return sent.copy()
 
     def take(self, call: int, rank: int) -> None:
@@ -147,52 +156,15 @@ def run_training(
         DeadlockError: If links pause one another in a circle.
         ControllerError: If the controller fails.
     """
-    assert settings.size is not None
-    assert settings.elements is not None
     workers, digits = len(settings.members), load_digits()
     learners = [_Learner(training, settings.seed, digits, rank, workers) for rank in range(workers)]
     rounds = _Rounds(learners, settings.repetitions, digits, oracle)
-    computing = training.local_steps * training.compute_time
-    protocol = settings.implementation
-    cluster = Cluster(
-        replace(spec, pauses=((computing,) * len(rounds),) * workers, per_step=1, calls=("all-reduce",)),
-        switch,
-        rounds,
-        [computing] * workers,
-        protocol.make_worker,
-        planner=protocol.planner(settings.paths),
-    )
-    rounds.stations = cluster.stations
-    meter = LinkMeter(cluster, settings.priority)
-    sampler = QueueSampler(cluster.network, settings.queue_samples)
-    if not cluster.run(LIMIT):
-        raise UnfinishedError(f"not finished after {LIMIT:g} s of virtual time")
+
+    def watch(cluster: Cluster) -> None:
+        rounds.stations = cluster.stations
+
+    computing = _computing(training, settings.seed, workers)
+    cluster, measured = run_chain(settings, switch, spec, rounds, rounds.promises, computing, prepare=watch)
     rounds.take(len(rounds) - 1, 0)
-    stations = cluster.stations
-    began, ended = (
-        np.max([getattr(station, name) for station in stations], axis=0) for name in ("began", "ended")
-    )
-    errors = Errors.of_all(
-        promise.hold(station.outputs[call] for station in stations)
-        for call, promise in enumerate(rounds.promises)
-    )
-    waits = [np.subtract(station.ended, station.began) for station in stations]
-    lengths = np.diff(ended, prepend=0.0)
-    return Measured(
-        seconds=tuple((ended - began).tolist()),
-        elements=settings.elements,
-        retransmissions=sum(station.retransmissions for station in stations),
-        closed_form_seconds=predicted_seconds(settings, settings.size, spec.window),
-        curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy),
-        window=spec.window,
-        recovery=spec.recovery,
-        wait_seconds=float(np.mean(waits)),
-        usage=Usage(
-            meter.end_phase("job"), tuple(workers_of(settings, cluster, barriers=False)), sampler.samples
-        ),
-        workers_left=workers,
-        **errors.columns,
-        **worker_figures(settings, cluster),
-        **network_figures(cluster),
-        **computing_figures(lengths, np.full((workers, len(rounds)), computing)),
-    )
+    ended = np.max([station.ended for station in cluster.stations], axis=0)
+    return replace(measured, curve=Curve(seconds=ended.tolist(), accuracy=rounds.accuracy))

@@ -49,6 +49,8 @@ class NeuralNetwork:
         width: Values of a token between two blocks; 0 where blocks differ.
         sample: What a sample is.
         active: Parameters that a token passes through; None: all.
+        kept: Values that attention keeps for each token and block, its keys and values, while text is generated; 0 if
+            the model generates none.
     """
 
     name: str
@@ -58,11 +60,17 @@ class NeuralNetwork:
     width: int
     sample: str
     active: int | None = None
+    kept: int = 0
 
     @property
     def parameters(self) -> int:
         """Return the number of parameters."""
         return sum(layer.parameters for layer in self.layers)
+
+    @property
+    def multiplied(self) -> int:
+        """Return the number of parameters in layers that multiply; those of words are looked up."""
+        return sum(layer.parameters for layer in self.layers if layer.multiply_adds)
 
     @property
     def forward_flop(self) -> int:
@@ -161,7 +169,9 @@ def _gpt_3() -> NeuralNetwork:
             ),
         ]
     layers.append(Layer("head", norm, tokens * width * words))
-    return NeuralNetwork("gpt-3-175b", tuple(layers), 96, tokens, width, f"a sequence of {tokens:,} tokens")
+    return NeuralNetwork(
+        "gpt-3-175b", tuple(layers), 96, tokens, width, f"a sequence of {tokens:,} tokens", kept=2 * width
+    )
 
 
 def _llama(
@@ -211,6 +221,7 @@ def _llama(
         width,
         f"a sequence of {tokens:,} tokens",
         active=parameters - idle if idle else None,
+        kept=2 * keys,
     )
 
 

@@ -189,7 +189,7 @@ def show_hint(folder: Folder = Path()) -> None:
         found = work.hint(further=True)
     if found is None:
         raise failure("lab", "there are no hints for this test; read README.md again")
-    hint, given, _ = found
+    hint, given = found
     for number, stage in enumerate(hint.stages[:given], 1):
         say(f"{number} of {len(hint.stages)}: {stage}")
     say(f"see {hint.see}")
@@ -453,14 +453,7 @@ def _check(work: WorkFolder, seed: int, *, as_json: bool, surroundings: Surround
             f"next: {following.name}, {following.manifest.title}; type: cd .. && fanin lab start {following.name}"
         )
     elif failed and (found := work.hint(further=False)):
-        hint, given, new = found
-        left = given < len(hint.stages)
-        if new:
-            say(
-                f"hint: {hint.stages[0]}\n      for {'a clearer one' if left else 'all hints'}: fanin lab hint"
-            )
-        else:  # what it says may be done already
-            say(
-                f"hints: {given} of {len(hint.stages)} given; for {'a clearer one' if left else 'all'}: fanin lab hint"
-            )
+        hint, given = found
+        more = "a clearer one" if given < len(hint.stages) else "all hints"
+        say(f"hint {given} of {len(hint.stages)}: {hint.stages[given - 1]}\n  for {more}: fanin lab hint")
     return not failed

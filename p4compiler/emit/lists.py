@@ -60,7 +60,7 @@ def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
                 "id": number,
                 "name": digest_name(call) or "digest",
                 "source_info": source_info(data.span),
-                "elements": _inputs(call, data, expressions),
+                "elements": [_input(e, expressions) for e in leaves(data)],
             }
         )
     return result
@@ -75,8 +75,8 @@ def digest_name(call: ir.CallExtern) -> str:
 
 
 def _inputs(call: ir.CallExtern, data: ir.Expr, expressions: ExpressionWriter) -> list[Json]:
-    """Return the fields in the data of a call."""
-    if not isinstance(data.type, types.Fields | types.Tuple):  # v1model demands a tuple or a struct
+    """Return the fields in the data of a calculation."""
+    if not isinstance(data.type, types.Fields | types.Tuple):  # as p4c
         hint = f"write {{ {data.span.fragment()} }}"
         raise error(data.span, f"{call.name}() needs a list of fields, not a value of {data.type}", hint)
     return [_input(e, expressions) for e in leaves(data)]

@@ -91,6 +91,8 @@ class _Writer:
             add(_IDS.TABLE, table.name, table.annotations)
         for action in self.actions.values():
             add(_IDS.ACTION, action.name, action.annotations)
+        for action in (call.action for table in self.tables for call in table.actions):
+            add(_IDS.ACTION, action.name, action.annotations)  # a hidden one: tables refer to it, too
         for instance in self.instances:
             if extern_name(instance) in _KINDS:
                 add(_KINDS[extern_name(instance)], instance.name, instance.annotations)

@@ -84,6 +84,8 @@ class WorkerStation(Generic[_P_co]):
         per_step: Number of all-reduces in a step.
         kept: Retained results, for a job that falls back to the ring when it loses its lease.
         called: Number of all-reduces that it may have begun. None allows all.
+        until_sum: Whether an all-reduce between hosts ends, and the pause after it begins, when the sum is there. The
+            next one begins no sooner than everything is acknowledged.
 
     Attributes:
         outputs: The sums so far.
@@ -104,6 +106,7 @@ class WorkerStation(Generic[_P_co]):
         per_step: int = 1,
         kept: RetainedResult | None = None,
         called: int | None = None,
+        until_sum: bool = False,
     ) -> None:
         self.worker = port.participant
         self.called = called
@@ -119,6 +122,7 @@ class WorkerStation(Generic[_P_co]):
         self._in_place = in_place
         self._pauses = pauses or [0.0] * len(inputs)
         self._per_step = per_step
+        self._until_sum = until_sum
         self._step_began = start
         self._running = False
         self._working = False  # the participant has begun an all-reduce
@@ -198,10 +202,13 @@ class WorkerStation(Generic[_P_co]):
             kept, result = result, x if self._in_place else np.empty_like(x)
             result[:] = kept
         self.outputs.append(result)
-        self.ended.append(now)
+        ended = now
+        if self._until_sum and isinstance(self.worker, HostBasedWorker):
+            ended = now if self.worker.summed_at is None else self.worker.summed_at
+        self.ended.append(ended)
         self._running = False
         if (len(self.outputs) - 1) % self._per_step == 0:
-            self._step_began = now
+            self._step_began = ended
         if not self.finished:
             self._start = max(now, self._step_began + self._pauses[len(self.outputs)])
 
@@ -519,7 +526,7 @@ class Flow:
 
 def _word_sums(rows: Frames) -> NDArray[np.int64]:
     """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word."""
-    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    even = np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
 
 

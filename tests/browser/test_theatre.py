@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from selenium.webdriver import ActionChains, Keys
 
 from fanin.browser.theatre import theatre_page
 from fanin.experiments.scenario.file import load_scenario
 from fanin.experiments.virtual.point import run_virtual
-from fanin.experiments.virtual.recording import PacketRecording, record
+from fanin.experiments.virtual.recording import Flight, PacketRecording, record
 from fanin.experiments.virtual.recording_document import recording_document
 from fanin.simulator.fabric import load_switch
 from tests.browser.chromium import chromium, keep_screenshot
@@ -166,6 +168,41 @@ def test_slow_motion_tells_what_is_lost_and_when_it_comes_again(
 
 def test_slots_and_packets_are_on_the_canvas(browser: Any) -> None:
     """While packets are under way, the canvas has the colours of values and of sums, and none at the beginning."""
+    go_to(browser, 0)
+    assert pixels(browser, "--series-1", 0) == 0
+    go_to(browser, 0.1)
+    assert pixels(browser, "--series-1", 0) > 100  # values
+    assert pixels(browser, "--good", 0) > 100  # sums
+    assert pixels(browser, "--series-2", 1) > 100  # values between workers
+    keep_screenshot(browser, "theatre-light")
+
+
+def test_a_cross_fades_when_all_that_was_lost_there_has_been_replaced(tmp_path: Path) -> None:
+    (point, _) = load_scenario(SCENARIO, ["loss=0.1"]).points
+    recording = record(point.algorithm, point, load_switch()).last_all_reduce()
+
+    def what(one: Flight) -> tuple[str, str, str, int, str]:
+        return one.sender, one.receiver, one.stream, one.number, one.kind
+
+    last = {what(one): one.begin for one in sorted(recording.flights, key=lambda one: one.begin)}
+    # Some retransmissions are lost that were no longer needed. Nothing replaces them.
+    flights = [one for one in recording.flights if not one.lost or one.begin < last[what(one)]]
+    lost = Counter((one.sender, one.receiver) for one in flights if one.lost)
+    assert (
+        max(lost.values()) > 3
+    )  # so many faint crosses on each other would look like one that has not faded
+    path = tmp_path / "theatre.html"
+    path.write_text(theatre_page(recording_document("one", "", [replace(recording, flights=flights)])))
+    with chromium(calm=True) as browser:
+        browser.get(path.as_uri())
+        go_to(browser, 0.2)
+        assert pixels(browser, "--bad", 0) > 0
+        go_to(browser, 1)
+        assert pixels(browser, "--bad", 0) == 0
+
+
+def pixels(browser: Any, colour: str, stage: int) -> int:
+    """Return how many pixels of the canvas of a point have one of the page's colours, and are not faint."""
     count = """const [name, stage] = arguments;
         const canvas = document.querySelectorAll(".stage canvas")[stage];
         const probe = document.createElement("canvas").getContext("2d");
@@ -174,15 +211,10 @@ def test_slots_and_packets_are_on_the_canvas(browser: Any) -> None:
         const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
         let found = 0;
         for (let at = 0; at < data.length; at += 4)
-            found += data[at] == wanted[0] && data[at + 1] == wanted[1] && data[at + 2] == wanted[2];
+            found += data[at + 3] > 140 && wanted.every((part, i) => Math.abs(data[at + i] - part) < 4);
         return found"""
-    go_to(browser, 0)
-    assert browser.execute_script(count, "--series-1", 0) == 0
-    go_to(browser, 0.1)
-    assert browser.execute_script(count, "--series-1", 0) > 100  # values
-    assert browser.execute_script(count, "--good", 0) > 100  # sums
-    assert browser.execute_script(count, "--series-2", 1) > 100  # values between workers
-    keep_screenshot(browser, "theatre-light")
+    found: int = browser.execute_script(count, colour, stage)
+    return found
 
 
 def test_everything_is_reached_by_keys_and_has_a_name(browser: Any) -> None:
@@ -193,6 +225,13 @@ def test_everything_is_reached_by_keys_and_has_a_name(browser: Any) -> None:
         assert browser.execute_script(
             "return document.querySelector(`[aria-label='${arguments[0]}']`) !== null", label
         )
+    focused = "return document.activeElement.matches('.node') && document.activeElement.textContent"
+    while browser.execute_script(focused) != "h2":
+        ActionChains(browser).send_keys(Keys.TAB).perform()
+        assert browser.execute_script("return document.activeElement !== document.body")
+    ActionChains(browser).send_keys(Keys.ENTER).perform()
+    assert texts(browser, "select :checked")[-1] == "h2"
+    press(browser, "Escape")
     press(browser, "?")
     assert "to the next lost packet" in texts(browser, "dialog[open]")[0]
     browser.execute_script("document.querySelector('dialog').close()")

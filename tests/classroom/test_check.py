@@ -104,6 +104,7 @@ def test_errors_of_the_compiler_have_their_line(lab: Lab, tmp_path: Path) -> Non
         ("return {1, 2}", "a set cannot be handed over"),
         ("return {'entries': [{'table': 'no'}]}", "controller.py: entries(): entries.0.match"),
         ("return {'entries': 5}", "controller.py: entries(): entries"),
+        ("return {'groups': {1: [2]}}", "the form is {'groups': {1: [[PORT, 0], [PORT, 0]]}}"),
         ("return None", "controller.py: entries() must return a dictionary like {'entries': [{'table': …, "),
         ("return None", "not None: has it a return?"),
         ("return [1]", "not a list"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,10 +16,21 @@ from typer.testing import CliRunner
 
 from fanin.cli import app
 from fanin.controller.connection import Connection
-from fanin.controller.entry_files import Entries, NamedEntry, NamedMember, Profile, observed, random_entries
+from fanin.controller.entry_files import (
+    Entries,
+    NamedAction,
+    NamedChoice,
+    NamedEntry,
+    Profile,
+    observed,
+    random_entries,
+)
 from fanin.controller.errors import ControllerError
 from fanin.controller.observer import Observer
+from fanin.experiments.tracing import fill
 from fanin.p4compiler import compile_file
+from fanin.p4switch import entries as p4
+from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.shapes import leaf_spine
 from fanin.verbs.running import tables
 from tests.controller.switches import SwitchProcess, running
@@ -65,7 +77,10 @@ def test_what_was_written_is_read_back(switch, observer, path: Path) -> None:
     written_entries = random_entries(compiled.p4info, random.Random(1))
     assert written_entries.entries
     found = asyncio.run(written(switch, observer, compiled, written_entries.encode(compiled.p4info)))
-    assert keys(observed(found, {}), compiled.p4info) == keys(written_entries, compiled.p4info)
+    read = observed(found)
+    there = {table.preamble.name for table in compiled.p4info.tables}
+    assert set(read.defaults) <= there
+    assert keys(replace(read, defaults={}), compiled.p4info) == keys(written_entries, compiled.p4info)
     names = {table.preamble.name for table in compiled.p4info.tables if not table.implementation_id}
     assert {each["table"] for each in found if each.get("kind") == "default"} == names
     assert list(observer.program()) == [json.loads(config)]
@@ -78,10 +93,10 @@ PROFILES = Entries(
     ],
     profiles={
         "Receive.path_choice": Profile(
-            {4: NamedMember("Receive.forward", {"port": 4}), 5: NamedMember("Receive.forward", {"port": 5})},
+            {4: NamedAction("Receive.forward", {"port": 4}), 5: NamedAction("Receive.forward", {"port": 5})},
             {2: {4: 3, 5: 1}},
         ),
-        "Receive.mark_choice": Profile({1: NamedMember("Receive.mark", {"label": 9})}),
+        "Receive.mark_choice": Profile({1: NamedAction("Receive.mark", {"label": 9})}),
     },
 )
 
@@ -89,7 +104,7 @@ PROFILES = Entries(
 def test_members_and_groups_of_action_profiles_are_read_back_and_shown(switch, observer, monkeypatch) -> None:
     compiled = compile_file(ENTITIES)
     found = asyncio.run(written(switch, observer, compiled, PROFILES.encode(compiled.p4info)))
-    assert observed(found, {}) == PROFILES
+    assert replace(observed(found), defaults={}) == PROFILES
     network = SimpleNamespace(observe=lambda _switch, _what: found)
     monkeypatch.setattr(tables, "find_network", lambda *_: network)
     lines = [line.split() for line in CliRunner().invoke(app, ["tables", "s1"]).stdout.splitlines()]
@@ -102,23 +117,38 @@ def test_members_and_groups_of_action_profiles_are_read_back_and_shown(switch, o
         assert line.split() in lines, line
 
 
-def test_an_entry_with_actions_of_its_own_is_read_as_one_with_a_group(switch, observer) -> None:
+def forward(port: int, weight: int) -> NamedChoice:
+    return NamedChoice("Receive.forward", {"port": port}, weight)
+
+
+# More choices than the action profile could have members, which these are not.
+SETS = Entries(
+    [
+        NamedEntry("Receive.paths", {"hdr.flow.destination": number}, one_of=[forward(4, 3), forward(5, 1)])
+        for number in range(40)
+    ]
+    + [NamedEntry("Receive.paths", {"hdr.flow.destination": 99}, one_of=[forward(6, 1)], random=True)],
+    sessions={3: ((2, 1),)},
+    defaults={"Receive.rates": NamedAction("Receive.metered")},
+)
+
+
+def test_a_copy_of_a_switch_does_what_the_switch_does(switch, observer) -> None:
+    """With action sets, clone sessions and default actions, which a controller has written."""
     compiled = compile_file(ENTITIES)
-    entry = NamedEntry("Receive.paths", {"hdr.flow.destination": 7}, group=1)
-    [entity] = Entries([entry]).encode(compiled.p4info)
-    action = next(each for each in compiled.p4info.actions if each.preamble.name == "Receive.forward")
-    choices = entity.table_entry.action.action_profile_action_set.action_profile_actions
-    for port, weight in ((4, 3), (5, 1)):
-        choice = choices.add(weight=weight)
-        choice.action.action_id = action.preamble.id
-        choice.action.params.add(param_id=1, value=bytes([port]))
-    found = asyncio.run(written(switch, observer, compiled, [entity]))
-    read = observed(found, {"Receive.paths": "Receive.path_choice"})
-    assert read.entries == [NamedEntry("Receive.paths", {"hdr.flow.destination": 7}, group=0)]
-    assert read.profiles["Receive.path_choice"] == Profile(
-        {0: NamedMember("Receive.forward", {"port": 4}), 1: NamedMember("Receive.forward", {"port": 5})},
-        {0: {0: 3, 1: 1}},
+    read = observed(asyncio.run(written(switch, observer, compiled, SETS.encode(compiled.p4info))))
+    assert (
+        replace(read, entries=sorted(read.entries, key=lambda each: each.match["hdr.flow.destination"]))
+        == SETS
     )
+    engine = Engine.load(compiled.device_config())
+    fill(engine, read)
+    forwarding = [p4.ActionCall("Receive.forward", (port,)) for port in (4, 5)]
+    entries = {each.key.match: each.action for each in engine.table("Receive.paths").entries()}
+    assert entries[(p4.Exact(7),)] == p4.OneShot(((forwarding[0], 3), (forwarding[1], 1)))
+    assert entries[(p4.Exact(99),)] == p4.OneShot(((p4.ActionCall("Receive.forward", (6,)), 1),), random=True)
+    assert engine.table("Receive.rates").default() == p4.ActionCall("Receive.metered")
+    assert engine.sessions.all()[3] == (p4.Replica(2, 1),)
 
 
 def test_a_switch_that_is_not_there_is_named() -> None:

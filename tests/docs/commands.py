@@ -297,6 +297,9 @@ ELSEWHERE = {
         f"fanin lesson run {path.stem}": "tests/fanin/verbs/test_lesson.py::test_its_point_is_seen"
         for path in (ROOT / "docs" / "tutorials" / "lessons").glob("*.md")
     },
+    "fanin run scenario:sixteen-bits-training": (
+        "tests/experiments/virtual/test_training.py::test_integers_of_16_bits_train_as_well"
+    ),
     "fanin run scenario:compressed-training": (
         "tests/experiments/live/test_compressed.py::test_whatever_is_sent_of_gradients_it_learns"
     ),

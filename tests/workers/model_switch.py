@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 UPDATE, RESULT = 0, 1
 HEADER = struct.Struct(">BBIHbBI")
 NOT_QUANTIZABLE = 0x80
-VALUES = {1: 64, 3: 256}
-LIMIT = 2**31
+# By the field `size`: how many integers, of how many bits.
+VALUES = {1: (64, 32), 3: (256, 32), 5: (128, 16), 7: (512, 16)}
 
 PARENT = -1  # the port towards the root; children have ports 0, 1, ...
 
@@ -35,8 +35,9 @@ class Packet:
     def decode(cls, datagram: bytes) -> "Packet":
         first, lease, chunk, pool_index, e0, e1, call = HEADER.unpack_from(datagram)
         size = first & 7
-        assert len(datagram) == HEADER.size + 4 * VALUES[size]
-        values = struct.unpack_from(f">{VALUES[size]}i", datagram, HEADER.size)
+        count, bits = VALUES[size]
+        assert len(datagram) == HEADER.size + count * bits // 8
+        values = struct.unpack_from(f">{count}{'hi'[bits == 32]}", datagram, HEADER.size)
         return cls(
             first >> 4,
             bool(first & 8),
@@ -55,11 +56,13 @@ class Packet:
         first = self.msg_type << 4 | self.saturated << 3 | self.size
         index = self.version << 15 | self.slot
         header = HEADER.pack(first, self.lease, self.chunk, index, self.e0, self.e1, self.call)
-        return header + struct.pack(f">{len(self.values)}i", *self.values)
+        letter = "hi"[VALUES[self.size][1] == 32]
+        return header + struct.pack(f">{len(self.values)}{letter}", *self.values)
 
     def plus(self, other: "Packet") -> "Packet":
         exact = [a + b for a, b in zip(self.values, other.values, strict=True)]
-        values = tuple(max(-LIMIT, min(LIMIT - 1, value)) for value in exact)
+        limit = 2 ** (VALUES[self.size][1] - 1)
+        values = tuple(max(-limit, min(limit - 1, value)) for value in exact)
         return replace(
             self,
             values=values,

@@ -15,7 +15,7 @@ from fanin.workers.communicator import Communicator
 from fanin.workers.job.calls import AbortedError
 from fanin.workers.job.membership import LeftError
 from fanin.workers.values import exact
-from tests.workers.loopback import SWITCH, everywhere, job
+from tests.workers.loopback import SWITCH, WINDOW, everywhere, job
 
 T = TypeVar("T")
 N = 3
@@ -53,6 +53,50 @@ def test_sums(comms: list[Communicator], dtype: str) -> None:
             np.testing.assert_allclose(result, expected, atol=1e-3)
         else:
             assert (result == expected).all()
+
+
+def sent_by(comms: list[Communicator]) -> int:
+    """Bytes so far."""
+    return sum(comm._place.statistics.bytes_sent for comm in comms)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_sums_in_16_bits_have_half_the_bytes_and_a_bound_of_their_own(
+    comms: list[Communicator], dtype: str
+) -> None:
+    shape = (40, 1000)
+    expected = stacked(dtype, shape).sum(axis=0, dtype="float64")
+    sent = [sent_by(comms)]
+    for bits in (32, 16):
+        results = everywhere(
+            comms, lambda comm, bits=bits: comm.allreduce(of(comm.rank, dtype, shape), bits=bits)
+        )
+        sent.append(sent_by(comms))
+        assert all(result.tobytes() == results[0].tobytes() for result in results)
+        assert results[0].dtype == dtype
+        bound = N**2 / (2**bits - 2) * 128 + np.spacing(np.abs(expected).astype(dtype))
+        assert (np.abs(results[0] - expected) <= bound).all()
+    assert sent[2] - sent[1] == pytest.approx((sent[1] - sent[0]) / 2, rel=0.05)
+
+
+def test_a_job_says_whether_float16_travels_in_16_bits_and_more_workers_than_its_precision_allows_do_not() -> (
+    None
+):
+    x = np.ones(50_000, np.float16)
+    for size, packets in ((4, 98), (5, 196)):
+        with job(size, at=(SWITCH[0], SWITCH[1] + 2), half_bits=16) as (members, _):
+            assert all((each == size).all() for each in everywhere(members, lambda comm: comm.allreduce(x)))
+            carrying = {comm._place.statistics.datagrams_sent - WINDOW for comm in members}
+            assert carrying == {packets}
+
+
+def test_workers_whose_bits_differ_get_no_sum() -> None:
+    def told(comm: Communicator) -> None:
+        with pytest.raises(CollectiveError):
+            comm.allreduce(np.ones(50_000, np.float32), bits=16 if comm.rank else 32)
+
+    with job(2, timeout=0.5, at=(SWITCH[0], SWITCH[1] + 2)) as (members, _):
+        everywhere(members, told)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

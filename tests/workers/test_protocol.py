@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fanin.workers import wire
 from fanin.workers.agreement import DIGITS
 from fanin.workers.collective import CollectiveError, StallError
 from fanin.workers.engines.engine import Engine, State
@@ -36,7 +37,9 @@ def sent(worker: Worker, now: float) -> list[Packet]:
 
 def is_agreement(packet: Packet) -> bool:
     """Whether its values are no vector's, but what all workers must have passed alike."""
-    return packet.values[5] in (64, 256) and not any(packet.values[DIGITS:])
+    return (
+        packet.size in (1, 3) and packet.values[5] in (64, 128, 256, 512) and not any(packet.values[DIGITS:])
+    )
 
 
 def result(packet: Packet, **changes: object) -> NDArray[np.uint8]:
@@ -64,12 +67,13 @@ def answer(worker: Worker, packets: list[Packet], now: float) -> None:
     SIZES,
     st.integers(0, 2**32),
     st.sampled_from([0.0, 0.05]),
+    st.sampled_from([64, 128]),
 )
 def test_every_all_reduce_finishes_and_every_sum_is_exact(
-    racks: list[int], window: int, faults: Faults, sizes: list[int], seed: int, skew: float
+    racks: list[int], window: int, faults: Faults, sizes: list[int], seed: int, skew: float, values: int
 ) -> None:
-    network = Network(racks, window=window, faults=faults, seed=seed)
-    sums = ExactSums(64, window)
+    network = Network(racks, window=window, values=values, faults=faults, seed=seed)
+    sums = ExactSums(values, window)
     for step, size in enumerate(sizes):
         inputs = gradients(sum(racks), size, seed, step)
         expected = sums.next(inputs)
@@ -81,16 +85,17 @@ def test_every_all_reduce_finishes_and_every_sum_is_exact(
         assert worker.deadline() is None
 
 
-@pytest.mark.parametrize("values", [64, 256])
-def test_packets_of_both_sizes_through_two_levels_with_loss(values: int) -> None:
+@pytest.mark.parametrize("values", wire.SIZES)
+def test_packets_of_all_sizes_through_two_levels_with_loss(values: int) -> None:
     network = Network([2, 2], window=5, values=values, faults=Faults(loss=0.1, duplication=0.1), seed=1)
     inputs = gradients(4, 20 * values + 3, seed=1)
     expected = exact_sum(inputs, values)
     assert all((result == expected).all() for result in network.all_reduce(inputs))
 
 
-def test_results_lie_within_the_promised_bound_of_the_float64_sum() -> None:
-    network = Network([3], window=4, faults=Faults(loss=0.05))
+@pytest.mark.parametrize("values", [64, 128])
+def test_results_lie_within_the_promised_bound_of_the_float64_sum(values: int) -> None:
+    network = Network([3], window=4, values=values, faults=Faults(loss=0.05))
     inputs = gradients(3, 1000, seed=2)
     exact = np.sum(np.array(inputs, np.float64), axis=0)
     for worker, result in zip(network.workers, network.all_reduce(inputs), strict=True):
@@ -257,6 +262,23 @@ def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
     assert worker.deadline() == 7.0
 
 
+def test_two_integers_of_16_bits_share_a_word_and_the_first_packets_stay_as_they_are() -> None:
+    worker = numpy_worker(replace(LEASE, values=128))
+    worker.start(np.repeat(np.array([1.5, -3], np.float32), 128), 0.0)  # two blocks
+    packets = sent(worker, 0.0)
+    assert [(packet.size, len(packet.values)) for packet in packets] == [(1, 64), (1, 64)]
+    answer(worker, packets, 0.0)
+    packets = sent(worker, 0.0)
+    assert [packet.size for packet in packets] == [5, 5]
+    factor = (2**15 - 1) / 2
+    assert [packet.values for packet in packets] == [
+        (round(1.5 * factor / 2),) * 128,
+        (round(-3 * factor / 4),) * 128,
+    ]
+    answer(worker, packets, 0.0)
+    assert worker.finish() == pytest.approx(np.repeat([1.5, -3], 128), abs=4 / factor)
+
+
 # -- what a worker receives
 
 
@@ -271,6 +293,7 @@ def test_the_deadline_is_the_next_timer_and_never_after_giving_up() -> None:
         ({"chunk": 9}, "unknown chunk"),
         ({"chunk": 2**32 - 1}, "unknown chunk"),
         ({"size": 3, "values": (0,) * 256}, "malformed"),
+        ({"size": 5, "values": (0,) * 128}, "malformed"),
         ({"e0": 0}, "impossible"),  # the worker's own is 1
         ({"e0": -128}, "impossible"),
         ({"call": 1}, "impossible"),
@@ -581,7 +604,8 @@ def test_blocks_sent_again_never_run_out_of_chunk_numbers() -> None:
         ({"workers": 0}, "workers must be from 1"),
         ({"window": 0}, "window must be at least 1"),
         ({"first_slot": 32766}, "within 0 to 32767"),
-        ({"values": 128}, "values must be one of"),
+        ({"values": 65}, "values must be one of"),
+        ({"values": 512, "workers": 257}, "workers must be from 1 to 256 with integers of 16 bits, not 257"),
         ({"first_chunk": -1}, "chunk numbers must be within 0 to 4294967295, not from -1"),
         ({"last_chunk": 2**32}, "not from 0 to 4294967296"),
         ({"first_chunk": 9, "last_chunk": 8}, "not from 9 to 8"),

@@ -75,5 +75,5 @@ def test_datagrams_of_another_size_are_refused() -> None:
 
 
 def test_packets_of_another_number_of_values_are_refused() -> None:
-    with pytest.raises(ValueError, match="64 or 256 values, not 128"):
-        wire.packet_dtype(128)
+    with pytest.raises(ValueError, match="64 or 256 integers of 32 bits, or 128 or 512 of 16 bits, not 65"):
+        wire.packet_dtype(65)

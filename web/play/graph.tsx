@@ -5,6 +5,7 @@ import { curveBasis, line } from "d3-shape";
 import { select } from "d3-selection";
 import { zoom, zoomIdentity, type ZoomBehavior } from "d3-zoom";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { buttonOf } from "../shared/keyboard";
 import type { Graph, GraphNode } from "./types";
 
 const LETTER = 7.1;
@@ -43,11 +44,12 @@ function layOut(graph: Graph): Placed {
   }
   dagre.layout(made);
   const size = made.graph();
+  const nodes = graph.nodes.map((node) => {
+    const { x = 0, y = 0, width = 0 } = made.node(node.id);
+    return { ...node, x, y, width };
+  });
   return {
-    nodes: graph.nodes.map((node) => {
-      const { x = 0, y = 0, width = 0 } = made.node(node.id);
-      return { ...node, x, y, width };
-    }),
+    nodes: nodes.sort((a, b) => a.y - b.y || a.x - b.x), // the order of the Tab key
     edges: graph.edges.map((edge) => {
       const found = made.edge(edge.from, edge.to);
       return { ...edge, path: curve(found.points ?? []) ?? "", x: found.x ?? 0, y: found.y ?? 0 };
@@ -129,7 +131,8 @@ export function GraphView({ graph, way, onChoose }: Properties) {
             key={node.id}
             class={`box ${node.kind} ${been.has(node.id) ? "been" : ""} ${node.id === current ? "current" : ""}`}
             transform={`translate(${node.x} ${node.y})`}
-            onClick={() => onChoose(node)}
+            aria-label={node.label}
+            {...buttonOf(() => onChoose(node))}
             aria-current={node.id === current ? "step" : undefined}
           >
             <title>{node.label}</title>

@@ -46,6 +46,12 @@ export function useShortcuts(shortcuts: Shortcut[]): void {
   }, []);
 }
 
+/** The properties of a part of a drawing that is a button, too. */
+export function buttonOf(run: () => void) {
+  const onKeyDown = (event: KeyboardEvent) => event.key === "Enter" && run();
+  return { role: "button" as const, tabindex: 0, onClick: run, onKeyDown }; // SVG knows no tabIndex
+}
+
 export function ShortcutsDialog({ shortcuts, onClose }: { shortcuts: Shortcut[]; onClose: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   useEffect(() => dialog.current?.showModal(), []);

@@ -2,6 +2,7 @@
 // drawn by the page, as children in the same coordinates.
 
 import type { ComponentChildren } from "preact";
+import { buttonOf } from "./keyboard";
 import "./network.css";
 
 export interface NetworkNode {
@@ -53,7 +54,7 @@ function boxOf(nodes: NetworkNode[]): [number, number, number, number] {
 export function NetworkDrawing({ nodes, links, label, box, onChoose, children }: Properties) {
   const places = new Map(nodes.map((node) => [node.id, node]));
   return (
-    <svg class="network" viewBox={(box ?? boxOf(nodes)).join(" ")} role="img" aria-label={label}>
+    <svg class="network" viewBox={(box ?? boxOf(nodes)).join(" ")} role={onChoose ? "group" : "img"} aria-label={label}>
       {links.map((link) => {
         const from = places.get(link.from);
         const to = places.get(link.to);
@@ -74,12 +75,7 @@ export function NetworkDrawing({ nodes, links, label, box, onChoose, children }:
           key={node.id}
           class={`node ${node.kind} ${node.mark ?? ""}`}
           transform={`translate(${node.x} ${node.y})`}
-          {...(onChoose && {
-            role: "button",
-            tabIndex: 0,
-            onClick: () => onChoose(node.id),
-            onKeyDown: (event: KeyboardEvent) => event.key === "Enter" && onChoose(node.id),
-          })}
+          {...(onChoose && buttonOf(() => onChoose(node.id)))}
         >
           <rect
             x={-(node.width ?? NODE_WIDTH) / 2}

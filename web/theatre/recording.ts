@@ -270,6 +270,18 @@ export class Scene {
     return found;
   }
 
+  /** The last packet that was lost at each place so far, and whether all that were lost there have been replaced. */
+  crosses(time: number): Iterable<[Flight, boolean]> {
+    const found = new Map<string, [Flight, boolean]>();
+    for (const { flight, recovery } of this.losses) {
+      if (this.lostAt(flight) > time) continue;
+      const place = `${flight.link} ${flight.lost}`;
+      const mended = recovery !== null && recovery.end <= time;
+      found.set(place, [flight, mended && (found.get(place)?.[1] ?? true)]);
+    }
+    return found.values();
+  }
+
   /** How many packets wait to be sent, by link. */
   queues(time: number): Map<number, number> {
     const found = new Map<number, number>();

@@ -139,9 +139,7 @@ class Painter {
     for (const [name, cells] of scene.cells) this.paintCells(context, name, cells, now);
     for (const worker of scene.document.workers) this.paintProgress(context, worker, now);
     for (const [link, count] of scene.queues(now)) this.paintQueue(context, link, count);
-    for (const { flight } of scene.losses) {
-      if (scene.lostAt(flight) <= now) this.paintCross(context, flight, now);
-    }
+    for (const [flight, mended] of scene.crosses(now)) this.paintCross(context, flight, mended);
     // What is dimmed lies below.
     const flights = scene.inFlight(now);
     const wanted = follow.value;
@@ -262,12 +260,10 @@ class Painter {
     }
   }
 
-  private paintCross(context: CanvasRenderingContext2D, flight: Flight, now: number): void {
+  private paintCross(context: CanvasRenderingContext2D, flight: Flight, mended: boolean): void {
     const [x, y, toX, toY] = this.lane(flight);
     const part = flight.lost === "queue drop" ? 0.08 : 0.5;
     const [atX, atY] = [x + part * (toX - x), y + part * (toY - y)];
-    const loss = this.scene.losses.find((each) => each.flight === flight);
-    const mended = loss?.recovery && loss.recovery.end <= now;
     context.globalAlpha = mended ? 0.3 : 1;
     context.strokeStyle = this.colour("--bad");
     context.lineWidth = 2.5;

@@ -46,7 +46,7 @@ class Blocks:
         # By chunk, for the largest possible number of chunks: the last ones announce values that change no maximum.
         self._e0 = np.full(tensor.most_chunks, quantization.SMALLEST_EXPONENT, np.int8)
         self._e1 = np.zeros(tensor.most_chunks, np.uint8)
-        exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers)
+        exponents, quantizable = quantization.block_exponents(self._x_rows, tensor.workers, tensor.bits)
         self._e0[: tensor.blocks] = exponents
         self._e1[: tensor.blocks] = np.where(quantizable, 0, wire.NOT_QUANTIZABLE)
         self.unquantizable = int(np.count_nonzero(~quantizable))
@@ -70,8 +70,9 @@ class Blocks:
         packets["e1"] = self._e1[chunks]
         packets["call"] = self._calls(chunks)
         if chunks[0] < self.tensor.bare:
-            packets["values"] = 0
-            packets["values"][chunks == 0, :DIGITS] = self.tensor.agreement.digits
+            integers = wire.integers(packets, 32)
+            integers[:] = 0
+            integers[chunks == 0, :DIGITS] = self.tensor.agreement.digits
             return
         rows = span(self._blocks_of(chunks))
         factors = self._factors[rows] if chunks[0] >= self.tensor.lead else self._expected_factors(rows)
@@ -79,7 +80,7 @@ class Blocks:
         undefined = np.isnan(factors)
         if np.count_nonzero(undefined):
             integers[undefined] = 0
-        packets["values"] = integers
+        wire.integers(packets, self.tensor.bits)[:] = integers
 
     def _calls(self, chunks: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.where((chunks == 0) & (self.tensor.bare > 0), wire.NO_CALL, self._call)
@@ -118,14 +119,14 @@ class Blocks:
             chunks, packets = chunks[carrying], packets[carrying]
         if len(chunks):
             rows = span(self._blocks_of(chunks))
-            factors = self._factors[rows]
+            factors, integers = self._factors[rows], wire.integers(packets, self.tensor.bits)
             if np.count_nonzero(left_out := np.isnan(factors)):
                 values = np.empty_like(self._out_rows[rows])
-                quantization.dequantize(packets["values"], factors, values)
+                quantization.dequantize(integers, factors, values)
                 self._out_rows[rows] = np.where(left_out[:, np.newaxis], self._x_rows[rows], values)
                 return unsummed
             values = self._out_rows[rows]
-            quantization.dequantize(packets["values"], factors, values)
+            quantization.dequantize(integers, factors, values)
             if not isinstance(rows, slice):  # a copy
                 self._out_rows[rows] = values
         return unsummed
@@ -144,13 +145,14 @@ class Blocks:
                 used = np.where(fits, expected, largest)
                 self._undecided[blocks] = False
                 self.missed = np.union1d(self.missed, blocks[~fits])
-        self._factors[blocks] = np.where(quantizable, quantization.scales(used, self.tensor.workers), np.nan)
+        scales = quantization.scales(used, self.tensor.workers, self.tensor.bits)
+        self._factors[blocks] = np.where(quantizable, scales, np.nan)
         return fits
 
     def _expected_factors(self, rows: slice | NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the expected factors; NaN for blocks that are already known to differ from the expectation."""
         assert self.tensor.expected is not None
-        factors = quantization.scales(self.tensor.expected[rows], self.tensor.workers)
+        factors = quantization.scales(self.tensor.expected[rows], self.tensor.workers, self.tensor.bits)
         factors[(self._e1[rows] >= wire.NOT_QUANTIZABLE) | (self._e0[rows] > self.tensor.expected[rows])] = (
             np.nan
         )

@@ -14,6 +14,9 @@ class Buffers(ctypes.Structure):
 
     They can be summed any number of times, each time with the current values of `x`. If `x` has gaps, a copy made at
     the start is summed instead. The structure is laid out for native.c, which works in the same memory.
+
+    Attributes:
+        bits: Bits of the integers that travel, 32 or 16; None: those of the worker's lease.
     """
 
     _fields_ = (
@@ -22,7 +25,7 @@ class Buffers(ctypes.Structure):
     )
     elements: int
 
-    def __init__(self, x: NDArray[np.float32], out: NDArray[np.float32]) -> None:
+    def __init__(self, x: NDArray[np.float32], out: NDArray[np.float32], bits: int | None = None) -> None:
         flags = x.flags
         if not (flags.c_contiguous and flags.aligned):
             x = np.require(x, requirements=["C", "A"])
@@ -30,6 +33,7 @@ class Buffers(ctypes.Structure):
         super().__init__(at, at if out is x else _where(out), None, len(x))
         self.x = x
         self.out = out
+        self.bits = bits
         self.kept: NDArray[np.float32] | None = None
 
     def keep(self, memory: NDArray[np.float32]) -> None:

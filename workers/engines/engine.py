@@ -149,7 +149,7 @@ class State:
         self.awaited = np.full(lease.window, NONE, np.int64)
         self.carrying = self._packets(lease.values)
         smallest = min(wire.SIZES)
-        self.leading = self.carrying if lease.values == smallest else self._packets(smallest)
+        self.leading = self.carrying if lease.block(32) == smallest else self._packets(smallest)
 
     def _packets(self, values: int) -> NDArray[np.void]:
         packets = np.zeros(self.lease.window, wire.packet_dtype(values))

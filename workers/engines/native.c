@@ -13,8 +13,9 @@
 
 enum { SMALLEST_EXPONENT = -128, LARGEST_EXPONENT = 127, NOT_QUANTIZABLE = 0x80, NO_CALL = 0, NONE = -1 };
 enum { HEADROOM = 1, SLACK = 2 }; /* scaling.py */
-enum { SATURATED = 0x08, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT = 15 }; /* wire.py */
+enum { SATURATED = 0x08, OF_16_BITS = 0x04, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT = 15 }; /* wire.py */
 #define LARGEST_SUM 2147483647.0
+#define LARGEST_SUM_16 32767.0
 #define ALPHA 0.125 /* recovery.py */
 #define BETA 0.25
 #define K 4
@@ -22,11 +23,13 @@ enum { SATURATED = 0x08, SMALL_RESULT = 0x11, LARGE_RESULT = 0x13, VERSION_SHIFT
 SHARE_NUMBER(SMALLEST_EXPONENT);
 SHARE_NUMBER(LARGEST_EXPONENT);
 SHARE_NUMBER(LARGEST_SUM);
+SHARE_NUMBER(LARGEST_SUM_16);
 SHARE_NUMBER(NOT_QUANTIZABLE);
 SHARE_NUMBER(NO_CALL);
 SHARE_NUMBER(HEADROOM);
 SHARE_NUMBER(SLACK);
 SHARE_NUMBER(SATURATED);
+SHARE_NUMBER(OF_16_BITS);
 SHARE_NUMBER(SMALL_RESULT);
 SHARE_NUMBER(LARGE_RESULT);
 SHARE_NUMBER(VERSION_SHIFT);
@@ -56,7 +59,7 @@ SHARE_STRUCT(totals,
              FIELD(received) FIELD(received_bytes) FIELD(sent) FIELD(sent_bytes)
              FIELD(accepted) FIELD(saturated) FIELD(ignored) FIELD(spent))
 SHARE_STRUCT(buffers, FIELD(x) FIELD(out) FIELD(kept) FIELD(elements))
-SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks))
+SHARE_STRUCT(tensor, FIELD(expected) FIELD(agreement) FIELD(delayed) FIELD(signature) FIELD(most_chunks) FIELD(values) FIELD(bits))
 SHARE_STRUCT(work,
              FIELD(awaited) FIELD(times_sent) FIELD(backoffs) FIELD(sendings)
              FIELD(first_sent) FIELD(last_sent) FIELD(timeouts) FIELD(lost_at)
@@ -64,12 +67,25 @@ SHARE_STRUCT(work,
              FIELD(congestion) FIELD(gate)
              FIELD(rtt) FIELD(timers) FIELD(progress) FIELD(totals)
              FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(give_up)
-             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(values) FIELD(workers) FIELD(earliest_chunk)
+             FIELD(lease) FIELD(window) FIELD(first_slot) FIELD(words) FIELD(workers) FIELD(earliest_chunk)
              FIELD(last_chunk)
              FIELD(x_tail) FIELD(out_tail) FIELD(e0) FIELD(e1) FIELD(factors) FIELD(accepted) FIELD(missed)
              FIELD(x) FIELD(out) FIELD(copy) FIELD(expected) FIELD(agreement)
-             FIELD(delayed) FIELD(call) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
+             FIELD(delayed) FIELD(values) FIELD(bits) FIELD(call) FIELD(whole_blocks) FIELD(rest) FIELD(blocks) FIELD(lead)
              FIELD(undecided) FIELD(missed_count) FIELD(ready_count))
+
+static uint16_t load16(const uint8_t *from)
+{
+    uint16_t value;
+    memcpy(&value, from, sizeof value);
+    return __builtin_bswap16(value);
+}
+
+static void store16(uint8_t *to, uint16_t value)
+{
+    value = __builtin_bswap16(value);
+    memcpy(to, &value, sizeof value);
+}
 
 static uint32_t load32(const uint8_t *from)
 {
@@ -122,7 +138,7 @@ static int64_t announce(struct work *w, const float *x, int64_t elements)
         memcpy(&magnitude, &peak, sizeof magnitude);
         int exponent = 0;
         double mantissa = peak < 0x7f800000 ? frexp(magnitude, &exponent) : 0;
-        exponent += mantissa > 1 - (double)w->workers / 4294967296.0;
+        exponent += mantissa > 1 - ldexp((double)w->workers, (int)-w->bits);
         bool quantizable = peak < 0x7f800000 && exponent <= LARGEST_EXPONENT;
         if (peak == 0 || !quantizable || exponent < SMALLEST_EXPONENT)
             exponent = SMALLEST_EXPONENT;
@@ -135,7 +151,7 @@ static int64_t announce(struct work *w, const float *x, int64_t elements)
 
 static double scale(const struct work *w, int exponent)
 {
-    return ldexp(LARGEST_SUM / (double)w->workers, -exponent);
+    return ldexp((w->bits == 16 ? LARGEST_SUM_16 : LARGEST_SUM) / (double)w->workers, -exponent);
 }
 
 BY_PROCESSOR static void quantize(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
@@ -144,11 +160,24 @@ BY_PROCESSOR static void quantize(const float *restrict x, double factor, int64_
         store32(to + 4 * i, (uint32_t)(int32_t)rint((double)x[i] * factor));
 }
 
+BY_PROCESSOR static void quantize_16(const float *restrict x, double factor, int64_t count, uint8_t *restrict to)
+{
+    for (int64_t i = 0; i < count; i++)
+        store16(to + 2 * i, (uint16_t)(int32_t)rint((double)x[i] * factor));
+}
+
 BY_PROCESSOR static void dequantize(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
 {
     double inverse = 1 / factor;
     for (int64_t i = 0; i < count; i++)
         out[i] = (float)((double)(int32_t)load32(from + 4 * i) * inverse);
+}
+
+BY_PROCESSOR static void dequantize_16(const uint8_t *restrict from, double factor, int64_t count, float *restrict out)
+{
+    double inverse = 1 / factor;
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)((double)(int16_t)load16(from + 2 * i) * inverse);
 }
 
 /* -- recovery.py -------------------------------------------------------------------------------------------------- */
@@ -283,7 +312,11 @@ static void read_values(struct work *w, const uint8_t *values, int64_t block)
         memmove(out, w->x + block * w->values, (size_t)(block < w->whole_blocks ? w->values : w->rest) * sizeof *out);
         return;
     }
-    dequantize(values, w->factors[block], w->values, block < w->whole_blocks ? out : w->out_tail);
+    float *to = block < w->whole_blocks ? out : w->out_tail;
+    if (w->bits == 16)
+        dequantize_16(values, w->factors[block], w->values, to);
+    else
+        dequantize(values, w->factors[block], w->values, to);
     if (block == w->whole_blocks)
         memcpy(out, w->out_tail, (size_t)w->rest * sizeof *out);
 }
@@ -292,7 +325,13 @@ static void read_values(struct work *w, const uint8_t *values, int64_t block)
 
 int64_t packet_size(const struct work *w, int64_t chunk)
 {
-    return HEADER + 4 * (is_bare(w, chunk) && w->values > SMALL ? SMALL : w->values);
+    return HEADER + 4 * (is_bare(w, chunk) && w->words > SMALL ? SMALL : w->words);
+}
+
+/* Returns OF_16_BITS if a chunk carries such integers, else 0. */
+static uint8_t of_16_bits(const struct work *w, int64_t chunk)
+{
+    return w->bits == 16 && !is_bare(w, chunk) ? OF_16_BITS : 0;
 }
 
 static uint32_t pool_index(const struct work *w, int64_t number)
@@ -311,6 +350,8 @@ void begin(struct work *w, const struct tensor *t, const struct buffers *b, int6
     w->expected = t->expected;
     w->agreement = t->agreement;
     w->delayed = t->delayed;
+    w->values = t->values;
+    w->bits = t->bits;
     w->call = (uint32_t)(t->signature + w->progress->calls);
     w->progress->disagree = w->progress->unsummed = 0;
     w->progress->first_chunk = first_chunk;
@@ -346,8 +387,9 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         int64_t chunk = chunks[i], number = chunk + w->progress->first_chunk, place = number % w->window;
         one_by_one &= place == first + i;
         uint8_t *packet = packets + place * size;
-        struct header *header = (struct header *)packet; /* kind and lease are already set */
+        struct header *header = (struct header *)packet; /* lease, and the rest of kind, are already set */
         uint32_t index = pool_index(w, number);
+        header->kind = (uint8_t)((header->kind & ~OF_16_BITS) | of_16_bits(w, chunk));
         store32(header->tsi, (uint32_t)number);
         header->pool_index[0] = (uint8_t)(index >> 8);
         header->pool_index[1] = (uint8_t)index;
@@ -362,8 +404,13 @@ int64_t pack(struct work *w, const int64_t *chunks, int64_t count, double now)
         if (bare && chunk == 0)
             for (int digit = 0; digit < DIGITS; digit++)
                 store32(packet + HEADER + 4 * digit, (uint32_t)w->agreement[digit]);
-        if (!isnan(factor))
-            quantize(block < w->whole_blocks ? w->x + block * w->values : w->x_tail, factor, w->values, packet + HEADER);
+        if (isnan(factor))
+            continue;
+        const float *x = block < w->whole_blocks ? w->x + block * w->values : w->x_tail;
+        if (w->bits == 16)
+            quantize_16(x, factor, w->values, packet + HEADER);
+        else
+            quantize(x, factor, w->values, packet + HEADER);
     }
     start_timers(w, chunks, count, now, chunks[0] < w->lead, !bare);
     return one_by_one ? first : NONE;
@@ -397,7 +444,7 @@ static bool agreed(struct work *w, const uint8_t *packet, int64_t chunk)
 /* Returns whether a datagram of this size begins like a result. */
 static bool is_result(const struct header *header, int64_t size)
 {
-    return (header->kind & ~SATURATED) == (size == HEADER + 4 * SMALL ? SMALL_RESULT : LARGE_RESULT);
+    return (header->kind & ~(SATURATED | OF_16_BITS)) == (size == HEADER + 4 * SMALL ? SMALL_RESULT : LARGE_RESULT);
 }
 
 /* Returns the first reason that applies why a datagram is not an awaited result. */
@@ -459,7 +506,8 @@ static void take_packets(struct work *w, const uint8_t *datagrams, int64_t count
         int64_t number = load32(header->tsi), place = number % w->window, chunk = number - w->progress->first_chunk;
         bool awaited = w->awaited[place] == number;
         bool fits = awaited && size == packet_size(w, chunk) &&
-                    is_result(header, size) && header->lease == w->lease &&
+                    is_result(header, size) && (header->kind & OF_16_BITS) == of_16_bits(w, chunk) &&
+                    header->lease == w->lease &&
                     (header->pool_index[0] << 8 | header->pool_index[1]) == (int)pool_index(w, number);
         if (!fits || !is_possible(w, header, chunk) || w->accepted[chunk] || (disagreed && !chunk)) { /* in this batch, or not awaited */
             w->totals->ignored[refuse(w, header, size, chunk, awaited, fits)]++;

@@ -15,7 +15,7 @@ struct header { /* a packet's header, in network byte order; wire.py */
     uint8_t e1, call[4];
 };
 
-enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: values in a packet */
+enum { HEADER = sizeof(struct header), SMALL = 64, LARGE = 256 }; /* the last two: words in a packet */
 
 enum reason { MALFORMED, OTHER_LEASE, UNKNOWN_CHUNK, IMPOSSIBLE, DUPLICATE, REASONS };
 
@@ -63,6 +63,7 @@ struct tensor { /* tensor.py */
     int64_t delayed;          /* whether the first chunks carry values, scaled for the expected exponents */
     int64_t signature;        /* every packet carries it, added to the call's number */
     int64_t most_chunks;      /* chunks if no exponent is as expected */
+    int64_t values, bits;     /* elements of a block, and bits of an integer that travels */
 };
 
 struct work {
@@ -79,7 +80,7 @@ struct work {
     struct progress *progress;
     struct totals *totals;
     double initial_rto, min_rto, max_rto, granularity, give_up;
-    int64_t lease, window, first_slot, values, workers, earliest_chunk, last_chunk;
+    int64_t lease, window, first_slot, words, workers, earliest_chunk, last_chunk; /* words: in a packet */
     float *x_tail, *out_tail; /* for the last block of an all-reduce if it is not full */
     /* Memory for the largest all-reduce so far, by chunk or by block: */
     int8_t *e0;
@@ -92,7 +93,7 @@ struct work {
     float *out, *copy; /* copy: gets the sum, too, once it is complete; NULL: none */
     int8_t *expected;         /* this and the next two are the tensor's */
     const int32_t *agreement;
-    int64_t delayed, call;
+    int64_t delayed, values, bits, call;
     int64_t whole_blocks, rest, blocks, lead, undecided, missed_count;
     int64_t ready_count;
 };

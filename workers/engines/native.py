@@ -56,11 +56,14 @@ class Work(ctypes.Structure):
         *((name, _pointer) for name in ("congestion", "gate")),
         *((name, _pointer) for name in ("rtt", "timers", "progress", "totals")),
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity", "give_up")),
-        *((name, _int64) for name in ("lease", "window", "first_slot", "values", "workers")),
+        *((name, _int64) for name in ("lease", "window", "first_slot", "words", "workers")),
         *((name, _int64) for name in ("earliest_chunk", "last_chunk")),
         *((name, _pointer) for name in ("x_tail", "out_tail", "e0", "e1", "factors", "accepted", "missed")),
         *((name, _pointer) for name in ("x", "out", "copy", "expected", "agreement")),
-        *((name, _int64) for name in ("delayed", "call", "whole_blocks", "rest", "blocks", "lead")),
+        *(
+            (name, _int64)
+            for name in ("delayed", "values", "bits", "call", "whole_blocks", "rest", "blocks", "lead")
+        ),
         *((name, _int64) for name in ("undecided", "missed_count", "ready_count")),
     )
 
@@ -81,14 +84,16 @@ _STRUCTS: dict[str, type[ctypes.Structure] | np.dtype[np.void]] = {
 _NUMBERS = {
     "SMALLEST_EXPONENT": quantization.SMALLEST_EXPONENT,
     "LARGEST_EXPONENT": quantization.LARGEST_EXPONENT,
-    "LARGEST_SUM": quantization.LARGEST_SUM,
+    "LARGEST_SUM": quantization.LARGEST_SUMS[32],
+    "LARGEST_SUM_16": quantization.LARGEST_SUMS[16],
     "NOT_QUANTIZABLE": wire.NOT_QUANTIZABLE,
     "NO_CALL": wire.NO_CALL,
     "SATURATED": wire.SATURATED,
-    "SMALL": min(wire.SIZES),
-    "LARGE": max(wire.SIZES),
-    "SMALL_RESULT": wire.kind(wire.RESULT, min(wire.SIZES)),
-    "LARGE_RESULT": wire.kind(wire.RESULT, max(wire.SIZES)),
+    "OF_16_BITS": wire.OF_16_BITS,
+    "SMALL": min(wire.VALUES.values()),
+    "LARGE": max(wire.VALUES.values()),
+    "SMALL_RESULT": wire.kind(wire.RESULT, min(wire.VALUES.values())),
+    "LARGE_RESULT": wire.kind(wire.RESULT, max(wire.VALUES.values())),
     "VERSION_SHIFT": wire.VERSION_SHIFT,
     "HEADROOM": scaling.HEADROOM,
     "SLACK": scaling.SLACK,
@@ -178,7 +183,7 @@ class NativeEngine:
         lease, timers, settings = state.lease, state.timers, state.recovery
         self._ready = np.zeros(2 * lease.window, np.int64)  # also scratch memory of receive()
         self._missed = np.zeros(lease.window, np.int64)
-        self._tails = np.zeros((2, lease.values), np.float32)  # of x and out
+        self._tails = np.zeros((2, lease.block(16)), np.float32)  # of x and out
         self._work = work = Work(
             awaited=state.awaited.ctypes.data,
             leading=state.leading.ctypes.data,
@@ -200,7 +205,7 @@ class NativeEngine:
             lease=lease.id,
             window=lease.window,
             first_slot=lease.first_slot,
-            values=lease.values,
+            words=lease.block(32),
             workers=lease.workers,
             earliest_chunk=lease.first_chunk,
             last_chunk=lease.last_chunk,

@@ -91,12 +91,14 @@ class NumpyEngine:
         batch = packets[places]
         batch["tsi"] = numbers
         batch["pool_index"] = pool_indices = wire.pool_index(numbers, lease.first_slot, lease.window)
+        integers = tensor.values if chunks[0] >= tensor.bare else wire.VALUES[packets.itemsize]
+        batch["kind"] = wire.kind(wire.UPDATE, integers)
         self._begun.write(chunks, batch)
         if not isinstance(places, slice):
             packets[places] = batch
 
         state.awaited[places] = numbers
-        self._kinds[places] = wire.kind(wire.RESULT, packets["values"].shape[1])
+        self._kinds[places] = wire.kind(wire.RESULT, integers)
         self._pool_indices[places] = pool_indices
         patient, measure = chunks[0] < tensor.lead, chunks[0] >= tensor.bare
         state.timers.start(places, now, patient=bool(patient), measure=bool(measure))
@@ -137,7 +139,7 @@ class NumpyEngine:
         self._copies[places[possible][::-1]] = indices[possible][::-1]
         fresh = possible & (self._copies[places] == indices)
         if np.count_nonzero(fresh) < count:
-            results = kinds == wire.kind(wire.RESULT, wire.VALUES[size])
+            results = kinds & np.uint8(0xFF ^ wire.OF_16_BITS) == wire.kind(wire.RESULT, wire.VALUES[size])
             # The first reason that applies.
             reasons = (
                 ("malformed", ~results),

@@ -173,6 +173,7 @@ class HostBasedWorker:
         self._calls = 0  # begun so far, also those that were refused
         self._call = 0  # the current call's identity, which all its packets carry: see _identity()
         self._heard = 0.0  # when something new arrived last
+        self._summed_at: float | None = None
 
     @property
     def statistics(self) -> HostBasedStatistics:
@@ -196,6 +197,7 @@ class HostBasedWorker:
     def _begin(self, exchange: Exchange, now: float) -> None:
         self._progress = ScheduleProgress(self._schedule(exchange))
         self._heard = now
+        self._summed_at = None if self._progress.awaiting else now
         self._advance()
 
     def _end(self) -> None:
@@ -234,6 +236,14 @@ class HostBasedWorker:
         """Return whether the sum is there and all that was sent has been acknowledged."""
         progress = self._progress
         return progress is None or not (progress.awaiting or progress.sending or self._busy)
+
+    @property
+    def summed_at(self) -> float | None:
+        """Return when the sum of the current or the last all-reduce was there, in seconds; None if it is not yet.
+
+        What this worker has sent may still have to be acknowledged.
+        """
+        return self._summed_at
 
     def finish(self) -> NDArray[np.float32]:
         """See Participant."""
@@ -359,6 +369,8 @@ class HostBasedWorker:
                 stream.waiting.append(rest.copy())
         if applied:
             self._advance()
+            if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
+                self._summed_at = now
 
     def _peer(self, rank: int) -> _Peer:
         peer = self._peers.get(rank)

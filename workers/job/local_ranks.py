@@ -218,7 +218,7 @@ class LocalMember:
         def carry_out(xs: Sequence[Array]) -> tuple[Array, dict[str, Any]]:
             result = self.room(buffers.x)
             try:
-                self.place.sum_in_network(Buffers(self._sum_of(xs), result), call)
+                self.place.sum_in_network(Buffers(self._sum_of(xs), result, buffers.bits), call)
             except LeaseLostError as lost:
                 return result[:0], {"lost": str(lost)}
             except ValueError:

@@ -193,7 +193,6 @@ class Member(InNetworkAllReduce):
     ) -> None:
         super().__init__(config, worker)
         self.exact = worker is None
-        self._window = config.lease.window * config.lease.values  # elements
         self.addresses = tuple(addresses)
         self._reporter = Reporter(self.worker, service.send_or_drop)
         self.messages = JobMessages(service, config.lease.rank)
@@ -259,7 +258,7 @@ class Member(InNetworkAllReduce):
         fallback = self._fallback
         if fallback is None or not buffers.elements:  # an empty sum finishes at once, whatever others do
             super().sum_in_network(buffers, call)
-        elif buffers.elements > self._window:
+        elif buffers.elements > self.config.lease.window * self.config.lease.block(buffers.bits):
             self._long_sum(fallback, buffers, call)
         elif fallback.why:
             self._take_over(fallback, buffers)
@@ -302,10 +301,11 @@ class Member(InNetworkAllReduce):
         x, out = buffers.x, buffers.out
         if x is not out and np.may_share_memory(x, out) and x.ctypes.data != out.ctypes.data:
             x = x.copy()
-            buffers = Buffers(x, out)
+            buffers = Buffers(x, out, buffers.bits)
         lease = self.config.lease
-        blocks = -(-len(x) // lease.values)
-        end = out[(blocks - lease.window) * lease.values :]
+        values = lease.block(buffers.bits)
+        blocks = -(-len(x) // values)
+        end = out[(blocks - lease.window) * values :]
         if fallback.why:
             summed = np.zeros(blocks, np.bool_)
         else:
@@ -320,7 +320,7 @@ class Member(InNetworkAllReduce):
                 return
         self._agree(fallback)
         if not fallback.behind:
-            raise LeaseLostError(fallback.why, UnderWay(x, out, summed, lease.values))
+            raise LeaseLostError(fallback.why, UnderWay(x, out, summed, values))
         fallback.take()
         # If `out` is `x`, this worker's own values there are lost: the sums will be NaN at all workers.
         first, before = len(out) - len(end), self.worker.unsummed

@@ -6,13 +6,13 @@
 
 local switchml = Proto("switchml", "SwitchML aggregation")
 
-local VALUES = { [1] = 64, [3] = 256 }
+local WORDS = { [1] = 64, [3] = 256, [5] = 64, [7] = 256 } -- of 4 bytes, each an integer, or two of 16 bits
 local HEADER = 14
 
 local f = {
     msg_type = ProtoField.uint8("switchml.msg_type", "Message type", base.DEC, { [0] = "update", [1] = "result" }, 0xf0),
     saturated = ProtoField.bool("switchml.saturated", "Saturated", 8, nil, 0x08),
-    size = ProtoField.uint8("switchml.size", "Size", base.DEC, { [1] = "64 values", [3] = "256 values" }, 0x07),
+    size = ProtoField.uint8("switchml.size", "Size", base.DEC, { [1] = "64 values", [3] = "256 values", [5] = "128 values", [7] = "512 values" }, 0x07),
     job = ProtoField.uint8("switchml.job_number", "Job number (lease)", base.DEC),
     tsi = ProtoField.uint32("switchml.tsi", "TSI (chunk)", base.DEC),
     version = ProtoField.uint16("switchml.version", "Version", base.DEC, nil, 0x8000),
@@ -22,10 +22,11 @@ local f = {
     call = ProtoField.uint32("switchml.call", "Call", base.HEX),
     values = ProtoField.bytes("switchml.values", "Values"),
     value = ProtoField.int32("switchml.value", "Value", base.DEC),
+    short = ProtoField.int16("switchml.short_value", "Value", base.DEC),
     datagrams = ProtoField.uint32("switchml.superframe", "Datagrams in this superframe", base.DEC),
 }
 switchml.fields = { f.msg_type, f.saturated, f.size, f.job, f.tsi, f.version, f.slot, f.e0,
-    f.not_quantizable, f.call, f.values, f.value, f.datagrams }
+    f.not_quantizable, f.call, f.values, f.value, f.short, f.datagrams }
 
 local malformed = ProtoExpert.new("switchml.malformed", "Not a whole packet", expert.group.MALFORMED, expert.severity.WARN)
 local offloaded = ProtoExpert.new("switchml.offloaded",
@@ -36,8 +37,8 @@ switchml.experts = { malformed, offloaded }
 -- Returns the length of the datagram at the start of `buffer`, or nil if it is not complete.
 local function length_of(buffer)
     if buffer:len() < HEADER then return nil end
-    local values = VALUES[buffer(0, 1):bitfield(5, 3)]
-    local length = values and HEADER + 4 * values
+    local words = WORDS[buffer(0, 1):bitfield(5, 3)]
+    local length = words and HEADER + 4 * words
     return length and length <= buffer:len() and length or nil
 end
 
@@ -57,8 +58,10 @@ local function show(buffer, tree, length)
     packet:add(f.not_quantizable, buffer(9, 1))
     packet:add(f.call, buffer(10, 4))
     local values = packet:add(f.values, buffer(HEADER, length - HEADER))
-    for at = HEADER, length - 4, 4 do
-        values:add(f.value, buffer(at, 4))
+    local of_16_bits = buffer(0, 1):bitfield(5, 1) == 1
+    local bytes = of_16_bits and 2 or 4
+    for at = HEADER, length - bytes, bytes do
+        values:add(of_16_bits and f.short or f.value, buffer(at, bytes))
     end
 end
 

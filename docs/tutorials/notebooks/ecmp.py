@@ -70,7 +70,7 @@ def _(found, mo):
     seconds = {row["paths"]: row["median_seconds"] for row in found.rows}
     mo.md(
         f"By hash **{1e3 * seconds['ecmp']:.3f} ms**, sprayed packet by packet {1e3 * seconds['spray']:.3f} ms, "
-        f"by the shortest queue {1e3 * seconds['adaptive']:.3f} ms. A ring is as fast as its slowest flow: if two "
+        f"by the least busy path {1e3 * seconds['adaptive']:.3f} ms. A ring is as fast as its slowest flow: if two "
         "share one uplink, all sixteen workers wait. Do more flows help? This lesson's page is "
         "docs/tutorials/lessons/ecmp.md."
     )

@@ -29,6 +29,13 @@ class Training(Table):
     compute_time: Annotated[
         Seconds, Field(description="virtual: time for which a worker computes in a step")
     ] = 0.0
+    stalls: Annotated[
+        Probability, Field(description="virtual: share of the steps in which a worker stalls, drawn by seed")
+    ] = 0.0
+    stall_time: Annotated[
+        Seconds,
+        Field(description="virtual: length of a stall; drawn between half of it and twice as long"),
+    ] = 0.0
     split: Annotated[
         Literal["random", "by-label"],
         Field(
@@ -56,6 +63,8 @@ class Training(Table):
         """Yield what does not fit so many workers, in virtual time."""
         if self.batch < workers:
             yield f"training.batch: is {self.batch}, must be at least the {workers} workers, a sample for each"
+        elif self.stalls and not self.stall_time:
+            yield "training.stalls: workers stall for no time; set training.stall_time, such as '40 ms'"
         elif not self.rounds(workers):
             steps = self.epochs * self.steps_in_epoch(workers)
             yield f"training.local_steps: is {self.local_steps}, more than the {steps} steps of the training"

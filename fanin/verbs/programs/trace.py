@@ -130,14 +130,10 @@ class _Switch:
 
     def read(self) -> tuple[bytes, Entries]:
         from fanin.controller.entry_files import observed
-        from fanin.p4switch.reader import read_program
 
         network = find_network(self.name, self.supervisor)
         [program] = network.observe(self.name, "program")
-        config = json.dumps(program).encode()
-        tables = read_program(config).tables.values()
-        profiles = {table.name: table.profile for table in tables if table.profile is not None}
-        return config, observed(network.observe(self.name, "tables"), profiles)
+        return json.dumps(program).encode(), observed(network.observe(self.name, "tables"))
 
 
 def _of_packets(

@@ -12,7 +12,18 @@ from fanin.output import say
 from fanin.testbed.running import find_network
 from fanin.topologies.errors import NetworkError
 
-_COLUMNS = "match", "member", "action", "group", "members", "replicas", "priority", "packets", "bytes"
+_COLUMNS = (
+    "match",
+    "member",
+    "action",
+    "group",
+    "session",
+    "members",
+    "replicas",
+    "priority",
+    "packets",
+    "bytes",
+)
 _NUMBERS = "priority", "packets", "bytes"
 
 
@@ -23,14 +34,14 @@ def tables(
         typer.Argument(help="Table, such as ingress.forwarding.ipv4_lpm or ipv4_lpm; all by default"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print a line of JSON for each entry and multicast group")
+        bool, typer.Option("--json", help="Print a line of JSON for each entry, group and session")
     ] = False,
     supervisor: Network = None,
 ) -> None:
     """Show the table entries of a running switch.
 
-    Entries, the members and groups of action profiles, and multicast groups are shown with the names of the program.
-    They are read over P4Runtime; the controller keeps control of the switch.
+    Entries, the members and groups of action profiles, multicast groups and clone sessions are shown with the names of
+    the program. They are read over P4Runtime; the controller keeps control of the switch.
 
     Examples:
         fanin tables leaf1
@@ -76,7 +87,13 @@ def _by_table(found: list[dict[str, Any]]) -> dict[str, list[dict[str, str]]]:
     rows: dict[str, list[dict[str, str]]] = {}
     for each in found:
         if "multicast_group" in each:
-            rows.setdefault("multicast groups", []).append(_group_row(each))
+            rows.setdefault("multicast groups", []).append(
+                _replicas_row("group", each["multicast_group"], each)
+            )
+        elif "clone_session" in each:
+            rows.setdefault("clone sessions", []).append(
+                _replicas_row("session", each["clone_session"], each)
+            )
         elif "action_profile" in each:
             rows.setdefault(each["action_profile"], []).append(_profile_row(each))
         else:
@@ -95,9 +112,9 @@ def _entry_row(entry: dict[str, Any]) -> dict[str, str]:
     return row | {name: f"{entry[name]:,}" for name in ("packets", "bytes") if name in entry}
 
 
-def _group_row(group: dict[str, Any]) -> dict[str, str]:
-    replicas = (f"port {port}, instance {instance}" for port, instance in group["replicas"])
-    return {"group": str(group["multicast_group"]), "replicas": "; ".join(replicas)}
+def _replicas_row(kind: str, number: int, found: dict[str, Any]) -> dict[str, str]:
+    replicas = (f"port {port}, instance {instance}" for port, instance in found["replicas"])
+    return {kind: str(number), "replicas": "; ".join(replicas)}
 
 
 def _profile_row(found: dict[str, Any]) -> dict[str, str]:
@@ -125,5 +142,6 @@ def _action_text(entry: dict[str, Any]) -> str:
         case {"group": number}:
             return f"group {number}"
         case {"one_of": actions}:
-            return " or ".join(f"{_action_text(action)} weight {action['weight']}" for action in actions)
+            text = " or ".join(f"{_action_text(action)} weight {action['weight']}" for action in actions)
+            return text + (", at random" if entry["random"] else "")
     return "none"

@@ -257,6 +257,20 @@ def test_texts_of_an_address_stay_texts(reader: Reader) -> None:
     assert reader.all("#page img, #page script") == []
 
 
+def test_a_node_of_the_graph_leads_to_its_line_with_keys_alone(reader: Reader) -> None:
+    reader.open("program=firewall")
+    reader.press(*[Keys.ARROW_RIGHT] * 13)
+    reader.wait(lambda: reader.texts(".graph .current text") == ["allowed"])
+    reader.all(".graph-pane .tabs button")[-1].send_keys(Keys.TAB)
+    focused = "return document.activeElement.closest('.graph .box')?.ariaLabel"
+    while (node := reader.chromium.execute_script(focused)) != "block()":
+        assert node
+        reader.press(Keys.TAB)
+    reader.press(Keys.ENTER)
+    script = "return document.querySelector('.cm-activeLine').textContent"
+    reader.wait(lambda: reader.chromium.execute_script(script).strip() == "block();")
+
+
 def test_everything_that_is_used_has_a_name(reader: Reader) -> None:
     reader.open("program=firewall")
     script = """return [...document.querySelectorAll("button, input, select, textarea, svg[role], [role=tablist]")]

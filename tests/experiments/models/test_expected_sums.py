@@ -15,13 +15,15 @@ from tests.workers.vectors import SIZES, gradients
 
 pytestmark = pytest.mark.slow
 
+VALUES = st.sampled_from([64, 128])  # integers of 32 bits, and of 16
+
 
 @settings(max_examples=sized(16, 50))
-@given(st.integers(1, 5), st.integers(1, 9), SIZES, st.integers(0, 2**32))
+@given(st.integers(1, 5), st.integers(1, 9), SIZES, st.integers(0, 2**32), VALUES)
 def test_the_sums_of_a_lease_are_those_of_block_floating_point_by_the_book(
-    workers: int, window: int, sizes: list[int], seed: int
+    workers: int, window: int, sizes: list[int], seed: int, values: int
 ) -> None:
-    ours, book = QuantizedSums(64, window, workers), ExactSums(64, window)
+    ours, book = QuantizedSums(values, window, workers), ExactSums(values, window)
     for step, size in enumerate(size for size in sizes if size):
         inputs = gradients(workers, size, seed, step)
         assert not ours.next(inputs).wrong(book.next(inputs)).any()

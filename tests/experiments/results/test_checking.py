@@ -81,19 +81,20 @@ def test_what_compression_changes_is_promised_and_no_more(compressor: Compressor
     assert (error <= compressed_sum_bound(list(inputs), compressor)).all()
 
 
-def test_the_bound_of_later_calls_includes_scaling_after_earlier_ones() -> None:
+@pytest.mark.parametrize("values", [64, 128])
+def test_the_bound_of_later_calls_includes_scaling_after_earlier_ones(values: int) -> None:
     """Where exponents were expected, results may be off by more than the exponents of their own inputs allow."""
     random = np.random.default_rng(1)
     beyond = 0
     for _ in range(20):
-        network = Network([2], window=4)
+        network = Network([2], window=4, values=values)
         for exponent in random.integers(-2, 3, 4):
             # Most elements are small beside their block's largest: their own rounding to float32 hides nothing.
             scales = 2.0**exponent * np.where(np.arange(200) % 10, 2.0**-12, 1)
             inputs = [(random.uniform(-1, 1, 200) * scales).astype(np.float32) for _ in "12"]
             error = np.abs(network.all_reduce(inputs)[0] - sum(x.astype(np.float64) for x in inputs))
-            assert (error <= quantized_sum_bound(inputs, values=64, window=4)).all()
-            beyond += int(np.count_nonzero(error > quantized_sum_bound(inputs, values=64)))
+            assert (error <= quantized_sum_bound(inputs, values, window=4)).all()
+            beyond += int(np.count_nonzero(error > quantized_sum_bound(inputs, values)))
     assert beyond
 
 

@@ -83,6 +83,15 @@ def test_all_algorithms_learn_the_same(switch: Engine, algorithm: str) -> None:
     assert other.curve.accuracy == pytest.approx(in_network.curve.accuracy, abs=0.01)
 
 
+def test_integers_of_16_bits_train_as_well(switch: Engine) -> None:
+    slow = {"topology": {"leaf_spine": SHAPE | {"rate": "100 Mb/s"}}}
+    whole, half = run(switch, values=256, **slow), run(switch, values=512, **slow)
+    assert whole.curve
+    assert half.curve
+    assert half.curve.accuracy == pytest.approx(whole.curve.accuracy, abs=0.01)
+    assert sum(half.seconds) < 0.7 * sum(whole.seconds)
+
+
 def test_models_of_different_images_move_apart(switch: Engine) -> None:
     said = {"epochs": 3, "local_steps": 11, "hidden": 32}
     mixed, sorted_by_digit = (run(switch, said | {"split": split}) for split in ("random", "by-label"))

@@ -301,6 +301,16 @@ def quantization(rows: Rows) -> None:
     assert integers["max_abs_error"] < one(rows, workers=16, algorithm="ring")["max_abs_error"]
 
 
+def sixteen_bits(rows: Rows) -> None:
+    assert all(0 < row["max_abs_error"] <= row["error_bound"] for row in rows)
+    for workers in (2, 16):
+        whole, half = (one(rows, workers=workers, algorithm="in-network", values=n) for n in (256, 512))
+        assert half["median_seconds"] < 0.65 * whole["median_seconds"]
+        assert half["max_abs_error"] > 1000 * whole["max_abs_error"]
+        # A sum of n normal values is often around 3 sqrt(n), and bfloat16 keeps 8 bits of it.
+        assert half["max_abs_error"] < 3 * workers**0.5 / 2**8
+
+
 def reordering(rows: Rows) -> None:
     for row in rows:
         wrong = row["program"].endswith("untagged.p4") and row["displacement"] > 50e-6
@@ -356,6 +366,44 @@ def tuner(rows: Rows) -> None:
             assert min(off) > 0.4
 
 
+def decoding(rows: Rows) -> None:
+    def tokens(algorithm: str, gigabits: int, workers: int) -> float:
+        found: float = one(rows, algorithm=algorithm, rate=gigabits * 10**9, workers=workers)[
+            "tokens_per_second"
+        ]
+        return found
+
+    def speedup(algorithm: str, gigabits: int) -> float:
+        """Return how many times as fast as two workers eight are."""
+        return tokens(algorithm, gigabits, 8) / tokens(algorithm, gigabits, 2)
+
+    assert speedup("in-network", 3600) > 3.7
+    assert speedup("ring", 3600) < 3.4
+    assert speedup("ring", 400) < 1.7
+    assert tokens("parameter-server", 400, 8) > 2 * tokens("ring", 400, 8)
+    assert tokens("in-network", 400, 8) > 1.05 * tokens("parameter-server", 400, 8)
+
+
+def serving(rows: Rows) -> None:
+    def there(fan_out: int, load: float, connections: str) -> Row:
+        said = {"serving_fan_out": fan_out, "serving_load": load, "serving_connections": connections}
+        return one(rows, **said)
+
+    for fan_out, connections in product((1, 8), ("reused", "new")):
+        quiet, busy = (there(fan_out, load, connections) for load in (0.2, 0.6))
+        assert busy["mean_request_seconds"] > 1.4 * quiet["mean_request_seconds"]
+        assert busy["gpu_idle_share"] < quiet["gpu_idle_share"] - 0.3
+    for load in (0.2, 0.6):
+        single, eight = (there(fan_out, load, "reused")["mean_request_seconds"] for fan_out in (1, 8))
+        assert eight > 1.7 * single
+        for fan_out in (1, 8):
+            reused, new = (there(fan_out, load, kind)["mean_request_seconds"] for kind in ("reused", "new"))
+            assert new - reused == pytest.approx(56e-6, rel=0.1)
+    for row in rows:
+        little = row["requests_per_second"] * row["mean_request_seconds"]
+        assert row["requests_in_progress"] == pytest.approx(little, rel=0.1)
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -371,6 +419,8 @@ def data_centres(rows: Rows) -> None:
 POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
     "data-centres": data_centres,
+    "decoding": decoding,
+    "serving": serving,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,
@@ -389,6 +439,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "rails": rails,
     "reordering": reordering,
     "scaling": scaling,
+    "sixteen-bits": sixteen_bits,
     "small-vectors": small_vectors,
     "straggler": straggler,
     "parallelism": parallelism,
@@ -415,7 +466,12 @@ def test_its_point_is_seen(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert f"docs/tutorials/lessons/{name}.md" in output
     assert "idle for this share of" in output
     # What the lesson is about is in the table, not only in the figure.
-    shown = {"failures": "lost", "roofline": "roofline", "data-centres": "to target s"}.get(name, "median ms")
+    shown = {
+        "failures": "lost",
+        "roofline": "roofline",
+        "data-centres": "to target s",
+        "decoding": "tokens/s",
+    }.get(name, "median ms")
     headers = [line for line, below in pairwise(output.splitlines()) if below.startswith("─")]
     assert any(shown in line for line in headers)
     assert "4,096 GPUs" in output

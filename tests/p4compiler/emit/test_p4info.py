@@ -267,6 +267,24 @@ def test_a_digest_of_an_unnamed_type_has_a_number(build: Build) -> None:
     assert [m.bitstring.bit.bitwidth for m in digest.type_spec.tuple.members] == [8]
 
 
+def test_tables_refer_to_hidden_actions_by_id(build: Build) -> None:
+    locals_ = "@hidden action a() { } table t { actions = { a; NoAction; } default_action = a; }"
+    info = build(locals=locals_, apply="t.apply();").p4info
+    assert [action.preamble.name for action in info.actions] == ["NoAction"]
+    [table] = info.tables
+    hidden = (p4i.P4Ids.ACTION << 24) + (one_at_a_time("I.a") & 0xFFFFFF)
+    assert [ref.id for ref in table.action_refs] == [hidden, info.actions[0].preamble.id]
+    assert table.initial_default_action.action_id == hidden
+
+
+def test_a_digest_of_a_single_value(build: Build) -> None:
+    locals_ = "action go(bit<8> d) { digest(2, d); } table t { actions = { go; } }"
+    made = build(locals=locals_, apply="t.apply(); digest(1, hdr.h.a); digest<bit<16>>(3, 5);")
+    assert [d.type_spec.bitstring.bit.bitwidth for d in made.p4info.digests] == [8, 8, 16]
+    sent = [[e["type"] for e in each["elements"]] for each in made.json["learn_lists"]]
+    assert sent == [["field"]] * 3
+
+
 @pytest.mark.p4c
 @pytest.mark.parametrize(
     "program", [path for path in PROGRAMS if path != ZERO_PRIORITY], ids=lambda path: path.stem

@@ -39,6 +39,8 @@ from tests.workers.faulty_network import RECOVERY, Faults, Network
 from tests.workers.numbers import FLOATS, WORKERS
 from tests.workers.vectors import FAULTS, RACKS, SIZES, gradients
 
+VALUES = st.sampled_from(list(wire.SIZES))  # integers in a packet
+
 pytestmark = pytest.mark.skipif(native.library() is None, reason="no C compiler")
 
 
@@ -69,7 +71,7 @@ def memory(worker: Worker) -> tuple[Any, ...]:
     st.integers(1, 9),
     FAULTS,
     SIZES,
-    st.sampled_from([64, 256]),
+    VALUES,
     st.sampled_from([1e-5, 1e-3, 1e-2]),
     st.booleans(),
     st.integers(0, 2**32),
@@ -284,15 +286,16 @@ def test_a_vector_that_was_refused_leaves_nothing_behind() -> None:
         np.float32, st.integers(1, 700), elements=st.one_of(FLOATS, st.sampled_from([np.nan, np.inf, -0.0]))
     ),
     WORKERS,
-    st.sampled_from([64, 256]),
+    VALUES,
 )
 def test_exponents_are_the_same(x: NDArray[np.float32], workers: int, values: int) -> None:
+    workers = min(workers, quantization.MAX_WORKERS[wire.BITS[values]])
     blocks = -(-x.size // values)
     lease = Lease(1, 0, workers, window=blocks, values=values)
     state = State(lease, RECOVERY)
     tensor = Tensor(x.size, workers=workers, values=values, window=blocks)
     padded = np.pad(x, (0, blocks * values - x.size)).reshape(blocks, values)
-    exponents, quantizable = quantization.block_exponents(padded, workers)
+    exponents, quantizable = quantization.block_exponents(padded, workers, lease.bits)
     engine = NativeEngine(state)
     buffers = Buffers(x, np.empty_like(x))
     assert len(engine.begin(tensor, buffers, 0, propagate=False)) == (blocks if quantizable.all() else 0)

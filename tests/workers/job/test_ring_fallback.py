@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fanin.workers.collective import CollectiveError
-from fanin.workers.communicator import Communicator, NonFinite
+from fanin.workers.communicator import Bits, Communicator, NonFinite
 from fanin.workers.engines.buffers import Buffers
 from fanin.workers.job.calls import Calls
 from fanin.workers.job.membership import Member, Outsider
@@ -112,10 +112,10 @@ def numbers(rank: int, call: int, size: int = 5000) -> Any:
     return np.random.default_rng(100 * call + rank).standard_normal(size).astype(np.float32)
 
 
-def check(results: list[Any], call: int, size: int = 5000) -> None:
+def check(results: list[Any], call: int, size: int = 5000, bits: Bits | None = None) -> None:
     """All alike to the bit, and a sum."""
     expected = np.sum([numbers(rank, call, size) for rank in range(N)], axis=0, dtype=np.float64)
-    np.testing.assert_allclose(results[0], expected, atol=1e-5)
+    np.testing.assert_allclose(results[0], expected, atol=1e-5 if bits is None else 4 * N**2 / 65534 * 8)
     for result in results[1:]:
         assert result.tobytes() == results[0].tobytes()
 
@@ -222,6 +222,7 @@ def test_whenever_each_hears_of_it(seed: int) -> None:
     """With losses of results, which have workers look, and be behind; some of the sums are longer than the window."""
     draw = np.random.default_rng(seed)
     calls, sizes = 12, draw.integers(1, 8000, 12).tolist()
+    bits: Bits | None = 16 if seed % 2 else None
     with job(Lossy(seed)) as (comms, service):
         after = int(draw.integers(0, 15))
         for end in service.ends:
@@ -230,10 +231,10 @@ def test_whenever_each_hears_of_it(seed: int) -> None:
 
         def do(comm: Communicator) -> list[Any]:
             xs = [numbers(comm.rank, call, sizes[call]) for call in range(calls)]
-            return [comm.allreduce(x, out=x if call % 2 else None) for call, x in enumerate(xs)]
+            return [comm.allreduce(x, out=x if call % 2 else None, bits=bits) for call, x in enumerate(xs)]
 
         for call, results in enumerate(zip(*everywhere(comms, do), strict=True)):
-            check(list(results), call, sizes[call])
+            check(list(results), call, sizes[call], bits)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -290,23 +291,27 @@ MOMENTS = [
 
 @pytest.mark.few(14)
 @pytest.mark.usefixtures("passes")
+@pytest.mark.parametrize("bits", [None, 16])
 @pytest.mark.parametrize(("ports", "after"), MOMENTS)
-def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(ports: Container[int], after: int) -> None:
+def test_a_long_sum_goes_on_from_what_is_summed_wherever_that_is(
+    ports: Container[int], after: int, bits: Bits | None
+) -> None:
     """In place at some, and each with another part of it, or all but that one lacks up to the last window."""
+    long = 2 * LONG if bits else LONG  # as many blocks
     with job(DeafAfter(after, ports)) as (comms, service), ThreadPoolExecutor(N) as pool:
 
         def do(comm: Communicator) -> tuple[Any, Any]:
-            x = numbers(comm.rank, 0, LONG)
-            result = comm.allreduce(x, out=x if comm.rank else None)
+            x = numbers(comm.rank, 0, long)
+            result = comm.allreduce(x, out=x if comm.rank else None, bits=bits)
             kept = result.copy()
             result[:] = np.nan
-            return kept, comm.allreduce(numbers(comm.rank, 1, LONG))
+            return kept, comm.allreduce(numbers(comm.rank, 1, long))
 
         done = [pool.submit(do, comm) for comm in comms]
         service.revoke()
         results, later = zip(*(each.result() for each in done), strict=True)
-        check(list(results), 0, LONG)
-        check(list(later), 1, LONG)
+        check(list(results), 0, long, bits)
+        check(list(later), 1, long)
 
 
 def test_what_is_heard_in_the_last_call_leaves_nothing_open() -> None:

@@ -91,6 +91,7 @@ class Hosts:
         shards: Number of shards of the parameter server, each on a worker; None: one on each worker.
         piece: Bytes that a node of the double binary tree forwards at a time.
         window: Limit of outstanding bytes. Queues make round trips longer than they are here.
+        acknowledged: Whether the end is when the last packet is acknowledged, instead of when the sum is there.
     """
 
     workers: int
@@ -99,6 +100,7 @@ class Hosts:
     shards: int | None = None
     piece: int = PIECE
     window: Window = NO_LIMIT
+    acknowledged: bool = True
 
     def sending(self, size: float, connection: float, latency: float) -> float:
         """Return how long a host takes to send on its link; see Window.sending()."""

@@ -45,7 +45,7 @@ class ParameterServer(AllReduce):
         return sum_from_owners(servers(len(inputs), shards), inputs)
 
     def seconds(self, size: int, hosts: Hosts) -> float:
-        """Return the seconds until the sums of all shards are back and acknowledged.
+        """Return the seconds until the sums of all shards are back, and acknowledged.
 
         A server's link carries its own shard for all other workers, and the other shards for its own worker. A single
         server has nothing to send until the first piece of all others has come.
@@ -57,7 +57,8 @@ class ParameterServer(AllReduce):
         busiest = max(1.0, (workers + len(ranks) - 2) / len(ranks)) * size
         connection = min(2, len(ranks)) / len(ranks) * size  # between servers, each with a shard
         idle = (workers - 1) * min(hosts.piece, size) / hosts.bandwidth if len(ranks) == 1 else 0.0
-        return 3 * furthest + idle + hosts.sending(busiest, connection, furthest)
+        latencies = 3 if hosts.acknowledged else 2
+        return latencies * furthest + idle + hosts.sending(busiest, connection, furthest)
 
     def formula(self, workers: int) -> str:
         """Return the formula for as many shards as workers."""

@@ -29,7 +29,7 @@ class Ring(AllReduce):
         """Return the seconds of a ring, in which a rank forwards a segment while the rest of it arrives.
 
         Either the links are always busy, or a segment travels from rank to rank, delayed only by latencies. The last
-        packet is acknowledged.
+        packet may be acknowledged.
         """
         workers = hosts.workers
         hops = [hosts.latency(rank, (rank + 1) % workers) for rank in range(workers)]
@@ -38,7 +38,8 @@ class Ring(AllReduce):
         chain = 2 * sum(hops) - min(hops[i - 1] + hops[i] for i in range(workers))
         whole, segment = 2 * (workers - 1) / workers * size, size / workers
         always = hosts.sending(whole, whole, longest) + longest
-        return max(always, chain + hosts.sending(segment, segment, longest)) + longest
+        arrived = max(always, chain + hosts.sending(segment, segment, longest))
+        return arrived + longest if hosts.acknowledged else arrived
 
     def formula(self, workers: int) -> str:
         """Return the formula; a short array is delayed by latencies, a long one by the link."""

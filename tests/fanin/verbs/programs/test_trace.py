@@ -13,7 +13,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from finsy.proto import p4i
+from finsy.proto import p4i, p4r
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap
@@ -411,7 +411,10 @@ ASKING = bytes(Ether() / IP(src="10.0.0.1", dst="10.0.9.9") / UDP(sport=1000, ch
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("reference", "chosen"),
-    [({"member": 2}, "member 2"), ({"group": 7}, "group 7: member ")],
+    [
+        ({"member": 2}, "member 2"),
+        ({"group": 7}, "group 7: member "),
+    ],
 )
 def test_an_entry_file_has_members_and_groups(tmp_path: Path, reference: dict[str, int], chosen: str) -> None:
     entries = tmp_path / "entries.json"
@@ -428,11 +431,40 @@ def test_an_entry_file_has_members_and_groups(tmp_path: Path, reference: dict[st
     assert sent[3].table_entry.action.WhichOneof("type") == f"action_profile_{next(iter(reference))}_id"
 
 
+@pytest.mark.slow
+def test_an_entry_file_has_entries_with_actions_of_their_own(tmp_path: Path) -> None:
+    entries = tmp_path / "entries.json"
+    one_of = [SERVERS["members"]["1"] | {"weight": 3}, {"action": "ingress.drop"}]
+    entries.write_text(json.dumps({"entries": [TO_SERVICE | {"one_of": one_of, "random": True}]}))
+    result = run(str(BALANCER), "--packet", ASKING, "--entries", str(entries))
+    assert "action set: " in result.output
+    [sent] = read_entries(entries).encode(compile_file(BALANCER).p4info)
+    found = sent.table_entry.action.action_profile_action_set
+    assert [each.weight for each in found.action_profile_actions] == [3, 1]
+    assert found.action_selection_mode == p4r.ActionProfileActionSet.RANDOM
+
+
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ({"entries": [TO_SERVICE]}, "entries.0: needs one of action, member and group"),
-        ({"entries": [TO_SERVICE | {"member": 1, "group": 7}]}, "needs one of action, member and group"),
+        ({"entries": [TO_SERVICE]}, "entries.0: needs one of action, member, group and one_of"),
+        (
+            {"entries": [TO_SERVICE | {"member": 1, "group": 7}]},
+            "needs one of action, member, group and one_of",
+        ),
+        ({"entries": [TO_SERVICE | {"member": 1, "random": True}]}, "has random, but no one_of"),
+        (
+            {"entries": [TO_SERVICE | {"one_of": [{"action": "x", "wait": 3}]}]},
+            "wait: not known; keys are action, params, weight",
+        ),
+        (
+            {"defaults": {"absent": {"action": "x"}}},
+            "table absent does not exist; there are ingress.services",
+        ),
+        (
+            {"defaults": {"ingress.services": {"action": "x"}}},
+            "table ingress.services: default action: it has no action x",
+        ),
         ({"entries": [TO_SERVICE | {"member": 1, "params": {"port": 1}}]}, "has params, but no action"),
         ({"entries": [TO_SERVICE | {"member": 1}]}, "member 1 does not exist"),
         ({"profiles": {"servers": {}}}, "no table has an action profile servers; there are ingress.servers"),
