@@ -37,7 +37,7 @@ class HtsimError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FlowRun:
     """One case in one simulator.
 
     Attributes:
@@ -69,8 +69,8 @@ class Run:
         )
 
 
-def run_ours(name: str, pairs: Pairs, payload: int, k: int = K) -> Run:
-    """Run flows in virtual time.
+def run_ours(name: str, pairs: Pairs, payload: int, k: int = K) -> FlowRun:
+    """FlowRun flows in virtual time.
 
     Args:
         name: Name of the case.
@@ -86,11 +86,11 @@ def run_ours(name: str, pairs: Pairs, payload: int, k: int = K) -> Run:
     fabric, flows = flows_of(SimulatorCase(name=name, k=k, pairs=pairs, htsim=0.0), switch, payload)
     last = max(flow.seconds for flow in flows.completed)
     spent = time.process_time() - begun
-    return Run(name, f"fanin, {payload:,} B", len(pairs) * SIZE, spent, fabric.network.hops, last)
+    return FlowRun(name, f"fanin, {payload:,} B", len(pairs) * SIZE, spent, fabric.network.hops, last)
 
 
-def run_htsim(name: str, pairs: Pairs, program: Path, hosts: int = HOSTS) -> Run:
-    """Run flows in htsim.
+def run_htsim(name: str, pairs: Pairs, program: Path, hosts: int = HOSTS) -> FlowRun:
+    """FlowRun flows in htsim.
 
     Args:
         name: Name of the case.
@@ -126,11 +126,11 @@ def run_htsim(name: str, pairs: Pairs, program: Path, hosts: int = HOSTS) -> Run
             "build htsim_eqds of github.com/Broadcom/csg-htsim"
         )
     spent = usage.ru_utime + usage.ru_stime
-    return Run(name, "htsim, 4,086 B", len(pairs) * SIZE, spent, None, max(ended))
+    return FlowRun(name, "htsim, 4,086 B", len(pairs) * SIZE, spent, None, max(ended))
 
 
-def bench(program: Path, progress: Callable[[Run], None], folder: Path) -> Path:
-    """Run all cases in both simulators in turns, and write htsim.json.
+def bench(program: Path, progress: Callable[[FlowRun], None], folder: Path) -> Path:
+    """FlowRun all cases in both simulators in turns, and write htsim.json.
 
     Args:
         program: The program `htsim_eqds`.
@@ -143,9 +143,9 @@ def bench(program: Path, progress: Callable[[Run], None], folder: Path) -> Path:
     Raises:
         HtsimError: See run_htsim().
     """
-    found: list[Run] = []
+    found: list[FlowRun] = []
     for name, pairs in CASES.items():
-        rounds: list[Sequence[Run]] = [
+        rounds: list[Sequence[FlowRun]] = [
             [run_htsim(name, pairs, program), *(run_ours(name, pairs, payload) for payload in PAYLOADS)]
             for _ in range(ROUNDS)
         ]

@@ -14,7 +14,7 @@ from fanin.output import say
 from fanin.verbs.benchmarks.options import AsJson
 
 if TYPE_CHECKING:
-    from fanin.assurance.bench.htsim import Run as FlowRun
+    from fanin.assurance.bench.htsim import FlowRun
     from fanin.assurance.bench.virtual import BenchPoint
 
 
