@@ -39,7 +39,7 @@ class _Worker(ctypes.Structure):
     _fields_ = (
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("rank", "workers", "flows", "window", "session", "transport")),
-        *((name, _int64) for name in ("per_host", "packet_threshold")),
+        *((name, _int64) for name in ("per_host", "packet_threshold", "payload")),
         *((name, _int64) for name in ("control", "least", "first_window", "initial_ssthresh", "always")),
         *((name, _double) for name in ("gain", "alpha")),
         *((name, _pointer) for name in ("source", "array")),
@@ -55,7 +55,7 @@ class _Worker(ctypes.Structure):
 _BATCH = np.dtype([(name, np.int64) for name in ("peer", "flow", "kind", "count", "size", "offset")])
 _PIECE = np.dtype([(name, np.int64) for name in ("start", "stop", "after", "needed", "reduce")])
 _NUMBERS = {
-    "PAYLOAD": transport.PAYLOAD,
+    "MAX_PAYLOAD": transport.MAX_PAYLOAD,
     "HEADER_BYTES": transport.HEADER_BYTES,
     "CALL_BYTES": transport.CALL_BYTES,
     "ENDS": transport.ENDS,
@@ -142,6 +142,7 @@ class CompiledWorker(HostBasedWorker):
             transport=_TRANSPORTS.index(group.transport),
             per_host=group.window_per == "host",
             packet_threshold=settings.packet_threshold,
+            payload=group.payload,
         )
         if isinstance(control, Dctcp):
             parameters = control.parameters

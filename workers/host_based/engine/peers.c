@@ -9,14 +9,14 @@
 
 SHARE_STRUCT(worker, FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(rank) FIELD(workers)
              FIELD(flows) FIELD(window) FIELD(session) FIELD(transport) FIELD(per_host) FIELD(packet_threshold)
-             FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always) FIELD(gain)
-             FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(summed_at)
-             FIELD(datagrams_sent) FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received)
+             FIELD(payload) FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always)
+             FIELD(gain) FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard)
+             FIELD(summed_at) FIELD(datagrams_sent) FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received)
              FIELD(retransmissions) FIELD(timeouts) FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early)
              FIELD(other_rank) FIELD(other_call))
 SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(kind) FIELD(count) FIELD(size) FIELD(offset))
 SHARE_STRUCT(piece, FIELD(start) FIELD(stop) FIELD(after) FIELD(needed) FIELD(reduce))
-SHARE_NUMBER(PAYLOAD);
+SHARE_NUMBER(MAX_PAYLOAD);
 SHARE_NUMBER(HEADER_BYTES);
 SHARE_NUMBER(CALL_BYTES);
 SHARE_NUMBER(ENDS);
@@ -196,13 +196,13 @@ bool process_payload(struct state *s, struct flow *flow, const uint8_t *with_cal
     struct piece *piece = peer->receives;
     int64_t first = piece->start + peer->offset, left = 4 * (piece->stop - first);
     int64_t call = (int64_t)read_number(with_call, CALL_BYTES);
-    if (size != (left < PAYLOAD ? left : PAYLOAD) || call != w->call) {
+    if (size != (left < w->payload ? left : w->payload) || call != w->call) {
         s->differs = true;
         w->other_rank = peer->rank;
         w->other_call = call;
         return false;
     }
-    float *part = w->array + first, values[PAYLOAD / 4];
+    float *part = w->array + first, values[MAX_PAYLOAD / 4];
     memcpy(values, with_call + CALL_BYTES, (size_t)size);
     if (piece->reduce)
         for (int64_t i = 0; i < size / 4; i++)
@@ -390,7 +390,7 @@ static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64
             remove_busy(s, flow);
         return;
     }
-    if (size <= HEADER_BYTES || size > HEADER_BYTES + PAYLOAD) {
+    if (size <= HEADER_BYTES || size > HEADER_BYTES + w->payload) {
         w->malformed += count;
         return;
     }
