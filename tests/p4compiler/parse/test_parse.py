@@ -276,7 +276,9 @@ def test_the_text_of_an_annotation_is_free_and_a_pragma_ends_with_its_line(
 
 
 def test_a_block_may_have_annotations() -> None:
-    plain = "control C() {{ action a() {0}{{ }} apply {0}{{ {0}{{ a(); }} if (true) {0}{{ }} else {0}{{ }} }} }}"
+    plain = (
+        "control C() {{ action a() {0}{{ }} apply {0}{{ {0}{{ a(); }} if (true) {0}{{ }} else {0}{{ }} }} }}"
+    )
     (annotated,) = program(plain.format('@x("y") @pure '))
     (without,) = program(plain.format(""))
     assert isinstance(annotated, nodes.Control)
