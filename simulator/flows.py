@@ -24,6 +24,7 @@ from fanin.workers.host_based.transport import (
     DATA,
     HEADER,
     HEADER_BYTES,
+    PAYLOAD,
     Ends,
     Receiver,
     Sender,
@@ -76,6 +77,7 @@ class Flows:
         congestion_control: Makes the congestion control of each flow.
         seed: Seed for the UDP port of each flow, which spreads the flows over the spines.
         priority: Priority of the packets, where links have queues for each.
+        payload: Bytes of payload in a full packet.
 
     Attributes:
         counts: Events of the transport, over all flows.
@@ -96,6 +98,7 @@ class Flows:
         congestion_control: CongestionControlOf = dctcp,
         seed: int = 0,
         priority: int = 0,
+        payload: int = PAYLOAD,
     ) -> None:
         for number, flow in enumerate(flows):
             _check(f"flows[{number}]", flow)
@@ -112,7 +115,7 @@ class Flows:
         self._stations = {name: FlowStation(fabric, name, priority) for name in names}
         for session, (flow, port) in enumerate(zip(flows, ports, strict=True)):
             source, destination = self._stations[flow.source], self._stations[flow.destination]
-            there = Ends(source.host.rank, destination.host.rank, session)
+            there = Ends(source.host.rank, destination.host.rank, session, payload=payload)
             back = Ends(destination.host.rank, source.host.rank, session)
             control = congestion_control(fabric.topology, flow.source)
             sender, _ = open_stream(transport, there, window, recovery, self.counts, control)

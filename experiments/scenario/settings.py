@@ -43,7 +43,8 @@ from fanin.topologies.units import Seconds
 from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
-from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.host_based.congestion_control import MakeControl
+from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
 from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
@@ -64,7 +65,7 @@ FILES = (
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
+    *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
     *("failures", "decoding", "serving"),
 )
 
@@ -193,6 +194,15 @@ class Settings(Table):
         int | None,
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
+    payload: Annotated[
+        int,
+        Field(
+            ge=64,
+            le=MAX_PAYLOAD,
+            multiple_of=ELEMENT_BYTES,
+            description="between hosts, virtual: bytes of a vector in a full packet, such as 4096 or 8192 (jumbo)",
+        ),
+    ] = PAYLOAD
     values: Annotated[
         Literal[64, 128, 256, 512],
         Field(description="in-network: integers in a packet: 64 or 256 of 32 bits, 128 or 512 of 16 bits"),
@@ -350,6 +360,10 @@ class Settings(Table):
         others = (part for part in (self.traffic, self.other_job) if part is not None)
         return any(part.priority for part in (self, *others))
 
+    def congestion_control(self, topology: Topology, host: str) -> MakeControl:
+        """Return what makes the congestion control of a sender at a host."""
+        return self.congestion.control_of(topology, host, self.payload)
+
     @property
     def host_link(self) -> Link:
         """Return the link of the first worker's host; the other workers' links are assumed to be equal."""
@@ -428,7 +442,7 @@ class Settings(Table):
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
-            changes |= {"congestion": Congestion(), "window_per": "connection"}
+            changes |= {"congestion": Congestion(), "window_per": "connection", "payload": PAYLOAD}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":

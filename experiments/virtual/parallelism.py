@@ -161,7 +161,8 @@ class _Model:
             transport=_transport(settings),
             shards=settings.shards,
             flows=settings.flows_per_pair,
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=settings.priority,
             on_call=True,
         )
@@ -252,7 +253,8 @@ class _Model:
             session=session,
             flows=settings.flows_per_pair,
             calls=(operation,),
-            make_control=settings.congestion.control_of(topology, host.name),
+            make_control=settings.congestion_control(topology, host.name),
+            payload=settings.payload,
         )
         return PeerPort(
             fastest(group, recovery(settings)),

@@ -195,7 +195,8 @@ class _Replay:
             window=self.window,
             values=settings.values,
             recovery=recovery(settings),
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=settings.priority,
             on_call=True,
         )
@@ -230,7 +231,8 @@ class _Replay:
                 session=session,
                 flows=flows,
                 calls=tuple(part.operation for part in parts),
-                make_control=settings.congestion.control_of(topology, host.name),
+                make_control=settings.congestion_control(topology, host.name),
+                payload=settings.payload,
             )
             port = PeerPort(
                 fastest(group, recovery(settings)),

@@ -9,6 +9,7 @@ import numpy as np
 from fanin.experiments.models.alone import Alone
 from fanin.experiments.models.queues import response_quantile
 from fanin.experiments.models.timers import recovery, virtual_window
+from fanin.experiments.results.checking import Errors
 from fanin.experiments.results.measured import Measured, ServingTimes
 from fanin.experiments.results.usage import Usage
 from fanin.experiments.scenario.settings import Settings
@@ -77,9 +78,6 @@ def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measure
         seconds=tuple(seconds[counted].tolist()),
         elements=settings.elements,
         retransmissions=requests.counts.retransmissions,
-        violations=0,
-        max_abs_error=0.0,
-        error_bound=0.0,
         closed_form_seconds=None,
         window=virtual_window(settings),
         recovery=timers,
@@ -95,6 +93,7 @@ def run_serving(settings: Settings, serving: Serving, switch: Engine) -> Measure
             requests_in_progress=float(inside.sum()) / (last - first),
             queued_seconds=float(np.mean([wait for server in servers for wait in server.waits])),
         ),
+        **Errors().columns,  # there are no sums
         **worker_figures(settings, fabric),
         **network_figures(fabric),
     )

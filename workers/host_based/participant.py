@@ -29,6 +29,7 @@ from fanin.workers.host_based.transport import (
     HEADER,
     HEADER_BYTES,
     MAX_FLOWS,
+    MAX_PAYLOAD,
     NAK,
     PAYLOAD,
     Ends,
@@ -67,6 +68,7 @@ class Group:
         flows: Number of streams to each other rank, each with its own UDP ports. Chunks are sent over them in turn.
         make_control: Makes the congestion control of each stream.
         calls: What a worker's calls do, in turn.
+        payload: Bytes of the array in a full packet, a multiple of 4.
 
     Raises:
         ValueError: If a number is out of range, no algorithm has this name, or a call compresses and the algorithm is
@@ -85,6 +87,7 @@ class Group:
     flows: int = 1
     make_control: MakeControl = Dctcp
     calls: tuple[Call, ...] = ("all-reduce",)
+    payload: int = PAYLOAD
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -97,6 +100,10 @@ class Group:
             raise ValueError(f"window must be at least 1, not {self.window}")
         if not 1 <= self.flows <= MAX_FLOWS:
             raise ValueError(f"flows must be from 1 to {MAX_FLOWS}, not {self.flows}")
+        if not _ELEMENT <= self.payload <= MAX_PAYLOAD or self.payload % _ELEMENT:
+            raise ValueError(
+                f"payload must be a multiple of {_ELEMENT} from {_ELEMENT} to {MAX_PAYLOAD}, not {self.payload}"
+            )
         for call in self.calls:
             check_call(call, self.algorithm)
 
@@ -190,8 +197,13 @@ class HostBasedWorker:
     def _begin(self, exchange: Exchange, now: float) -> None:
         self._progress = ScheduleProgress(self._schedule(exchange))
         self._heard = now
-        self._summed_at = None if self._progress.awaiting else now
+        self._summed_at = None
         self._advance()
+        self._note_sum(now)
+
+    def _note_sum(self, now: float) -> None:
+        if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
+            self._summed_at = now
 
     def _end(self) -> None:
         self._progress = None
@@ -211,7 +223,16 @@ class HostBasedWorker:
     def _identity(self, call: Call, elements: int) -> int:
         """Return the current call's number, added to a hash of all that must be the same at all workers."""
         group = self.group
-        alike = (group.algorithm, group.workers, group.shards, group.chunk, group.flows, call, elements)
+        alike = (
+            group.algorithm,
+            group.workers,
+            group.shards,
+            group.chunk,
+            group.flows,
+            group.payload,
+            call,
+            elements,
+        )
         signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
         return (signature + self._calls) % _CALLS
 
@@ -336,7 +357,7 @@ class HostBasedWorker:
             if stream.sender.done:
                 self._busy.pop((source, flow), None)
             return
-        if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + PAYLOAD:
+        if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + group.payload:
             ignored["malformed"] += count
             return
         self._answering.add((source, flow))
@@ -353,8 +374,7 @@ class HostBasedWorker:
                 stream.waiting.append(rest.copy())
         if applied:
             self._advance()
-            if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
-                self._summed_at = now
+            self._note_sum(now)
 
     def _peer(self, rank: int) -> _Peer:
         peer = self._peers.get(rank)
@@ -365,7 +385,7 @@ class HostBasedWorker:
 
     def _open(self, rank: int, flow: int) -> _Flow:
         group, counts = self.group, self.statistics.streams
-        ends = Ends(group.rank, rank, group.session, flow)
+        ends = Ends(group.rank, rank, group.session, flow, group.payload)
         return _Flow(
             *open_stream(group.transport, ends, group.window, self._recovery, counts, group.make_control)
         )
@@ -439,11 +459,11 @@ class HostBasedWorker:
                 progress.received(rank)
         return payloads
 
-    @staticmethod
-    def _packets_of(piece: Piece, offset: int) -> tuple[int, int]:
+    def _packets_of(self, piece: Piece, offset: int) -> tuple[int, int]:
         """Return the number and size in bytes of the next packets of a piece, as far as they have the same size."""
         left = (piece.stop - piece.start - offset) * _ELEMENT
-        return (left // PAYLOAD, PAYLOAD) if left >= PAYLOAD else (1, left)
+        payload = self.group.payload
+        return (left // payload, payload) if left >= payload else (1, left)
 
     # -- explaining ------------------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ MARKS = {"queue_bytes": "60 kB", "ecn_bytes": "10 kB"}
         ("ring", {"links": FAULTS, "placement": "spread"}),
         ("ring", {"links": FAULTS | MARKS, "transport": "go-back-n", "flows_per_pair": 2}),
         ("halving-doubling", {"links": MARKS, "paths": "spray", "recovery": {"packet_threshold": 20}}),
-        ("double-binary-tree", {"links": FAULTS}),
+        ("double-binary-tree", {"links": FAULTS, "payload": 4096}),
         ("parameter-server", {"links": MARKS, "window_per": "host", "congestion": {"control": "none"}}),
     ],
 )
@@ -57,3 +57,40 @@ def test_what_c_does_not_know_is_done_in_python() -> None:
     assert type(fastest(Group(0, 2), Recovery())) is CompiledWorker
     other: Any = Other
     assert type(fastest(Group(0, 2, make_control=lambda _: other()), Recovery())) is HostBasedWorker
+
+
+@pytest.mark.slow
+def test_jumbo_packets_carry_the_same_in_fewer_and_larger_packets(switch: Engine) -> None:
+    """32 kB for each worker, in pieces of at most 16 KiB; links without a limit of packets in flight."""
+    found = {}
+    for payload in (1024, 4096, 8192):
+        settings = Settings.model_validate(
+            {"topology": {"leaf_spine": RACKS}, "size": "192 KiB", "algorithm": "ring", "payload": payload}
+        )
+        found[payload] = row(settings, run_virtual(settings, switch))
+        assert found[payload]["violations"] == 0
+        # Five sixths of the vector twice, to the next rank and from the one before, and their acknowledgements.
+        data = 2 * 2 * 5 * 32 * 1024
+        packets = data // payload
+        assert data + 64 * packets < found[payload]["wire_bytes_per_worker"] < data + 128 * packets + 5000
+        assert found[payload]["payload"] == payload
+    times = {payload: one["closed_form_seconds"] / one["median_seconds"] for payload, one in found.items()}
+    assert all(0.7 < time < 1.1 for time in times.values())
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ({"payload": 9000}, r"payload\n  Input should be less than or equal to 8948"),
+        ({"payload": 4097}, r"payload\n  Input should be a multiple of 4"),
+        (
+            {"payload": 4096, "world": "live"},
+            r"payload: is virtual only; leave it out, or set world = 'virtual'",
+        ),
+    ],
+)
+def test_a_payload_that_cannot_be_is_refused(rest: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Settings.model_validate(
+            {"topology": {"leaf_spine": RACKS}, "size": "1 MB", "algorithm": "ring"} | rest
+        )

@@ -52,7 +52,7 @@ class BothWorkers(HostBasedWorker):
         return _same(super().finish, self._in_c.finish, lambda result: result.tobytes())
 
     def _compare(self, now: float) -> None:
-        assert self.finished == self._in_c.finished
+        assert (self.finished, self.summed_at) == (self._in_c.finished, self._in_c.summed_at)
         assert self.deadline() == self._in_c.deadline()
         assert self.outstanding(now) == self._in_c.outstanding(now)
         assert _totals(self.statistics) == _totals(self._in_c.statistics)

@@ -442,6 +442,7 @@ def groups(
     flows: int = 1,
     window_per: WindowScope = "connection",
     make_control: MakeControl = Dctcp,
+    payload: int = PAYLOAD,
 ) -> list[Group]:
     return [
         Group(
@@ -454,6 +455,7 @@ def groups(
             chunk=512,
             flows=flows,
             make_control=make_control,
+            payload=payload,
         )
         for rank in range(count)
     ]
@@ -482,6 +484,7 @@ CONTROLS: dict[str, MakeControl] = {
     flows=st.integers(1, 3),
     window_per=st.sampled_from(get_args(WindowScope)),
     control=st.sampled_from(sorted(CONTROLS)),
+    payload=st.sampled_from([256, 1024, 8948]),
     seed=st.integers(0, 2**32),
 )
 def test_all_reduces_over_a_faulty_network_are_exact(
@@ -493,9 +496,12 @@ def test_all_reduces_over_a_faulty_network_are_exact(
     flows: int,
     window_per: WindowScope,
     control: str,
+    payload: int,
     seed: int,
 ) -> None:
-    cluster = Cluster(groups(count, algorithm, transport, flows, window_per, CONTROLS[control]), faults, seed)
+    cluster = Cluster(
+        groups(count, algorithm, transport, flows, window_per, CONTROLS[control], payload), faults, seed
+    )
     draw = np.random.default_rng(seed)
     for size in sizes:
         inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
@@ -706,6 +712,10 @@ def test_the_next_all_reduce_waits_for_the_one_before() -> None:
         ({"rank": 0, "workers": 0}, "workers must be from 1 to 65536, not 0"),
         ({"rank": 0, "workers": 2, "flows": 65}, "flows must be from 1 to 64, not 65"),
         ({"rank": 0, "workers": 2, "window": 0}, "window must be at least 1, not 0"),
+        (
+            {"rank": 0, "workers": 2, "payload": 8952},
+            "payload must be a multiple of 4 from 4 to 8948, not 8952",
+        ),
     ],
 )
 def test_a_group_that_cannot_be_is_refused(group: dict[str, int], message: str) -> None:

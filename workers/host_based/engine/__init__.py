@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import warnings
 import weakref
 from functools import cache
@@ -38,12 +39,12 @@ class _Worker(ctypes.Structure):
     _fields_ = (
         *((name, _double) for name in ("initial_rto", "min_rto", "max_rto", "granularity")),
         *((name, _int64) for name in ("rank", "workers", "flows", "window", "session", "transport")),
-        *((name, _int64) for name in ("per_host", "packet_threshold")),
+        *((name, _int64) for name in ("per_host", "packet_threshold", "payload")),
         *((name, _int64) for name in ("control", "least", "first_window", "initial_ssthresh", "always")),
         *((name, _double) for name in ("gain", "alpha")),
         *((name, _pointer) for name in ("source", "array")),
         *((name, _int64) for name in ("call", "running")),
-        ("heard", _double),
+        *((name, _double) for name in ("heard", "summed_at")),
         *((name, _int64) for name in ("datagrams_sent", "datagrams_received", "bytes_sent")),
         *((name, _int64) for name in ("bytes_received", "retransmissions", "timeouts")),
         *((name, _int64) for name in ("malformed", "other_session", "duplicate", "early")),
@@ -54,7 +55,7 @@ class _Worker(ctypes.Structure):
 _BATCH = np.dtype([(name, np.int64) for name in ("peer", "flow", "kind", "count", "size", "offset")])
 _PIECE = np.dtype([(name, np.int64) for name in ("start", "stop", "after", "needed", "reduce")])
 _NUMBERS = {
-    "PAYLOAD": transport.PAYLOAD,
+    "MAX_PAYLOAD": transport.MAX_PAYLOAD,
     "HEADER_BYTES": transport.HEADER_BYTES,
     "CALL_BYTES": transport.CALL_BYTES,
     "ENDS": transport.ENDS,
@@ -141,6 +142,7 @@ class CompiledWorker(HostBasedWorker):
             transport=_TRANSPORTS.index(group.transport),
             per_host=group.window_per == "host",
             packet_threshold=settings.packet_threshold,
+            payload=group.payload,
         )
         if isinstance(control, Dctcp):
             parameters = control.parameters
@@ -269,6 +271,11 @@ class CompiledWorker(HostBasedWorker):
             for which in (True, False)
         )
         return sorted(data), sorted({*acknowledgements})
+
+    @property
+    def summed_at(self) -> float | None:
+        """See HostBasedWorker."""
+        return None if math.isnan(self._worker.summed_at) else float(self._worker.summed_at)
 
     def _last_heard(self) -> float:
         return float(self._worker.heard)

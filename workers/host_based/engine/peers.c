@@ -9,13 +9,14 @@
 
 SHARE_STRUCT(worker, FIELD(initial_rto) FIELD(min_rto) FIELD(max_rto) FIELD(granularity) FIELD(rank) FIELD(workers)
              FIELD(flows) FIELD(window) FIELD(session) FIELD(transport) FIELD(per_host) FIELD(packet_threshold)
-             FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always) FIELD(gain)
-             FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard) FIELD(datagrams_sent)
-             FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received) FIELD(retransmissions) FIELD(timeouts)
-             FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early) FIELD(other_rank) FIELD(other_call))
+             FIELD(payload) FIELD(control) FIELD(least) FIELD(first_window) FIELD(initial_ssthresh) FIELD(always)
+             FIELD(gain) FIELD(alpha) FIELD(source) FIELD(array) FIELD(call) FIELD(running) FIELD(heard)
+             FIELD(summed_at) FIELD(datagrams_sent) FIELD(datagrams_received) FIELD(bytes_sent) FIELD(bytes_received)
+             FIELD(retransmissions) FIELD(timeouts) FIELD(malformed) FIELD(other_session) FIELD(duplicate) FIELD(early)
+             FIELD(other_rank) FIELD(other_call))
 SHARE_STRUCT(batch, FIELD(peer) FIELD(flow) FIELD(kind) FIELD(count) FIELD(size) FIELD(offset))
 SHARE_STRUCT(piece, FIELD(start) FIELD(stop) FIELD(after) FIELD(needed) FIELD(reduce))
-SHARE_NUMBER(PAYLOAD);
+SHARE_NUMBER(MAX_PAYLOAD);
 SHARE_NUMBER(HEADER_BYTES);
 SHARE_NUMBER(CALL_BYTES);
 SHARE_NUMBER(ENDS);
@@ -195,13 +196,13 @@ bool process_payload(struct state *s, struct flow *flow, const uint8_t *with_cal
     struct piece *piece = peer->receives;
     int64_t first = piece->start + peer->offset, left = 4 * (piece->stop - first);
     int64_t call = (int64_t)read_number(with_call, CALL_BYTES);
-    if (size != (left < PAYLOAD ? left : PAYLOAD) || call != w->call) {
+    if (size != (left < w->payload ? left : w->payload) || call != w->call) {
         s->differs = true;
         w->other_rank = peer->rank;
         w->other_call = call;
         return false;
     }
-    float *part = w->array + first, values[PAYLOAD / 4];
+    float *part = w->array + first, values[MAX_PAYLOAD / 4];
     memcpy(values, with_call + CALL_BYTES, (size_t)size);
     if (piece->reduce)
         for (int64_t i = 0; i < size / 4; i++)
@@ -289,6 +290,7 @@ struct state *peers_open(struct worker *worker)
     struct state *s = calloc(1, sizeof *s);
     if (s)
         s->worker = worker;
+    worker->summed_at = NAN;
     return s;
 }
 
@@ -318,6 +320,12 @@ void peers_close(struct state *s)
     free(s);
 }
 
+static void note_sum(struct state *s, double now)
+{
+    if (!s->receiving && isnan(s->worker->summed_at))
+        s->worker->summed_at = now;
+}
+
 /* Begins a call. `streams` has a row for each stream of pieces: its peer, whether pieces go to it (1) or come from it (0), and
  * their number. The pieces of all streams follow one another. The array, and pieces, stay in Python's memory. */
 int peers_start(struct state *s, const int64_t (*streams)[3], int64_t count, struct piece *pieces, double now)
@@ -343,7 +351,9 @@ int peers_start(struct state *s, const int64_t (*streams)[3], int64_t count, str
     }
     s->worker->running = 1;
     s->worker->heard = now;
+    s->worker->summed_at = NAN;
     advance(s);
+    note_sum(s, now);
     return outcome(s);
 }
 
@@ -380,7 +390,7 @@ static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64
             remove_busy(s, flow);
         return;
     }
-    if (size <= HEADER_BYTES || size > HEADER_BYTES + PAYLOAD) {
+    if (size <= HEADER_BYTES || size > HEADER_BYTES + w->payload) {
         w->malformed += count;
         return;
     }
@@ -391,8 +401,10 @@ static void take(struct state *s, const uint8_t *datagrams, int64_t count, int64
     bool applied = false;
     if (accept_packets(s, flow, datagrams, count, size, marked, &applied))
         w->heard = now;
-    if (applied)
+    if (applied) {
         advance(s);
+        note_sum(s, now);
+    }
 }
 
 /* Processes datagrams, [count, size] bytes; `marked` has a byte for each, or is NULL. Several peers or kinds are processed one

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PAYLOAD = 1024, HEADER_BYTES = 22, CALL_BYTES = 4, ENDS = 10, MIN_FLIGHT = 4, MAX_BACKOFF = 64, LEAST_SHARE = 8 };
+enum { MAX_PAYLOAD = 8948, HEADER_BYTES = 22, CALL_BYTES = 4, ENDS = 10, MIN_FLIGHT = 4, MAX_BACKOFF = 64, LEAST_SHARE = 8 };
 enum { DATA, ACK, NAK };
 enum { SELECTIVE_REPEAT, GO_BACK_N };
 enum { NO_CONTROL, DCTCP };
@@ -17,7 +17,7 @@ enum { FINE, NO_MEMORY, OTHER_CALL }; /* what a call returns */
 /* Settings of a worker, and what it counts; Python has the same struct. */
 struct worker {
     double initial_rto, min_rto, max_rto, granularity;
-    int64_t rank, workers, flows, window, session, transport, per_host, packet_threshold;
+    int64_t rank, workers, flows, window, session, transport, per_host, packet_threshold, payload;
     int64_t control, least, first_window, initial_ssthresh, always;
     double gain, alpha;
     /* Its call: the arrays, and the number that its packets carry. */
@@ -25,6 +25,7 @@ struct worker {
     float *array;
     int64_t call, running;
     double heard;
+    double summed_at; /* NaN until the sum is there */
     /* Totals. */
     int64_t datagrams_sent, datagrams_received, bytes_sent, bytes_received, retransmissions, timeouts;
     int64_t malformed, other_session, duplicate, early;

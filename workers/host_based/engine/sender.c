@@ -60,7 +60,7 @@ void write_message(struct state *s, struct sender *out, const uint8_t *bytes, in
     if (!make_room(s, &out->messages, &out->message_room, out->end_message + 1, sizeof *out->messages))
         return;
     out->messages[out->end_message++] = (struct message){out->end, length, bytes, (uint32_t)s->worker->call};
-    out->end += (length + PAYLOAD - 1) / PAYLOAD;
+    out->end += (length + s->worker->payload - 1) / s->worker->payload;
 }
 
 static double timeout_of(const struct state *s, const struct sender *out)
@@ -95,16 +95,16 @@ static void add_packets(struct state *s, struct flow *flow, int64_t first, int64
     }
     for (; first < last; low++) {
         const struct message *m = out->messages + low;
-        int64_t whole = m->first + m->length / PAYLOAD; /* packets before this one are full */
-        while (first < last && (first < whole || (first == whole && m->length % PAYLOAD))) {
+        int64_t whole = m->first + m->length / s->worker->payload; /* packets before this one are full */
+        while (first < last && (first < whole || (first == whole && m->length % s->worker->payload))) {
             int64_t stop = first < whole ? least(last, whole) : first + 1;
-            int64_t size = first < whole ? PAYLOAD : m->length % PAYLOAD;
+            int64_t size = first < whole ? s->worker->payload : m->length % s->worker->payload;
             uint8_t *to = add_batch(s, flow, DATA, stop - first, HEADER_BYTES + size);
             if (!to)
                 return;
             for (; first < stop; first++, to += HEADER_BYTES + size) {
                 put_header(s, flow, DATA, (uint64_t)first, m->call, to);
-                memcpy(to + HEADER_BYTES, m->bytes + (first - m->first) * PAYLOAD, (size_t)size);
+                memcpy(to + HEADER_BYTES, m->bytes + (first - m->first) * s->worker->payload, (size_t)size);
             }
         }
     }
@@ -279,7 +279,7 @@ bool acknowledge(struct state *s, struct sender *out, int kind, int64_t number, 
         out->backoff = 0;
         while (out->first_message < out->end_message) {
             const struct message *m = out->messages + out->first_message;
-            if (m->first + (m->length + PAYLOAD - 1) / PAYLOAD > number)
+            if (m->first + (m->length + s->worker->payload - 1) / s->worker->payload > number)
                 break;
             out->first_message++;
         }
