@@ -123,6 +123,7 @@ _TIMES = (
 )
 _PROBABILITIES = (
     "loss",
+    "stalls",
     "corruption",
     "duplication",
     "reordering",
