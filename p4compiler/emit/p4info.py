@@ -295,7 +295,7 @@ class _Writer:
         made = self.info.value_sets.add()
         self.preamble(made.preamble, _IDS.VALUE_SET, value_set.name, value_set.annotations)
         made.size = value_set.size
-        if not isinstance(value_set.type, types.Struct):
+        if not isinstance(value_set.type, types.Struct | types.Tuple):
             match = made.match.add()
             match.id, match.bitwidth, match.match_type = (
                 1,
