@@ -28,7 +28,7 @@ Then = Callable[[float], None]  # called with the time in seconds
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a front end asks one server.
+    """A question of a front end to one server.
 
     Attributes:
         server: Name of the server's host.
@@ -56,7 +56,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """How requests are sent and served.
+    """The sending and serving of requests.
 
     Attributes:
         request_bytes: Size of a question.

@@ -38,9 +38,9 @@ def later_than(seconds: float, service: float, load: float, slots: int) -> float
 def response_quantile(share: float, fan_out: int, service: float, load: float, slots: int) -> float:
     """Return the seconds that a share of requests does not exceed, each of which waits for `fan_out` answers.
 
-    The answers are taken to be independent, so that the model is too high: servers that are asked together are busy
-    together (Nelson and Tantawi, "Approximate analysis of fork/join synchronization in parallel queues", IEEE
-    Transactions on Computers 37, 1988, section 3).
+    The answers are taken to be independent. The model is therefore too high: servers that are asked together are busy
+    together. See Nelson and Tantawi, "Approximate analysis of fork/join synchronization in parallel queues", IEEE
+    Transactions on Computers 37, 1988, section 3.
 
     Args:
         share: The share of requests.
