@@ -44,7 +44,8 @@ class OtherJobs:
             servers=servers[number : number + 1],
             ring=bool(settings.faults),
             ring_recovery=ring_recovery(settings),
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=other.priority,
         )
         return self._cluster.start(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from starlette.requests import Request
@@ -12,8 +14,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message
 from starlette.websockets import WebSocket
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosedError
 
-from fanin.browser.server import Page, ServeError, application, is_loopback, serve
+from fanin.browser.server import LONGEST_MESSAGE, Page, ServeError, application, is_loopback, serve, serving
 
 HERE = "127.0.0.1:8040"
 TOKEN = "secret-token"
@@ -150,3 +154,41 @@ def test_an_address_that_cannot_be_listened_at_is_refused() -> None:
     assert is_loopback("::1")
     assert not is_loopback("0.0.0.0")
     assert not is_loopback("localhost.evil.example")
+
+
+async def _repeat(websocket: WebSocket) -> None:
+    await websocket.accept()
+    async for text in websocket.iter_text():
+        await websocket.send_text(str(len(text)))
+
+
+def test_messages_without_end_and_requests_of_two_minds_are_refused() -> None:
+    async def answer_to(url: str, request: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(url).port)
+        writer.write(request)
+        try:
+            return await reader.readline()
+        except ConnectionError:  # the server has closed the connection before it has read everything
+            return b""
+        finally:
+            writer.transport.abort()
+
+    async def repeated(client: ClientConnection, text: str) -> str | bytes:
+        await client.send(text)
+        return await client.recv()
+
+    async def attack() -> None:
+        page = Page("play", [WebSocketRoute("/repeat", _repeat)])
+        async with serving([page], socket.create_server(("127.0.0.1", 0))) as url:
+            own = url.removesuffix("/play/")
+            for size in (2 * LONGEST_MESSAGE, 64 * LONGEST_MESSAGE):  # the latter is compressed into 64 kB
+                async with connect(f"{own.replace('http', 'ws')}/play/repeat", origin=own) as client:  # type: ignore[arg-type]
+                    assert await repeated(client, "x" * 100) == "100"
+                    with pytest.raises(ConnectionClosedError):
+                        await repeated(client, "x" * size)
+            good = f"GET /play/ HTTP/1.1\r\nHost: {urlsplit(url).netloc}\r\n".encode()
+            assert b" 200 " in await answer_to(url, good + b"\r\n")
+            assert b" 400 " in await answer_to(url, good + b"Host: evil.example\r\n\r\n")
+            assert b" 200 " not in await answer_to(url, good + b"X: " + b"a" * LONGEST_MESSAGE)
+
+    asyncio.run(attack())

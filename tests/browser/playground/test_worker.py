@@ -226,7 +226,9 @@ def test_packets_are_built_along_paths_of_the_parser(ask: Ask) -> None:
     assert "write layers with fields" in ask("", do="packet", layers="__import__('os')()")["error"]
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../outside.p4", "../../etc/hostname", "/proc/self/environ"])
+@pytest.mark.parametrize(
+    "name", ["/etc/passwd", "../outside.p4", "../../etc/hostname", "/proc/self/environ", "/dev/zero"]
+)
 @pytest.mark.parametrize("quotes", ['""', "<>"])
 def test_an_include_reads_only_the_programs_own_files(
     ask: Ask, tmp_path: Path, name: str, quotes: str
