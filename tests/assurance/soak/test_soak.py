@@ -44,6 +44,7 @@ from fanin.workers.engines.blocks import Blocks
 from fanin.workers.engines.engine import State
 from fanin.workers.engines.native import NativeEngine
 from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import (
     NAK,
     GoBackNReceiver,
@@ -167,6 +168,7 @@ def test_early_packets_that_go_back_n_takes_are_caught(
         receiver._expected += len(numbers)
         return [payloads]
 
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(GoBackNReceiver, "_sort", take)
     assert_caught(switch, likely=3)
 
@@ -179,6 +181,7 @@ def test_packets_that_are_handed_out_twice_are_caught(
     def repeat(receiver: SelectiveRepeatReceiver, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
         return [payloads[:1]] if numbers[0] < receiver._expected else sort(receiver, numbers, payloads)
 
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(SelectiveRepeatReceiver, "_sort", repeat)
     assert_caught(switch, likely=117)
 
@@ -481,6 +484,7 @@ def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
     scenario = Scenario(0, (work,), links=links)
     monkeypatch.setattr(fabric, "MAX_HOPS", 50_000)
     assert not run_scenario(scenario, switch).violations
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(GoBackNSender, "_find_lost", obey)
     outcome = run_scenario(scenario, switch)
     assert re.fullmatch(r"stopped at \S+ s, after 50\d{3} packet-hops", outcome.violations[0])
