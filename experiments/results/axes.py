@@ -137,7 +137,7 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     "memory_rate": MEMORY_RATES,
     "flops": FLOPS,
-    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
+    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket", "request", "answer"), BYTES),
     **dict.fromkeys(
         (
             *_PROBABILITIES,
