@@ -129,23 +129,23 @@ def assert_caught(switch: Engine, make_worker: MakeWorker | None = None, likely:
 SEARCHED = {"incomplete chunks kept", "added to a stored result"}
 # The seed that shows one soonest; another draw of scenarios only makes the search long again.
 LIKELY = {
-    "UDP checksum not verified": 32,
+    "UDP checksum not verified": 2,
     "a chunk tag of 16 bits": 27,
     "a congestion mark forgotten": 95,
     "a congestion mark that stays in its cell": 18,
     "a negative overflow wraps": 5,
     "a result served again to all": 7,
-    "admission without the chunk range": 54,
+    "admission without the chunk range": 35,
     "an earlier saturation forgotten": 41,
-    "an older result taken from the parent": 190,
+    "an older result taken from the parent": 44,
     "calls not told apart": 15,
     "calls told apart by seven bits": 47,
     "cells beyond the lease kept": 7,
     "chunk numbers compared with a sign": 17,
-    "no chunk tag": 2,
+    "no chunk tag": 6,
     "no re-serve": 7,
-    "not quantizable forgotten": 1,
-    "old chunks let through": 123,
+    "not quantizable forgotten": 3,
+    "old chunks let through": 99,
     "partial sum not sent up again": 10,
     "saturation ignored": 5,
     "the call of a result from the parent not compared": 11,
@@ -315,7 +315,7 @@ OPTIONS: dict[str, Any] = {"non_finite": "propagate", "on_saturation": "count"}
 WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it soonest
     OneVersion: 104,
     TimerNeverRestarted: 41,
-    Trusting: 149,
+    Trusting: 7,
     Hasty: 15,
     AnyLease: 154,
     Credulous: 104,
@@ -331,7 +331,7 @@ def test_a_mutant_of_the_worker_is_caught(switch: Engine, engine: type[NumpyEngi
 
 
 @pytest.mark.parametrize(
-    ("headroom", "slack", "likely"), [(5, 6, 162), (5, 2, 31), (1, 6, 162), (-3, 2, 162), (1, -2, 31)]
+    ("headroom", "slack", "likely"), [(5, 6, 162), (5, 2, 7), (1, 6, 162), (-3, 2, 162), (1, -2, 7)]
 )
 def test_other_margins_of_delayed_scaling_are_caught(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, headroom: int, slack: int, likely: int
