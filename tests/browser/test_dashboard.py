@@ -13,9 +13,10 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 
-from fanin.browser.dashboard import dashboard, interface_bytes, network_document, state_of
+from fanin.browser.dashboard import _Loads, dashboard, interface_bytes, network_document, state_of
 from fanin.browser.server import MOST_IDLE, serving
 from fanin.testbed.monitoring.snapshot import LinkView, Snapshot, SwitchView
+from fanin.topologies.model import Topology
 from fanin.topologies.shapes import leaf_spine
 from tests.browser.chromium import chromium, keep_screenshot
 from tests.testbed.monitoring.snapshots import NOW, job, waiting, worker
@@ -111,9 +112,9 @@ class Inspector:
         return STANDING
 
 
-def served(inspector: Any, do: Callable[[str], Awaitable[None]]) -> None:
+def served(inspector: Any, do: Callable[[str], Awaitable[None]], topology: Topology = TOPOLOGY) -> None:
     async def run() -> None:
-        async with serving([dashboard(TOPOLOGY, inspector)], socket.create_server(("127.0.0.1", 0))) as url:
+        async with serving([dashboard(topology, inspector)], socket.create_server(("127.0.0.1", 0))) as url:
             await do(url)
 
     asyncio.run(run())
@@ -191,6 +192,39 @@ def test_the_page_shows_alarms_workers_and_switches() -> None:
     served(Inspector(), show)
 
 
+def test_rates_of_links_do_not_cover_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where they would, pointing at a line shows its rate."""
+    topology = leaf_spine(2, 2, 4, 10**8)
+    monkeypatch.setattr(_Loads, "take", lambda *_: [56_700_000] * (2 * len(topology.links)))
+
+    class Blind:
+        """Knows only the loads of links, which it does not count."""
+
+        async def look(self) -> Snapshot:
+            raise OSError("no switch answers")
+
+    def look_at(browser: Any) -> None:
+        from selenium.webdriver.support.wait import WebDriverWait
+
+        rates = "[...document.querySelectorAll('text.rate')].filter(text => text.textContent.trim())"
+        WebDriverWait(browser, 60).until(lambda _: browser.execute_script(f"return {rates}.length"))
+        keep_screenshot(browser, "dashboard-loads")
+        covered = f"""const boxes = {rates}.map(text => text.getBoundingClientRect());
+            return boxes.filter((a, i) => boxes.some((b, j) => i < j && a.left < b.right && b.left < a.right
+                && a.top + 3 < b.bottom && b.top + 3 < a.bottom)).length"""
+        assert browser.execute_script(covered) == 0
+        assert browser.execute_script(f"return {rates}.length") > 4  # between the switches
+        titles = "return [...document.querySelectorAll('.network title')].map(each => each.textContent)"
+        assert "h1 → leaf1: 57 Mb/s" in browser.execute_script(titles)
+
+    async def show(url: str) -> None:
+        with chromium() as browser:
+            await asyncio.to_thread(browser.get, url)
+            await asyncio.to_thread(look_at, browser)
+
+    served(Blind(), show, topology)
+
+
 def _look_at(browser: Any) -> None:
     from selenium.webdriver import ActionChains, Keys
     from selenium.webdriver.support.wait import WebDriverWait
@@ -223,3 +257,6 @@ def _look_at(browser: Any) -> None:
     over = f"return Math.max({page}.scrollWidth - innerWidth, {page}.scrollHeight - innerHeight)"
     assert browser.execute_script(over) <= 0
     keep_screenshot(browser, "dashboard-projector")
+    ActionChains(browser).send_keys("d").perform()
+    assert browser.execute_script(f"return {page}.dataset.theme") == "dark"
+    keep_screenshot(browser, "dashboard-dark-projector")

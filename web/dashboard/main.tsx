@@ -2,7 +2,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ShortcutsDialog, useShortcuts, type Shortcut } from "../shared/keyboard";
-import { NetworkDrawing, NODE_HEIGHT } from "../shared/network";
+import { NetworkDrawing, NODE_HEIGHT, type NetworkNode } from "../shared/network";
 import { ThemeButton, toggleTheme } from "../shared/theme";
 import { placed } from "../shared/tiers";
 import { connect, connected, load, network, rateText, state, type JobState, type Network } from "./live";
@@ -12,6 +12,7 @@ const ASIDE = 6; // from the middle of a link to the load of each direction
 const BUSY = 0.8; // of a link's rate
 const UNLIMITED = 1e9; // bits/s: what a link without a rate is drawn against
 const SWITCH_HEIGHT = 52;
+const [LABEL_WIDTH, LABEL_HEIGHT] = [66, 14]; // of a rate
 
 function Dashboard() {
   const help = useSignal(false);
@@ -87,15 +88,17 @@ function Drawing({ network: found }: { network: Network }) {
     mark: now?.links[2 * number]?.up === false || now?.links[2 * number + 1]?.up === false ? "down" : "",
   }));
   const places = new Map(nodes.map((node) => [node.id, node]));
+  const directions: Ends[] = found.links.flatMap(([a, b]) => [
+    { from: places.get(a)!, to: places.get(b)! },
+    { from: places.get(b)!, to: places.get(a)! },
+  ]);
+  const labelled = roomFor(directions);
   return (
     <figure ref={place}>
       <NetworkDrawing nodes={marked} links={links} box={box} label={`Network ${found.name}: load of its links`}>
-        {found.links.flatMap(([a, b], number) =>
-          [0, 1].map((back) => {
-            const [from, to] = back ? [places.get(b)!, places.get(a)!] : [places.get(a)!, places.get(b)!];
-            return <Load key={2 * number + back} direction={2 * number + back} from={from} to={to} />;
-          }),
-        )}
+        {directions.map((ends, direction) => (
+          <Load key={direction} direction={direction} {...ends} labelled={labelled[direction]!} />
+        ))}
         {nodes
           .filter((node) => node.kind === "switch")
           .map((node) => {
@@ -141,8 +144,50 @@ function Drawing({ network: found }: { network: Network }) {
   );
 }
 
+/** Where the load of one direction is drawn, beside its link: its ends at a part of the way, and its label. */
+function lane(from: NetworkNode, to: NetworkNode) {
+  const [across, along] = [to.x - from.x, to.y - from.y];
+  const length = Math.hypot(across, along);
+  const [asideX, asideY] = [(-along / length) * ASIDE, (across / length) * ASIDE];
+  const at = (part: number): [number, number] => [from.x + part * across + asideX, from.y + part * along + asideY];
+  // The labels of neighbouring links, one for each direction, are at different heights.
+  const [x, y] = at(from.y < to.y ? 0.55 : 0.3);
+  const label: [number, number] = [x + Math.sign(asideX) * 7, y];
+  return { at, asideX, asideY, label, side: asideX >= 0 ? "right" : "left" };
+}
+
+interface Ends {
+  from: NetworkNode;
+  to: NetworkNode;
+}
+
+/** Returns which directions have room for their rates: all links of hosts or none, and of the others as many as fit. */
+function roomFor(directions: Ends[]): boolean[] {
+  const places = directions.map(({ from, to }) => {
+    const { label, side } = lane(from, to);
+    return [label[0] - (side === "left" ? LABEL_WIDTH : 0), label[1]] as const;
+  });
+  const meet = (one: number, other: number) =>
+    Math.abs(places[one]![0] - places[other]![0]) < LABEL_WIDTH &&
+    Math.abs(places[one]![1] - places[other]![1]) < LABEL_HEIGHT;
+  const numbers = [...directions.keys()];
+  const ofHosts = numbers.filter((i) => directions[i]!.from.kind === "host" || directions[i]!.to.kind === "host");
+  const crowded = ofHosts.some((one) => ofHosts.some((other) => one < other && meet(one, other)));
+  const shown = new Set(crowded ? [] : ofHosts);
+  for (const i of numbers) {
+    if (!ofHosts.includes(i) && ![...shown].some((other) => meet(i, other))) shown.add(i);
+  }
+  return numbers.map((i) => shown.has(i));
+}
+
+interface LoadProperties extends Ends {
+  direction: number;
+  /** Whether there is room for the rate; without, only pointing at the line shows it. */
+  labelled: boolean;
+}
+
 /** The load of one direction: a line beside the link, as thick as it is busy. Only this changes ten times a second. */
-function Load({ direction, from, to }: { direction: number; from: { x: number; y: number }; to: { x: number; y: number } }) {
+function Load({ direction, from, to, labelled }: LoadProperties) {
   const limit = useComputed(() => state.value?.links[direction]?.rate ?? UNLIMITED);
   const part = useComputed(() => Math.min(1, (load.value[direction] ?? 0) / limit.value));
   const width = useComputed(() => (part.value > 0.0005 ? 1 + 6 * part.value : 0));
@@ -150,16 +195,9 @@ function Load({ direction, from, to }: { direction: number; from: { x: number; y
     if (state.value?.links[direction]?.losing) return "load bad";
     return part.value > BUSY ? "load busy" : "load";
   });
-  const [across, along] = [to.x - from.x, to.y - from.y];
-  const length = Math.hypot(across, along);
-  const [stepX, stepY] = [across / length, along / length];
-  const [asideX, asideY] = [-stepY * ASIDE, stepX * ASIDE];
-  const at = (part: number): [number, number] => [from.x + part * across + asideX, from.y + part * along + asideY];
+  const { at, asideX, asideY, label, side } = lane(from, to);
   const [begin, end] = [at(0.24), at(0.76)];
   const link = state.value?.links[direction];
-  // The labels of neighbouring links, one for each direction, are at different heights.
-  const label = at(from.y < to.y ? 0.55 : 0.3);
-  const side = asideX >= 0 ? "right" : "left";
   const text = useComputed(() => {
     const bits = load.value[direction] ?? null;
     return part.value > 0.02 ? rateText(bits) : "";
@@ -169,6 +207,9 @@ function Load({ direction, from, to }: { direction: number; from: { x: number; y
   const out = 2.1;
   return (
     <g>
+      <title>
+        {from.id} → {to.id}: {text}
+      </title>
       <line class={mark} x1={begin[0]} y1={begin[1]} x2={end[0]} y2={end[1]} stroke-width={width} />
       {queue > 0 && (
         <line
@@ -179,9 +220,11 @@ function Load({ direction, from, to }: { direction: number; from: { x: number; y
           y2={queueEnd[1] + asideY * out}
         />
       )}
-      <text class={`rate ${side}`} x={label[0] + Math.sign(asideX) * 7} y={label[1]}>
-        {text}
-      </text>
+      {labelled && (
+        <text class={`rate ${side}`} x={label[0]} y={label[1]}>
+          {text}
+        </text>
+      )}
     </g>
   );
 }

@@ -101,7 +101,11 @@ function depth(shown: Trace, copy: number): number {
 function StepList({ shown }: { shown: Trace }) {
   const list = useRef<HTMLOListElement>(null);
   useEffect(() => {
-    list.current?.querySelector("[aria-current=step]")?.scrollIntoView({ block: "nearest" });
+    const show = () => list.current?.querySelector("[aria-current=step]")?.scrollIntoView({ block: "nearest" });
+    show();
+    const sizes = new ResizeObserver(show);
+    sizes.observe(list.current!.parentElement!);
+    return () => sizes.disconnect();
   }, [stepIndex.value, shown]);
   return (
     <section class="step-list" aria-label="All steps">
