@@ -129,7 +129,7 @@ def serving(rows: Rows) -> Iterator[str]:
                 yield line(str(fan_out), percent, *cells)
             if fan_out == 1:
                 yield price(percent, row["gpu_idle_share"])
-        else:
+        elif load == 0.2:
             yield line(f"{fan_out}, new", percent, *(micros[name] for name in times))
 
 
