@@ -13,7 +13,6 @@ from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.targets import target
-from fanin.workers.host_based.transport import PAYLOAD
 
 # Packets carried over a link in a second, on a machine that has not finished any point yet.
 HOPS_PER_SECOND = 150_000.0
@@ -73,7 +72,7 @@ def _activation_hops(settings: Settings, cut: Parallelism) -> float:
 
     Each send takes a few packets and is acknowledged.
     """
-    packets = 1 + -(-(cut.activations or 0) // PAYLOAD)
+    packets = 1 + -(-(cut.activations or 0) // settings.payload)
     sends = 2 * (cut.pipeline * cut.chunks - 1) * cut.tensor
     all_reduces = 2 * cut.pipeline * cut.chunks * cut.tensor_calls * 2 * (cut.tensor - 1)
     neighbours = Paths(settings.model_copy(update={"algorithm": "ring"}), full_frame(settings))

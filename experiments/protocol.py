@@ -35,8 +35,18 @@ _SLAB = 1 << 13  # elements
 PROGRAM_FILE, PYTHON_FILE, PAGE = "program.p4", "protocol.py", "README.md"
 _REQUIRED = ("participant", "packet", "error_bound")
 _OPTIONAL = (
-    *("program", "server", "shares_slots", "exact", "exact_for", "vector", "inputs", "sums", "chunks"),
-    *("invariants", "survives"),
+    *(
+        "program",
+        "server",
+        "shares_slots",
+        "exact",
+        "exact_for",
+        "exact_of_calls",
+        "vector",
+        "inputs",
+        "sums",
+    ),
+    *("chunks", "invariants", "survives"),
 )
 
 # Faults of a network that a protocol may survive, in addition to loss; `survives()` returns some of them.
@@ -105,12 +115,17 @@ class Protocol:
             return "it has a parameter server, which only the runs of scenarios start"
         if self.partial:
             return "its results may lack late workers"
-        return "its results are not sums" if "exact" in self._functions else ""
+        return "its results are not sums" if {"exact", "exact_of_calls"} & self._functions.keys() else ""
 
     @property
     def partial(self) -> bool:
         """Return whether results may lack workers, so that exact_for() decides what is right."""
         return "exact_for" in self._functions
+
+    @property
+    def remembers(self) -> bool:
+        """Return whether results depend on earlier inputs, so that exact_of_calls() decides what is right."""
+        return "exact_of_calls" in self._functions
 
     @property
     def shares_slots(self) -> bool:
@@ -174,6 +189,19 @@ class Protocol:
             return self._checked("exact", self._functions["exact"](inputs), len(inputs[0]), np.float64)
         return exact_sum(inputs)
 
+    def exact_of_calls(self, workers: int) -> Callable[[Sequence[Vector]], NDArray[np.float64]]:
+        """Return a function that is called with the inputs of each all-reduce, in order, and returns what exact() does.
+
+        The result may depend on earlier inputs, if workers remember what they did not send (error feedback).
+
+        Args:
+            workers: Number of workers.
+        """
+        if not self.remembers:
+            return self.exact
+        exact = self._functions["exact_of_calls"](workers)
+        return lambda inputs: self._checked("exact_of_calls", exact(inputs), len(inputs[0]), np.float64)
+
     def exact_for(self, inputs: Sequence[Vector], output: Vector, values: int) -> NDArray[np.float64]:
         """Return the result that a worker should have got, float64 [elements], given what it got.
 
@@ -211,7 +239,7 @@ class Protocol:
         """Return the oracle of soak for one lease, whose next(inputs) returns the next Expected result."""
         if "sums" in self._functions:
             return self._functions["sums"](values, window, workers)
-        return _Sums(self, values, window)
+        return _Sums(self, values, window, workers)
 
     def chunks(self, lengths: Sequence[int], values: int, window: int) -> int | None:
         """Return how many chunk numbers soak grants for all-reduces, one after the other.
@@ -288,16 +316,18 @@ class Expected:
 class _Sums:
     """The oracle of soak for a protocol that has none of its own."""
 
-    def __init__(self, protocol: Protocol, values: int, window: int) -> None:
+    def __init__(self, protocol: Protocol, values: int, window: int, workers: int) -> None:
         self._protocol, self._values, self._window = protocol, values, window
+        self._exact = protocol.exact_of_calls(workers)
 
     def next(self, inputs: Sequence[Vector]) -> Expected:
         """Return the expected result of the next call."""
-        protocol, values = self._protocol, self._values
-        return Expected(
-            lambda output: protocol.exact_for(inputs, output, values),
-            protocol.error_bound(inputs, values, self._window),
-        )
+        protocol, values, exact = self._protocol, self._values, self._exact(inputs)
+
+        def exact_for(output: Vector) -> NDArray[np.float64]:
+            return protocol.exact_for(inputs, output, values) if protocol.partial else exact
+
+        return Expected(exact_for, protocol.error_bound(inputs, values, self._window))
 
 
 def exact_sum(inputs: Sequence[Vector], *, magnitudes: bool = False) -> NDArray[np.float64]:

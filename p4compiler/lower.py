@@ -204,9 +204,11 @@ class _Lowerer:
         return self.simple_value(e, before)
 
     def in_variables(self, e: ir.Expr, before: list[ir.Stmt]) -> ir.Expr:
-        """Return the data of a digest with its constants in variables, because the switch sends only fields."""
+        """Return the data of a digest in variables where it is no field, because the switch sends only fields."""
         if isinstance(e, ir.Aggregate):
             return ir.Aggregate(e.type, e.span, tuple(self.in_variables(x, before) for x in e.elements))
+        if isinstance(e, ir.Ref) and e.variable in self.data:
+            return self.held(e, before)
         if not isinstance(e, ir.Constant) or types.width(e.type) is None:
             return e
         variable = self.variable("tmp", e.type, e.span)

@@ -141,6 +141,7 @@ class Enum(Named):
 
     members: dict[str, int]
     underlying: Bits | None = None
+    annotations: Annotations = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

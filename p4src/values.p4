@@ -10,9 +10,9 @@
 #define SLOTS 1024
 #define CELLS 2048
 
-const bit<2> OPERATION_STORE = 0; // the packet's values begin a chunk (no reset pass exists anywhere)
-const bit<2> OPERATION_ADD = 1;   // add, saturating; the packet takes the sums along
-const bit<2> OPERATION_LOAD = 2;  // the packet takes the stored values along
+const bit<2> OPERATION_STORE = 0;  // the packet's values begin a chunk (no reset pass exists anywhere)
+const bit<2> OPERATION_ADD = 1;    // add, saturating; the packet takes the sums along
+const bit<2> OPERATION_LOAD = 2;   // the packet takes the stored values along
 const bit<2> OPERATION_ADD_16 = 3; // add, but each word is two integers
 
 // BMv2 reads a register without a sign, so the registers hold bits, and what is read is cast.

@@ -42,8 +42,10 @@ from fanin.simulator.job_spec import ClusterSpec, JobSpec
 from fanin.simulator.network import DEFAULT_HOST, Observer, Station
 from fanin.simulator.tables import install, remove
 from fanin.topologies.model import Host, Topology
+from fanin.workers import wire
 from fanin.workers.collective import Algorithm
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
 from fanin.workers.job.retained_results import RetainedResult
 from fanin.workers.protocol import MakeServer, MakeWorker, Worker
@@ -52,7 +54,7 @@ from fanin.workers.wire import HEADERS
 
 _SESSIONS = 1 << 16  # session numbers of host groups: more than there are jobs
 
-_LONGEST_FRAME = HEADERS + max(1038, HEADER_BYTES + PAYLOAD)
+_LARGEST_DATAGRAM = max(wire.VALUES)  # in the network
 
 
 def load_switch(program: Path = PROGRAM) -> Engine:
@@ -73,6 +75,7 @@ class Fabric:
         planner: Decides the entries of the switches.
         make_network: Builds the network, with the arguments of VirtualNetwork.
         priorities: Whether links have a queue for each priority.
+        payload: The most payload of a packet between hosts, in bytes.
 
     Attributes:
         usable: The part of the topology that planning uses.
@@ -91,6 +94,7 @@ class Fabric:
         planner: Planner = OURS,
         make_network: Callable[..., VirtualNetwork] = VirtualNetwork,
         priorities: bool = False,
+        payload: int = PAYLOAD,
     ) -> None:
         self.topology = topology
         self.jobs: list[Job] = []
@@ -115,7 +119,7 @@ class Fabric:
             {},
             host=host,
             seed=seed,
-            longest_frame=_LONGEST_FRAME,
+            longest_frame=HEADERS + max(_LARGEST_DATAGRAM, HEADER_BYTES + payload),
             observer=observer,
             priorities=priorities,
         )
@@ -604,11 +608,12 @@ class Job:
             session=self._session,
             flows=spec.flows,
             calls=spec.calls,
+            payload=spec.payload,
             make_control=spec.congestion_control(topology, self.members[rank]),
         )
         peers = [topology.host(name).ip for name in self.members]
         card = self._fabric.card(self.members[rank])
-        return PeerPort(HostBasedWorker(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
+        return PeerPort(fastest(group, spec.recovery), *self._host(rank), peers, card, spec.priority)
 
     def _host(self, rank: int) -> tuple[Host, str]:
         """Return the host of a rank and its gateway's MAC address."""
@@ -667,6 +672,7 @@ class Cluster(Fabric):
             planner=planner,
             make_network=make_network,
             priorities=spec.priorities,
+            payload=spec.payload,
         )
         self.spec = spec
         self._job = self.start(

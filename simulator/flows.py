@@ -6,6 +6,7 @@ They can use any hosts. They fill queues, and are marked, dropped and paused lik
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
@@ -23,6 +24,7 @@ from fanin.workers.host_based.transport import (
     DATA,
     HEADER,
     HEADER_BYTES,
+    PAYLOAD,
     Ends,
     Receiver,
     Sender,
@@ -35,9 +37,9 @@ from fanin.workers.wire import HEADERS
 
 Frames = NDArray[np.uint8]  # [m, length]
 
-_PORT = 20_000  # UDP port where flows are received
+FLOW_PORT = 20_000  # UDP port where flows are received
 PORT_WITH_A_JOB = 19_999  # the same, on a host that has a job
-_SOURCE_PORTS = (32_768, 61_000)  # the range from which Linux gives each new socket one
+FIRST_SOURCE_PORT, LAST_SOURCE_PORT = 32_768, 61_000  # the range from which Linux gives each new socket one
 _STREAM = slice(2, 10)  # bytes of a datagram that hold source, destination and session
 _PORTS_DRAW = 2  # separates draws of ports from other draws with the same seed
 
@@ -75,6 +77,7 @@ class Flows:
         congestion_control: Makes the congestion control of each flow.
         seed: Seed for the UDP port of each flow, which spreads the flows over the spines.
         priority: Priority of the packets, where links have queues for each.
+        payload: Bytes of payload in a full packet.
 
     Attributes:
         counts: Events of the transport, over all flows.
@@ -95,6 +98,7 @@ class Flows:
         congestion_control: CongestionControlOf = dctcp,
         seed: int = 0,
         priority: int = 0,
+        payload: int = PAYLOAD,
     ) -> None:
         for number, flow in enumerate(flows):
             _check(f"flows[{number}]", flow)
@@ -102,19 +106,26 @@ class Flows:
         self.counts = StreamCounts()
         self._flows = flows
         self._fabric = fabric
-        ports = np.random.default_rng((seed, _PORTS_DRAW)).integers(*_SOURCE_PORTS, len(flows)).tolist()
+        ports = (
+            np.random.default_rng((seed, _PORTS_DRAW))
+            .integers(FIRST_SOURCE_PORT, LAST_SOURCE_PORT, len(flows))
+            .tolist()
+        )
         names = dict.fromkeys(name for flow in flows for name in (flow.source, flow.destination))
         self._stations = {name: FlowStation(fabric, name, priority) for name in names}
         for session, (flow, port) in enumerate(zip(flows, ports, strict=True)):
             source, destination = self._stations[flow.source], self._stations[flow.destination]
-            there = Ends(source.host.rank, destination.host.rank, session)
+            there = Ends(source.host.rank, destination.host.rank, session, payload=payload)
             back = Ends(destination.host.rank, source.host.rank, session)
             control = congestion_control(fabric.topology, flow.source)
             sender, _ = open_stream(transport, there, window, recovery, self.counts, control)
             _, receiver = open_stream(transport, back, window, recovery, self.counts)
-            received_at = PORT_WITH_A_JOB if flow.destination in shared else _PORT
-            source.will_send(session, flow, sender, destination.host, (port, received_at))
-            destination.will_receive(session, flow, receiver, source.host, (received_at, port))
+            received_at = PORT_WITH_A_JOB if flow.destination in shared else FLOW_PORT
+            source.open_stream(session, destination.host, (port, received_at))
+            source.will_send(session, flow, sender)
+            destination.open_stream(session, source.host, (received_at, port))
+            destination.will_receive(session, receiver)
+            destination.expected[session] = flow.size
         for name, station in self._stations.items():
             fabric.add_flow_station(name, station, station.ports, station.deadline() or 0.0)
 
@@ -162,54 +173,68 @@ def _check(place: str, flow: FlowSpec) -> None:
         raise ValueError(f"{place}.start: is {flow.start}, must be a time from 0 on, in seconds")
 
 
-class FlowStation:
-    """A Station with the ends of all flows at one host, which take turns on its network card.
+class StreamStation(ABC):
+    """A Station with the ends of streams at one host, which take turns on its network card.
+
+    Args:
+        fabric: The network.
+        name: Name of the host.
+        priority: Priority of its packets.
 
     Attributes:
-        ended: When each flow to this host had arrived, in seconds, by its number.
-        expected: Bytes still to come of the other flows, by number.
-        ports: UDP ports of the flows here.
+        host: The host.
+        ports: UDP ports of the streams here.
     """
 
     def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
         self.host = fabric.topology.host(name)
-        self.ended: dict[int, float] = {}
-        self.expected: dict[int, int] = {}
         self.ports: set[int] = set()
         self._priority = priority
         self._card = fabric.card(name)
         self._gateway_mac = fabric.topology.switch(self.host.leaf).mac
         self._filter = stations.FrameFilter(self.host.ip)
-        self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
-        self._senders: dict[int, Sender] = {}
-        self._sending: dict[int, Sender] = {}  # flows with something to send, or with unacknowledged packets
+        self._sending: dict[
+            int, Sender
+        ] = {}  # streams with something to send, or with unacknowledged packets
         self._receivers: dict[int, Receiver] = {}
-        self._peers: dict[int, int] = {}  # rank of the other host, by flow
+        self._peers: dict[int, int] = {}  # rank of the other host, by stream
         self._headers: dict[int, stations.Flow] = {}
-        self._answering: set[int] = set()  # flows that are owed an acknowledgement
+        self._alike: dict[tuple[int, tuple[int, int]], stations.Flow] = {}  # by the other host and the ports
+        self._answering: set[int] = set()  # streams that are owed an acknowledgement
 
-    def will_send(
-        self, session: int, flow: FlowSpec, sender: Sender, to: Host, ports: tuple[int, int]
-    ) -> None:
-        """Register `flow` as one that begins here; `ports` are the UDP ports of this and the other end."""
-        heapq.heappush(self._to_begin, (flow.start, session, flow.size))
-        self._senders[session] = sender
-        self._open(session, to, ports)
+    @abstractmethod
+    def _begin(self, now: float) -> None:
+        """Give senders what they have to send from now on."""
 
-    def will_receive(
-        self, session: int, flow: FlowSpec, receiver: Receiver, sender: Host, ports: tuple[int, int]
-    ) -> None:
-        """Register `flow` as one that ends here; `ports` are the UDP ports of this and the other end."""
-        self.expected[session] = flow.size
-        self._receivers[session] = receiver
-        self._open(session, sender, ports)
+    @abstractmethod
+    def _arrived(self, session: int, size: int, now: float) -> None:
+        """Process the next `size` bytes of a stream, which have arrived in order."""
 
-    def _open(self, session: int, other: Host, ports: tuple[int, int]) -> None:
+    @property
+    @abstractmethod
+    def _begins_at(self) -> float | None:
+        """Return when to _begin() next, in seconds; None if that is unknown."""
+
+    def open_stream(self, session: int, other: Host, ports: tuple[int, int]) -> None:
+        """Take part in a stream to or from another host; `ports` are the UDP ports of this and the other end."""
         self.ports.add(ports[0])
         self._peers[session] = other.rank
-        self._headers[session] = stations.Flow(
-            self.host, self._gateway_mac, other.ip, *ports, ECN_CAPABLE, self._priority
-        )
+        key = other.rank, ports
+        if key not in self._alike:
+            gateway = self._gateway_mac
+            self._alike[key] = stations.Flow(
+                self.host, gateway, other.ip, *ports, ECN_CAPABLE, self._priority
+            )
+        self._headers[session] = self._alike[key]
+
+    def will_receive(self, session: int, receiver: Receiver) -> None:
+        """Receive a stream."""
+        self._receivers[session] = receiver
+
+    def _send(self, session: int, sender: Sender, size: int) -> None:
+        """Send `size` more bytes of a stream."""
+        self._sending[session] = sender
+        sender.write(np.broadcast_to(np.uint8(0), size))  # takes no memory
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
@@ -219,6 +244,10 @@ class FlowStation:
             if not len(ours) or length < HEADERS + HEADER_BYTES:
                 continue
             datagrams = ours[:, HEADERS:]
+            ends = datagrams[:, : _STREAM.stop]  # the kind, and the stream
+            if len(ends) == 1 or bool((ends == ends[0]).all()):
+                self._take(datagrams, 0 if marked is None else int(marked.sum()), now)
+                continue
             streams = np.ascontiguousarray(datagrams[:, _STREAM]).view("V8")[:, 0]
             _, kinds = np.unique(streams, return_inverse=True)
             order = np.argsort(kinds, kind="stable")
@@ -227,7 +256,7 @@ class FlowStation:
                 self._take(datagrams[rows], 0 if marked is None else int(marked[rows].sum()), now)
 
     def _take(self, datagrams: Frames, marked: int, now: float) -> None:
-        """Take datagrams of one flow, in their order."""
+        """Take datagrams of one stream, in their order."""
         kind, _, source, destination, session, _, _ = HEADER.unpack(datagrams[0, :HEADER_BYTES].tobytes())
         if destination != self.host.rank or self._peers.get(session) != source:
             return
@@ -235,11 +264,8 @@ class FlowStation:
             self._answering.add(session)
             payloads = datagrams[:, HEADER_BYTES:]
             arrived = self._receivers[session].accept(packet_numbers(datagrams), payloads, marked)
-            if session in self.expected:
-                self.expected[session] -= sum(rows.size for rows in arrived)
-                if not self.expected[session]:
-                    del self.expected[session]
-                    self.ended[session] = now
+            if size := sum(rows.size for rows in arrived):
+                self._arrived(session, size, now)
         elif kind != DATA and session in self._sending:
             sender = self._sending[session]
             for answer in datagrams:
@@ -249,11 +275,8 @@ class FlowStation:
                 del self._sending[session]
 
     def frames_to_send(self, now: float) -> list[Frames]:
-        """Return acknowledgements, then data of the flows in turn; see Station."""
-        while self._to_begin and self._to_begin[0][0] <= now:
-            _, session, size = heapq.heappop(self._to_begin)
-            sender = self._sending[session] = self._senders.pop(session)
-            sender.write(np.broadcast_to(np.uint8(0), size))  # takes no memory
+        """Return acknowledgements, then data of the streams in turn; see Station."""
+        self._begin(now)
         for session in sorted(self._answering):
             answer = self._receivers[session].answer()
             if answer is not None:
@@ -266,6 +289,43 @@ class FlowStation:
 
     def deadline(self) -> float | None:
         """See Station."""
-        begin = [self._to_begin[0][0]] if self._to_begin else []
-        begin += [] if self._card.ready_at is None else [self._card.ready_at]
-        return min([*begin, *(sender.deadline() for sender in self._sending.values())], default=None)
+        known = [time for time in (self._begins_at, self._card.ready_at) if time is not None]
+        return min([*known, *(sender.deadline() for sender in self._sending.values())], default=None)
+
+
+class FlowStation(StreamStation):
+    """A Station with the ends of all flows at one host.
+
+    Attributes:
+        ended: When each flow to this host had arrived, in seconds, by its number.
+        expected: Bytes still to come of the other flows, by number.
+    """
+
+    def __init__(self, fabric: Fabric, name: str, priority: int) -> None:
+        super().__init__(fabric, name, priority)
+        self.ended: dict[int, float] = {}
+        self.expected: dict[int, int] = {}
+        self._to_begin: list[tuple[float, int, int]] = []  # a heap: when, which flow, bytes
+        self._senders: dict[int, Sender] = {}
+
+    def will_send(self, session: int, flow: FlowSpec, sender: Sender) -> None:
+        """Register `flow` as one that begins here."""
+        heapq.heappush(self._to_begin, (flow.start, session, flow.size))
+        self._senders[session] = sender
+
+    def _begin(self, now: float) -> None:
+        while self._to_begin and self._to_begin[0][0] <= now:
+            _, session, size = heapq.heappop(self._to_begin)
+            self._send(session, self._senders.pop(session), size)
+
+    @property
+    def _begins_at(self) -> float | None:
+        return self._to_begin[0][0] if self._to_begin else None
+
+    def _arrived(self, session: int, size: int, now: float) -> None:
+        if session not in self.expected:
+            return
+        self.expected[session] -= size
+        if not self.expected[session]:
+            del self.expected[session]
+            self.ended[session] = now

@@ -13,6 +13,7 @@ from fanin.topologies.model import Topology
 from fanin.workers.collective import Algorithm, Transport, WindowScope
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call
+from fanin.workers.host_based.transport import PAYLOAD
 from fanin.workers.recovery import Recovery
 
 DEFAULT_RECOVERY = Recovery()
@@ -58,6 +59,7 @@ class JobSpec:
         elastic: Whether the job can continue without some of its workers (Job.regroup).
         congestion_control: Congestion control between hosts.
         calls: What the calls of a worker do in turn, between hosts.
+        payload: Between hosts, bytes of a vector in a full packet.
         priority: Priority of its packets, 0 to 7, where links have queues for each.
         on_call: Whether its stations wait until WorkerStation.called grows.
         until_sum: Whether an all-reduce ends when the sum is there, although packets may not be acknowledged yet.
@@ -85,6 +87,7 @@ class JobSpec:
     elastic: bool = False
     congestion_control: CongestionControlOf = dctcp
     calls: tuple[Call, ...] = ("all-reduce",)
+    payload: int = PAYLOAD
     priority: int = 0
     on_call: bool = False
     until_sum: bool = False

@@ -144,6 +144,7 @@ class VirtualNetwork:
         self._host_index = {host.name: i for i, host in enumerate(topology.hosts)}
         self._stations: list[Station | None] = [None] * len(topology.hosts)
         self._programs: list[SwitchProgram | None] = [None] * len(topology.switches)
+        self._callbacks: list[CallbackProgram] = []  # those among the programs, which note errors
         self._in_c: list[ctypes.Structure | None] = [None] * len(topology.hosts)  # kept from being freed
         self._stalls: dict[int, list[tuple[int, int]]] = defaultdict(list)
         self._open(round(host.coalescing * SECOND), seed, priorities)
@@ -220,6 +221,7 @@ class VirtualNetwork:
             program = CallbackProgram(program)
         self._c.loop_set_program(self._loop, index, program.run_function, program.base)
         self._programs[index] = program
+        self._callbacks = [one for one in self._programs if isinstance(one, CallbackProgram)]
 
     def replace_station(self, host: str, station: Station, at: float) -> None:
         """Run another station on that host from now on. It has received nothing so far."""
@@ -391,8 +393,8 @@ class VirtualNetwork:
         self._c.loop_set_timer(self._loop, host, timer)
 
     def _check(self) -> None:
-        for program in self._programs:
-            if isinstance(program, CallbackProgram) and program.error:
+        for program in self._callbacks:
+            if program.error:
                 raise program.error
         if self._c.loop_failed(self._loop):
             raise MemoryError(f"no memory for the packets of {self.topology.name}")

@@ -279,9 +279,10 @@ class Communicator(Closing):
         attempt = partial(self._reducer.reduce, xs, op, what, bits=bits)
         return Request(what, _any(xs), attempt, outs, as_given(x), plain_sum(xs, op, outs, bits))
 
-    def bits_of_half(self, precision: int) -> int:
-        """Return the bits of the integers as which a type of 16 bits travels; see Reducer.bits_of_half()."""
-        return self._reducer.bits_of_half(precision)
+    @property
+    def bfloat16_bits(self) -> int:
+        """Return the bits of the integers as which bfloat16, which numpy does not have, is to travel."""
+        return self._reducer.bits_of_half(quantization.BFLOAT16)
 
     @overload
     def reduce(

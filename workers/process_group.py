@@ -22,7 +22,6 @@ from fanin.workers.arguments import Array, Operation
 from fanin.workers.communicator import Communicator, Handle, Request
 from fanin.workers.job.calls import Calls, collective
 from fanin.workers.prepared_calls import Remembered, borrowed_view
-from fanin.workers.values import quantization
 from fanin.workers.values.compression import Compression
 
 Tensors = Sequence[torch.Tensor]
@@ -411,10 +410,9 @@ def _arrays(tensors: Tensors) -> tuple[list[Array], Copies]:
 
 
 def _integer_bits(communicator: Communicator, tensors: Tensors) -> Literal[16] | None:
-    """Return 16 if bfloat16, which numpy does not have, is to travel as integers of 16 bits; see fanin.init()."""
-    if any(tensor.dtype != torch.bfloat16 for tensor in tensors):
-        return None
-    return 16 if communicator.bits_of_half(quantization.BFLOAT16) == 16 else None
+    """Return 16 if these tensors are to travel as integers of 16 bits, although they become float32 here."""
+    short = communicator.bfloat16_bits == 16 and all(tensor.dtype == torch.bfloat16 for tensor in tensors)
+    return 16 if short else None
 
 
 def _in_place(tensor: torch.Tensor) -> Array | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -60,10 +61,10 @@ class Programs:
         return [file for file in self.compiled if file in self.refused_by_p4c]
 
     def ask_p4c(self, p4c: Sequence[str], include_dirs: Iterable[Path], defines: Mapping[str, str]) -> None:
-        """Compile the programs for v1model with p4c, too.
+        """Compile the programs with p4c, too. Those for PSA count only if p4c-bm2-psa lies next to p4c-bm2-ss.
 
         Args:
-            p4c: Its command.
+            p4c: The command of p4c-bm2-ss.
             include_dirs: See compile_all.
             defines: See compile_all.
         """
@@ -71,10 +72,22 @@ class Programs:
             *(f"-I{folder}" for folder in include_dirs),
             *(f"-D{name}={value}" for name, value in defines.items()),
         ]
-        asked = [file for file in (*self.compiled, *self.refused) if _main_of(file) == "V1Switch"]
+        compilers = {"V1Switch": [*p4c]}
+        psa = Path(shutil.which(p4c[0]) or p4c[0]).with_name("p4c-bm2-psa")
+        if psa.exists():
+            compilers["PSA_Switch"] = [os.fspath(psa), *p4c[1:]]
+        architectures = {file: _main_of(file) for file in (*self.compiled, *self.refused)}
+        asked = [file for file, architecture in architectures.items() if architecture in compilers]
 
         def refusal(file: Path) -> str | None:
-            command = [*p4c, *options, "--Wdisable", "-o", os.devnull, os.fspath(file)]
+            command = [
+                *compilers[str(architectures[file])],
+                *options,
+                "--Wdisable",
+                "-o",
+                os.devnull,
+                os.fspath(file),
+            ]
             try:
                 done = subprocess.run(
                     command,

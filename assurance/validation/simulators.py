@@ -140,6 +140,17 @@ def run(case: SimulatorCase, switch: Engine) -> SimulatorComparison:
     Raises:
         UnfinishedError: Not all flows arrive within a second.
     """
+    _, flows = flows_of(case, switch)
+    seconds = [flow.seconds for flow in flows.completed]
+    return SimulatorComparison(case, max(seconds), sum(seconds) / len(seconds))
+
+
+def flows_of(case: SimulatorCase, switch: Engine, payload: int = PAYLOAD) -> tuple[Fabric, Flows]:
+    """Run the case in virtual time, with this payload of a full packet in bytes, and return the network and its flows.
+
+    Raises:
+        UnfinishedError: Not all flows arrive within a second.
+    """
     topology = fat_tree(case.k, rate=RATE, properties={"delay": DELAY})
     hosts = topology.ranked_hosts
     planner = replace(OURS, plan_forwarding=partial(plan_forwarding, paths=case.paths))
@@ -147,14 +158,14 @@ def run(case: SimulatorCase, switch: Engine) -> SimulatorComparison:
         FlowSpec(source=hosts[source].name, destination=hosts[destination].name, size=SIZE)
         for source, destination in case.pairs
     ]
-    fabric = Fabric(topology, switch, host=_HOST, planner=planner)
-    flows = Flows(fabric, specs, window=WINDOW, recovery=_RECOVERY)
+    fabric = Fabric(topology, switch, host=_HOST, planner=planner, payload=payload)
+    window = WINDOW * PAYLOAD // payload
+    flows = Flows(fabric, specs, window=window, recovery=_RECOVERY, payload=payload)
     if not flows.run(_LIMIT):
         raise UnfinishedError(
             f"{case.name}: {len(flows.completed)} of {len(specs)} flows arrived in {_LIMIT:g} s"
         )
-    seconds = [flow.seconds for flow in flows.completed]
-    return SimulatorComparison(case, max(seconds), sum(seconds) / len(seconds))
+    return fabric, flows
 
 
 def write(found: Sequence[SimulatorComparison], victims: Sequence[Victim], folder: Path) -> None:

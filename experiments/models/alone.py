@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from fanin.controller.routes import Routes
 from fanin.experiments.scenario.settings import Settings
 from fanin.topologies.model import Link
-from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.host_based.transport import HEADER_BYTES
 from fanin.workers.wire import HEADERS
 
 
@@ -16,7 +16,7 @@ class Alone:
 
     def __init__(self, settings: Settings) -> None:
         self._network = settings.network
-        self._coalescing = settings.coalescing
+        self._coalescing, self._payload = settings.coalescing, settings.payload
         self._routes = Routes(settings.network)
         self._ways: dict[tuple[str, str], Sequence[Link]] = {}
 
@@ -28,11 +28,11 @@ class Alone:
         network = self._network
         (first,), (last,) = network.links_of(source), network.links_of(destination)
         links = [first, *self._way(network.host(source).leaf, network.host(destination).leaf), last]
-        before = (size - 1) // PAYLOAD  # packets, all full
-        rest = size - before * PAYLOAD
+        before = (size - 1) // self._payload  # packets, all full
+        rest = size - before * self._payload
         delays = sum(link.properties.virtual_delay for link in links)
-        begins = delays + sum(_packet(link, min(size, PAYLOAD)) for link in links)
-        ends = delays + sum(_packet(link, rest) for link in links) + before * _slowest(links)[0]
+        begins = delays + sum(_packet(link, min(size, self._payload)) for link in links)
+        ends = delays + sum(_packet(link, rest) for link in links) + before * self._slowest(links)[0]
         return max(ends, begins + self._coalescing)
 
     def _way(self, here: str, leaf: str) -> Sequence[Link]:
@@ -42,14 +42,13 @@ class Alone:
                 (self._network.link_between(here, hop), *self._way(hop, leaf))
                 for hop in self._routes.next_hops(here, leaf)
             ]
-            self._ways[here, leaf] = min(ways, key=_slowest, default=())
+            self._ways[here, leaf] = min(ways, key=self._slowest, default=())
         return self._ways[here, leaf]
 
-
-def _slowest(links: Sequence[Link]) -> tuple[float, float]:
-    """Return the slowest link's time for a full packet, and the delays of all links."""
-    delays = sum(link.properties.virtual_delay for link in links)
-    return max(_packet(link, PAYLOAD) for link in links), delays
+    def _slowest(self, links: Sequence[Link]) -> tuple[float, float]:
+        """Return the slowest link's time for a full packet, and the delays of all links."""
+        delays = sum(link.properties.virtual_delay for link in links)
+        return max(_packet(link, self._payload) for link in links), delays
 
 
 def _packet(link: Link, payload: int) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
-from fanin.workers.host_based.transport import HEADER_BYTES, PAYLOAD
+from fanin.workers.host_based.transport import HEADER_BYTES
 from fanin.workers.wire import HEADERS
 
 # Payload and frame of a full segment of TCP with timestamps, on Ethernet.
@@ -16,14 +16,14 @@ def full_payload(settings: Settings) -> int:
     """Return the bytes of a vector in a full packet, as float32."""
     if settings.algorithm == "in-network":
         return ELEMENT_BYTES * settings.implementation.packet(settings.values).elements
-    return _TCP_PAYLOAD if settings.transport == "tcp" else PAYLOAD
+    return _TCP_PAYLOAD if settings.transport == "tcp" else settings.payload
 
 
 def full_frame(settings: Settings) -> int:
     """Return the bytes of a full packet from the Ethernet header on."""
     if settings.algorithm == "in-network":
         return HEADERS + settings.implementation.packet(settings.values).payload
-    return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + PAYLOAD
+    return _TCP_FRAME if settings.transport == "tcp" else HEADERS + HEADER_BYTES + settings.payload
 
 
 def largest_frame(settings: Settings) -> int:

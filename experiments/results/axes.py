@@ -76,6 +76,9 @@ _LABELS = {
     "uplink_delay": "uplinks with a delay of",
     "lost_share": "time that is lost",
     "checkpoint_seconds": "time to write a checkpoint",
+    "p99_seconds": "time of a request, 99th percentile",
+    "serving_load": "share of the time for which servers compute",
+    "serving_fan_out": "servers of a request:",
     "tokens_per_second": "tokens of a sequence in a second",
     "decoding_sequences": "sequences",
     "failures_interval": "training between two checkpoints",
@@ -116,9 +119,11 @@ _TIMES = (
     "copy_time",
     "compute_time",
     "launch",
+    "service_time",
 )
 _PROBABILITIES = (
     "loss",
+    "stalls",
     "corruption",
     "duplication",
     "reordering",
@@ -132,7 +137,7 @@ _UNITS: Mapping[str, Mapping[str, Decimal]] = {
     **dict.fromkeys(("bits_per_second", "rate"), RATES),
     "memory_rate": MEMORY_RATES,
     "flops": FLOPS,
-    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket"), BYTES),
+    **dict.fromkeys(("bytes", "bytes_per_worker", "size", "overhead", "bucket", "request", "answer"), BYTES),
     **dict.fromkeys(
         (
             *_PROBABILITIES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 from typing import Any, assert_never
 
@@ -136,6 +136,8 @@ class Oracle:
             length of the part. In a sample, the inputs contain the chosen blocks of the part only.
         exact: Returns the exact result of an all-reduce, float64 [elements], from the workers' inputs.
         exact_for: Returns that of a worker, given its result, too, if results may lack workers; None: all get `exact`.
+        exact_of_calls: Returns, for a number of workers, a function that is called with the inputs of all all-reduces
+            in order and replaces `exact`, if workers remember earlier inputs; None: they do not.
         parts: Number of parts of a vector, each of which is summed by itself.
         block: Elements of a block. Result and bound of a block depend on no other block.
         check: The elements of results to compare: all, a sample of blocks, or none.
@@ -148,12 +150,15 @@ class Oracle:
         exact: Callable[[Sequence[Vector]], NDArray[np.float64]] = exact_sum,
         *,
         exact_for: Callable[[Sequence[Vector], Vector], NDArray[np.float64]] | None = None,
+        exact_of_calls: Callable[[int], Callable[[Sequence[Vector]], NDArray[np.float64]]] | None = None,
         parts: int = 1,
         block: int = _BLOCK,
         check: Check = "all",
         seed: int = 0,
     ) -> None:
         self._error_bound, self._exact, self._exact_for = error_bound, exact, exact_for
+        # For a part and a number of workers.
+        self._exact_of_calls = exact_of_calls and cache(lambda _, workers: exact_of_calls(workers))
         self._parts, self._block, self._check = parts, block, check
         self._draw = np.random.default_rng((seed, _SAMPLES))
 
@@ -186,14 +191,15 @@ class Oracle:
 
     def _sums(self, inputs: Sequence[Vector]) -> Promise:
         elements, exact, bound, chosen, kept = len(inputs[0]), [], [], [], []
-        for part in np.array_split(np.arange(elements), self._parts):
+        for number, part in enumerate(np.array_split(np.arange(elements), self._parts)):
             if len(part):
                 own = [x[part[0] : part[-1] + 1] for x in inputs]
                 if self._check == "sample":
                     where = self._sample(len(part))
                     own = [x[where] for x in own]
                     chosen.append(part[where])
-                exact.append(self._exact(own))
+                of_part = self._exact_of_calls(number, len(inputs)) if self._exact_of_calls else self._exact
+                exact.append(of_part(own))
                 bound.append(self._error_bound(own, len(part)))
                 kept.append(
                     [x.copy() for x in own] if self._exact_for else []
@@ -251,7 +257,7 @@ def oracle_of(
     compressor: Compressor | None = None,
     trees: int = 1,
 ) -> Oracle:
-    """Return the oracle of an algorithm's collective operations.
+    """Return the oracle of an algorithm's collective operations, which is to be asked for each of them in order.
 
     Args:
         settings: The point, with the protocol of in-network all-reduces, and what to compare.
@@ -278,7 +284,10 @@ def oracle_of(
         def exact_for(inputs: Sequence[Vector], output: Vector) -> NDArray[np.float64]:
             return protocol.exact_for(inputs, output, values)
 
-    return make(error_bound, protocol.exact, exact_for=exact_for, parts=trees, block=values)
+    remembers = protocol.exact_of_calls if protocol.remembers else None
+    return make(
+        error_bound, protocol.exact, exact_for=exact_for, exact_of_calls=remembers, parts=trees, block=values
+    )
 
 
 def float32_sum_bound(inputs: Sequence[Vector]) -> NDArray[np.float64]:

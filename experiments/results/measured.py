@@ -75,6 +75,31 @@ class FlowTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingTimes:
+    """The times of requests, and how many there are at a time.
+
+    Attributes:
+        p99_seconds: 99th percentile of the times of requests; `p95_seconds` and the median are those of every run.
+        predicted_p50_seconds: Median according to the analytical model (models/queues.py); None if it has none.
+        predicted_p95_seconds: 95th percentile according to the model.
+        predicted_p99_seconds: 99th percentile according to the model.
+        mean_request_seconds: Mean time.
+        requests_per_second: Requests that came in a second.
+        requests_in_progress: Mean number of requests that have come and not ended.
+        queued_seconds: Mean time for which a question waits in the queue of a server.
+    """
+
+    p99_seconds: float
+    predicted_p50_seconds: float | None
+    predicted_p95_seconds: float | None
+    predicted_p99_seconds: float | None
+    mean_request_seconds: float
+    requests_per_second: float
+    requests_in_progress: float
+    queued_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingProgress:
     """The progress of long trainings that fail and continue from their last checkpoints; means over trainings.
 
@@ -172,6 +197,7 @@ class Measured:
     usage: Usage | None = None
     traffic: FlowTimes | None = None
     progress: TrainingProgress | None = None
+    serving: ServingTimes | None = None
     workers_left: int | None = None
     faults: tuple[FaultOutcome, ...] = ()
 
@@ -209,12 +235,13 @@ def mean_window(windows: Sequence[float | None]) -> float | None:
 
 def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
     """Return a flat row: the settings in effect, the measurements, and `rest`."""
-    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, faults=()))
+    columns = asdict(replace(measured, usage=None, traffic=None, progress=None, serving=None, faults=()))
     usage = {} if measured.usage is None else {"usage": measured.usage.as_columns()}
     drops, events = columns.pop("drops"), columns.pop("link_events")
     effective = {"window": columns.pop("window"), "segments": columns.pop("segments")}
     effective |= columns.pop("recovery") or {}
-    del columns["curve"], columns["usage"], columns["traffic"], columns["progress"], columns["faults"]
+    for name in ("curve", "usage", "traffic", "progress", "serving", "faults"):
+        del columns[name]
     return {
         **setting_columns(settings),
         **_in_effect(settings),
@@ -227,6 +254,7 @@ def row(settings: Settings, measured: Measured, /, **rest: Any) -> Row:
         **columns,
         **(measured.traffic or FlowTimes()).as_columns(),
         **(asdict(measured.progress) if measured.progress else {}),
+        **(asdict(measured.serving) if measured.serving else {}),
         **fault_columns(measured.faults),
         **_speed(settings, measured),
         "limited_by": measured.limit,

@@ -26,6 +26,7 @@ from fanin.experiments.scenario.tables.faults import Fault, fault_problems
 from fanin.experiments.scenario.tables.other_job import OtherJob
 from fanin.experiments.scenario.tables.parallelism import Parallelism
 from fanin.experiments.scenario.tables.recovery import Recovery
+from fanin.experiments.scenario.tables.serving import Serving
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.table import Priority, Table
 from fanin.experiments.scenario.tables.topology import TopologySettings
@@ -42,7 +43,8 @@ from fanin.topologies.units import Seconds
 from fanin.workers import wire
 from fanin.workers.collective import Algorithm, Operation, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_names
-from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS
+from fanin.workers.host_based.congestion_control import MakeControl
+from fanin.workers.host_based.transport import FIRST_PEER_PORT, MAX_FLOWS, MAX_PAYLOAD, PAYLOAD
 from fanin.workers.values import quantization
 
 VIRTUAL_WINDOW = 512  # packets that a worker may have in flight, unless a scenario says otherwise
@@ -63,8 +65,8 @@ FILES = (
 # Keys of Settings that work in virtual time only; link.VIRTUAL_ONLY has those of links.
 _VIRTUAL_ONLY = (
     *("lateness", "step", "traffic", "other_job", "collective", "congestion"),
-    *("priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
-    *("failures", "decoding"),
+    *("payload", "priority", "faults", "min_workers", "parallelism", "workload", "trees", "queue_samples"),
+    *("failures", "decoding", "serving"),
 )
 
 # Keys that a table parallelism replaces, or that do not work for a model that is cut.
@@ -165,6 +167,12 @@ class Settings(Table):
         Decoding | None,
         Field(description="virtual: a model that generates text; replaces size and repetitions"),
     ] = None
+    serving: Annotated[
+        Serving | None,
+        Field(
+            description="virtual: requests that workers answer; replaces all-reduces, and so size and repetitions"
+        ),
+    ] = None
     repetitions: Annotated[int, Field(ge=1, description="number of all-reduces in a run")] = 1
     window: Annotated[
         int | None,
@@ -186,6 +194,15 @@ class Settings(Table):
         int | None,
         Field(ge=1, le=62, description="live, UDP: datagrams in a frame; default: what suits the links"),
     ] = None
+    payload: Annotated[
+        int,
+        Field(
+            ge=64,
+            le=MAX_PAYLOAD,
+            multiple_of=ELEMENT_BYTES,
+            description="between hosts, virtual: bytes of a vector in a full packet, such as 4096 or 8192 (jumbo)",
+        ),
+    ] = PAYLOAD
     values: Annotated[
         Literal[64, 128, 256, 512],
         Field(description="in-network: integers in a packet: 64 or 256 of 32 bits, 128 or 512 of 16 bits"),
@@ -328,7 +345,7 @@ class Settings(Table):
     @property
     def _between_stages(self) -> bool:
         """Return whether workers send data to each other from host to host, next to all-reduces."""
-        if self.workload is not None and self.workload.trace:
+        if self.serving is not None or (self.workload is not None and self.workload.trace):
             return True
         return self.parallelism is not None and self.parallelism.model > 1
 
@@ -343,6 +360,10 @@ class Settings(Table):
         others = (part for part in (self.traffic, self.other_job) if part is not None)
         return any(part.priority for part in (self, *others))
 
+    def congestion_control(self, topology: Topology, host: str) -> MakeControl:
+        """Return what makes the congestion control of a sender at a host."""
+        return self.congestion.control_of(topology, host, self.payload)
+
     @property
     def host_link(self) -> Link:
         """Return the link of the first worker's host; the other workers' links are assumed to be equal."""
@@ -351,7 +372,7 @@ class Settings(Table):
 
     @property
     def elements(self) -> int | None:
-        """Return the number of float32 values in a vector; None for a training, or for decoding."""
+        """Return the number of float32 values in a vector; None for a training, decoding or serving."""
         return None if self.size is None else self.size // ELEMENT_BYTES
 
     @property
@@ -375,7 +396,13 @@ class Settings(Table):
 
     @property
     def as_vectors(self) -> Self:
-        """Return these settings with the vectors that a training, or decoding, sums instead of its table."""
+        """Return these settings with the vectors that a training, or decoding, sums instead of its table.
+
+        The vector of serving is an answer.
+        """
+        if self.serving is not None:
+            size = self.serving.vector_bytes
+            return self.model_copy(update={"size": size, "repetitions": 1})
         if self.decoding is not None:
             size, sums = self.decoding.vector_bytes, self.decoding.simulated_sums
             return self.model_copy(update={"decoding": None, "size": size, "repetitions": sums})
@@ -415,7 +442,7 @@ class Settings(Table):
         if self.parallelism is not None and self.parallelism.pipeline == 1:
             changes |= {"parallelism": self.parallelism.model_copy(update={"schedule": "1f1b"})}
         if not self.between_hosts:
-            changes |= {"congestion": Congestion(), "window_per": "connection"}
+            changes |= {"congestion": Congestion(), "window_per": "connection", "payload": PAYLOAD}
         if self.algorithm == "in-network":
             changes |= {"compression": Compression()}
         elif self.compression.kind != "top-k":
@@ -431,8 +458,8 @@ class Settings(Table):
             yield f"algorithm: {problem}"
         if self.hosts and (self.workers is not None or self.placement != "packed"):
             yield "hosts: replaces workers and placement; leave those out"
-        if [self.size, self.training, self.decoding].count(None) != 2:
-            yield "size: give size, such as '4 MB', or one of the tables training and decoding"
+        if [self.size, self.training, self.decoding, self.serving].count(None) != 3:
+            yield "size: give size, such as '4 MB', or one of the tables training, decoding and serving"
         if self.training is not None and self.sparsity:
             yield "sparsity: is that of random vectors, and a training has gradients; leave out one of them"
         if self._servers_needed > len(self._outside):
@@ -486,7 +513,9 @@ class Settings(Table):
             yield f"switch: {self.switch!r} cannot run in virtual time; set world = 'live'"
         if self.training is not None:
             yield from self.training.problems(len(self.members))
-        for table in [name for name in ("training", "decoding") if getattr(self, name) is not None]:
+        for table in [
+            name for name in ("training", "decoding", "serving") if getattr(self, name) is not None
+        ]:
             for name in self._changed(*_NOT_PARALLEL, "parallelism", "repetitions"):
                 yield f"{name}: cannot be combined with {table}; leave out one of them"
         if not self.checksums:
@@ -499,6 +528,7 @@ class Settings(Table):
         needed = {
             "traffic": self.traffic.hosts if self.traffic else 0,
             "other_job": 2 * self.other_job.jobs if self.other_job else 0,
+            "serving": 1 if self.serving else 0,
         }
         for name, count in needed.items():
             if len(bystanders) < count:
@@ -510,6 +540,8 @@ class Settings(Table):
                 yield f"min_workers: is {self.min_workers}, more than the {len(self.members)} workers; reduce it"
             if self.collective != "all-reduce" or self.compression.kind != "none":
                 yield "min_workers: works with plain all-reduces only; leave out collective and compression"
+        if self.serving is not None:
+            yield from self.serving.problems(len(self.members))
         if self.failures is not None and (self.step is None or self.traffic is None):
             yield "failures: needs a table step, and a table traffic with pattern = 'checkpoint'; add them"
         elif self.failures is not None and self.traffic is not None and self.traffic.pattern != "checkpoint":
@@ -626,6 +658,7 @@ _IN_NAMES = {
     "other_job",
     "parallelism",
     "servers",
+    "serving",
     "step",
     "traffic",
     "watchdog",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class OtherJobs:
             servers=servers[number : number + 1],
             ring=bool(settings.faults),
             ring_recovery=ring_recovery(settings),
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=other.priority,
         )
         return self._cluster.start(
@@ -80,16 +82,15 @@ class OtherJobs:
     @property
     def errors(self) -> Errors:
         """Return the errors of all their sums; the vectors are drawn again, since sums have replaced them."""
-        return Errors.of_all(
-            self._held(job, index, vectors)
-            for number, job in enumerate(self.jobs)
-            for index, vectors in enumerate(self._vectors(number))
-        )
+        return Errors.of_all(one for number, job in enumerate(self.jobs) for one in self._held(number, job))
 
-    def _held(self, job: Job, index: int, vectors: list[Vector]) -> Errors:
-        _, algorithm = job.done_by(index)
-        oracle = oracle_of(self._settings, algorithm, self._window)
-        return oracle.promise(vectors).hold(station.outputs[index] for station in job.stations)
+    def _held(self, number: int, job: Job) -> Iterator[Errors]:
+        """Yield the errors of each all-reduce of a job."""
+        oracle_for = cache(lambda algorithm: oracle_of(self._settings, algorithm, self._window))
+        for index, vectors in enumerate(self._vectors(number)):
+            _, algorithm = job.done_by(index)
+            oracle = oracle_for(algorithm)
+            yield oracle.promise(vectors).hold(station.outputs[index] for station in job.stations)
 
 
 def start_other_jobs(settings: Settings, cluster: Cluster) -> OtherJobs | None:

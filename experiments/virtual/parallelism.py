@@ -34,7 +34,8 @@ from fanin.simulator.fabric import Fabric, Job
 from fanin.simulator.hosts.stations import PeerPort, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _ACTIVATIONS = 3  # separates their random numbers from those of gradients
@@ -160,7 +161,8 @@ class _Model:
             transport=_transport(settings),
             shards=settings.shards,
             flows=settings.flows_per_pair,
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=settings.priority,
             on_call=True,
         )
@@ -251,10 +253,11 @@ class _Model:
             session=session,
             flows=settings.flows_per_pair,
             calls=(operation,),
-            make_control=settings.congestion.control_of(topology, host.name),
+            make_control=settings.congestion_control(topology, host.name),
+            payload=settings.payload,
         )
         return PeerPort(
-            HostBasedWorker(group, recovery(settings)),
+            fastest(group, recovery(settings)),
             host,
             topology.switch(host.leaf).mac,
             [topology.host(name).ip for name in members],

@@ -24,6 +24,7 @@ from fanin.experiments.virtual.other_job import start_other_jobs
 from fanin.experiments.virtual.outcome import LIMIT, UnfinishedError, network_figures, worker_figures
 from fanin.experiments.virtual.parallelism import run_parallel
 from fanin.experiments.virtual.replay import run_replay
+from fanin.experiments.virtual.serving import run_serving
 from fanin.experiments.virtual.steps import buckets, pauses, step_figures
 from fanin.experiments.virtual.traffic import Request, completed, requests
 from fanin.experiments.virtual.training import run_training
@@ -73,6 +74,8 @@ def run_virtual(
         summed = settings.as_vectors
         oracle = _oracle(summed, summed.algorithm)
         return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
+    if settings.serving is not None:
+        return run_serving(settings.as_vectors, settings.serving, switch)
     if settings.decoding is not None:
         return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:
@@ -213,7 +216,8 @@ def _flows(settings: Settings, cluster: Cluster, wanted: Sequence[Request]) -> F
         window=settings.traffic.window,
         transport=settings.traffic.transport,
         recovery=recovery(settings),
-        congestion_control=settings.congestion.control_of,
+        congestion_control=settings.congestion_control,
+        payload=settings.payload,
         seed=settings.seed,
         priority=settings.traffic.priority,
     )
@@ -241,7 +245,8 @@ def cluster_spec(settings: Settings) -> ClusterSpec:
         pauses=pauses(settings),
         per_step=1 + len(buckets(settings)),
         flows=settings.flows_per_pair,
-        congestion_control=settings.congestion.control_of,
+        congestion_control=settings.congestion_control,
+        payload=settings.payload,
         calls=("all-reduce", *[call] * len(buckets(settings))),
         ring=bool(settings.faults),
         ring_recovery=ring_recovery(settings),

@@ -337,6 +337,7 @@ def run_ranks(settings: Settings, switch: Engine, make: Callable[[Fabric], Ranks
             seed=settings.seed,
             planner=settings.implementation.planner(settings.paths),
             priorities=settings.prioritized,
+            payload=settings.payload,
         )
         ranks = make(fabric)
         for host, station in zip(settings.members, ranks.stations, strict=True):

@@ -30,7 +30,8 @@ from fanin.simulator.fabric import Fabric
 from fanin.simulator.hosts.stations import PeerPort, Vector, WorkerStation
 from fanin.simulator.job_spec import JobSpec
 from fanin.workers.collective import Algorithm, Operation, Transport
-from fanin.workers.host_based.participant import Group, HostBasedWorker
+from fanin.workers.host_based.engine import fastest
+from fanin.workers.host_based.participant import Group
 from fanin.workers.host_based.transport import FIRST_PEER_PORT
 
 _VALUES = 4  # separates their random numbers from those of other vectors
@@ -194,7 +195,8 @@ class _Replay:
             window=self.window,
             values=settings.values,
             recovery=recovery(settings),
-            congestion_control=settings.congestion.control_of,
+            congestion_control=settings.congestion_control,
+            payload=settings.payload,
             priority=settings.priority,
             on_call=True,
         )
@@ -229,10 +231,11 @@ class _Replay:
                 session=session,
                 flows=flows,
                 calls=tuple(part.operation for part in parts),
-                make_control=settings.congestion.control_of(topology, host.name),
+                make_control=settings.congestion_control(topology, host.name),
+                payload=settings.payload,
             )
             port = PeerPort(
-                HostBasedWorker(group, recovery(settings)),
+                fastest(group, recovery(settings)),
                 host,
                 topology.switch(host.leaf).mac,
                 [topology.host(name).ip for name in members],

@@ -113,7 +113,7 @@ class BlockChecker:
     def value_set(self, node: nodes.ValueSet) -> ir.ValueSet:
         """Check the declaration of a value set."""
         of = self.types.resolve(node.type)
-        if not isinstance(types.scalar(of), types.Bits | types.Struct):
+        if not isinstance(types.scalar(of), types.Bits | types.Struct | types.Tuple):
             raise error(node.type.span, f"a value set of {of} is not supported")
         size = self.constants.compile_time(node.size, "a value set's size")
         return ir.ValueSet(node.name, of, size, node.name_span, self.constants.annotations(node.annotations))
@@ -244,7 +244,7 @@ def _check_matches(value_set: ir.ValueSet, subjects: list[ir.Expr], span: Span) 
 
 
 def _widths(of: types.Type) -> list[int | None]:
-    """Return the widths of the numbers in a type, including those in nested structs."""
-    if isinstance(of, types.Struct):
+    """Return the widths of the numbers in a type, including those in nested structs and tuples."""
+    if isinstance(of, types.Struct | types.Tuple):
         return [width for field in of.fields for width in _widths(field.type)]
     return [types.width(of)]

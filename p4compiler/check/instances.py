@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.check.conversions import known
 from fanin.p4compiler.check.expressions import ExpressionChecker
@@ -50,13 +52,18 @@ class InstanceChecker:
                 self.constants.annotations(node.annotations),
                 symbol,
             )
-        of = self.types.resolve(node.type)
-        if not isinstance(of, types.ExternInstance):
-            raise error(node.type.span, f"{of} has no constructor")
-        extern = of.extern
-        bindings = dict(zip(extern.type_parameters, of.arguments, strict=True))
-        constructors = extern.methods.get(extern.name, [])
-        made, _ = self.calls.extern_call(call, extern.name, None, constructors, bindings)
+        inferred = self._inferred_constructors(node.type, symbol)
+        if inferred and isinstance(symbol, types.Extern):
+            made, _ = self.calls.extern_call(call, symbol.name, None, inferred, {})
+            of: types.Type = types.ExternInstance(symbol, made.type_arguments)
+        else:
+            of = self.types.resolve(node.type)
+            if not isinstance(of, types.ExternInstance):
+                raise error(node.type.span, f"{of} has no constructor")
+            extern = of.extern
+            bindings = dict(zip(extern.type_parameters, of.arguments, strict=True))
+            constructors = extern.methods.get(extern.name, [])
+            made, _ = self.calls.extern_call(call, extern.name, None, constructors, bindings)
         return ir.Instance(
             node.name,
             of,
@@ -64,6 +71,17 @@ class InstanceChecker:
             node.name_span,
             self.constants.annotations(node.annotations),
         )
+
+    @staticmethod
+    def _inferred_constructors(named: nodes.NamedType, symbol: object) -> list[types.Signature]:
+        """Return the constructors whose arguments give the type arguments that the program leaves out."""
+        if named.arguments or not isinstance(symbol, types.Extern) or not symbol.type_parameters:
+            return []
+        return [
+            replace(signature, type_parameters=symbol.type_parameters)
+            for signature in symbol.methods.get(symbol.name, [])
+            if {str(p.type) for p in signature.parameters} >= set(symbol.type_parameters)
+        ]
 
     def checksum_state(self, instance: ir.Instance) -> ir.Variable:
         """Return a new variable that holds the state of a checksum object of PSA."""

@@ -225,7 +225,7 @@ class TypeChecker:
             if name in members:
                 raise error(span, f"{node.name}.{name} is declared twice")
             members[name] = len(members) if value is None else self.constants.member_value(value, underlying)
-        enum = types.Enum(node.name, members, underlying)
+        enum = types.Enum(node.name, members, underlying, self.constants.annotations(node.annotations))
         self.enums.append(enum)
         self.scopes.declare(node.name, node.name_span, enum)
         for name, _, span in node.members:

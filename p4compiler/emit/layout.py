@@ -106,8 +106,8 @@ class FlatField:
 
 
 @lru_cache(maxsize=256)
-def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
-    """Return the fields of a struct or header, including those of nested structs, with p4c's names.
+def flat_fields(of: types.Fields | types.Tuple) -> tuple[FlatField, ...]:
+    """Return the fields of a struct, header or tuple, including those of nested structs, with p4c's names.
 
     Raises:
         CompileError: If @name gives two fields the same name.
@@ -121,7 +121,7 @@ def flat_fields(of: types.Fields) -> tuple[FlatField, ...]:
     return tuple(result)
 
 
-def _check_names(of: types.Fields, fields: list[FlatField]) -> None:
+def _check_names(of: types.Fields | types.Tuple, fields: list[FlatField]) -> None:
     """Check that no @name gives a field the name of another one."""
     seen: dict[str, FlatField] = {}
     for field_ in fields:

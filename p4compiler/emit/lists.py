@@ -10,6 +10,7 @@ from fanin.p4compiler.emit.layout import SCALARS, Layout
 from fanin.p4compiler.emit.numbers import Numbers
 from fanin.p4compiler.emit.uses import extern_calls
 from fanin.p4compiler.graph import GraphProgram
+from fanin.p4compiler.nodes import annotation_text
 from fanin.p4compiler.rewrite import Path, leaves
 from fanin.p4compiler.source import Reporter, error
 
@@ -60,23 +61,28 @@ def learn_lists(expressions: ExpressionWriter, numbers: Numbers) -> list[Json]:
                 "id": number,
                 "name": digest_name(call) or "digest",
                 "source_info": source_info(data.span),
-                "elements": _inputs(call, data, expressions),
+                "elements": [_input(e, expressions) for e in leaves(data)],
             }
         )
     return result
 
 
 def digest_name(call: ir.CallExtern) -> str:
-    """Return the control plane's name of a digest: that of PSA's object or of the data's struct, else empty."""
+    """Return the control plane's name of a digest: that of PSA's object or of the data's type, else empty."""
     if isinstance(call.instance, ir.Instance):
         return call.instance.name
     of = call.type_arguments[0]
-    return of.name if isinstance(of, types.Struct) else ""
+    return type_name(of) if isinstance(of, types.Struct | types.Header) else ""
+
+
+def type_name(of: types.Fields | types.NewType | types.Enum) -> str:
+    """Return the control plane's name of a type, which @name gives."""
+    return (annotation_text(of.annotations, "name") or of.name).removeprefix(".")
 
 
 def _inputs(call: ir.CallExtern, data: ir.Expr, expressions: ExpressionWriter) -> list[Json]:
-    """Return the fields in the data of a call."""
-    if not isinstance(data.type, types.Fields | types.Tuple):  # v1model demands a tuple or a struct
+    """Return the fields in the data of a calculation."""
+    if not isinstance(data.type, types.Fields | types.Tuple):  # as p4c
         hint = f"write {{ {data.span.fragment()} }}"
         raise error(data.span, f"{call.name}() needs a list of fields, not a value of {data.type}", hint)
     return [_input(e, expressions) for e in leaves(data)]

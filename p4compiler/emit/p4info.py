@@ -8,7 +8,7 @@ from finsy.proto import p4i, p4t
 
 from fanin.p4compiler import ir, nodes, types
 from fanin.p4compiler.emit.layout import flat_fields
-from fanin.p4compiler.emit.lists import digest_name
+from fanin.p4compiler.emit.lists import digest_name, type_name
 from fanin.p4compiler.emit.p4info_ids import Symbols, annotation_number, field_ids
 from fanin.p4compiler.emit.restrictions import check_placement, check_references, check_restriction
 from fanin.p4compiler.emit.tables import constant, extern_name, table_size
@@ -91,6 +91,8 @@ class _Writer:
             add(_IDS.TABLE, table.name, table.annotations)
         for action in self.actions.values():
             add(_IDS.ACTION, action.name, action.annotations)
+        for action in (call.action for table in self.tables for call in table.actions):
+            add(_IDS.ACTION, action.name, action.annotations)  # a hidden one: tables refer to it, too
         for instance in self.instances:
             if extern_name(instance) in _KINDS:
                 add(_KINDS[extern_name(instance)], instance.name, instance.annotations)
@@ -108,7 +110,10 @@ class _Writer:
 
     def write(self) -> None:
         self.package()
-        if self.tables or self.instances or self.calls or self.controller_headers:
+        calls = (
+            self.digests if self.architecture == "psa" else self.calls
+        )  # the others are those of PSA's frame
+        if self.tables or self.instances or calls or self.controller_headers:
             self.info.type_info.SetInParent()  # p4c has it, if empty, wherever a type might have been
         for action in self.actions.values():
             self.action(action)
@@ -185,7 +190,7 @@ class _Writer:
         field.bitwidth = _runtime_width(of)
         self.type_spec(of)
         if isinstance(of, types.NewType):
-            field.type_name.name = of.name
+            field.type_name.name = type_name(of)
 
     def table(self, table: ir.Table) -> None:
         made = self.info.tables.add()
@@ -244,7 +249,7 @@ class _Writer:
             index = of.arguments[-1]
             if isinstance(index, types.NewType):
                 self.type_spec(index)
-                made.index_type_name.name = index.name
+                made.index_type_name.name = type_name(index)
 
     def instance(self, instance: ir.Instance) -> None:
         name = extern_name(instance)
@@ -290,7 +295,7 @@ class _Writer:
         made = self.info.value_sets.add()
         self.preamble(made.preamble, _IDS.VALUE_SET, value_set.name, value_set.annotations)
         made.size = value_set.size
-        if not isinstance(value_set.type, types.Struct):
+        if not isinstance(value_set.type, types.Struct | types.Tuple):
             match = made.match.add()
             match.id, match.bitwidth, match.match_type = (
                 1,
@@ -345,7 +350,8 @@ class _Writer:
             case types.Tuple(elements=elements):
                 for element in elements:
                     spec.tuple.members.add().CopyFrom(self.type_spec(element))
-            case types.Struct(name=name, fields=fields):
+            case types.Struct(fields=fields):
+                name = type_name(of)
                 spec.struct.name = name
                 if name not in self.info.type_info.structs:
                     members = self.info.type_info.structs[name].members
@@ -353,7 +359,8 @@ class _Writer:
                         member = members.add()
                         member.name = field.name
                         member.type_spec.CopyFrom(self.type_spec(field.type))
-            case types.Header(name=name, fields=fields):
+            case types.Header(fields=fields):
+                name = type_name(of)
                 spec.header.name = name
                 if name not in self.info.type_info.headers:
                     header = self.info.type_info.headers[name].members
@@ -361,15 +368,17 @@ class _Writer:
                         part = header.add()
                         part.name = field.name
                         part.type_spec.CopyFrom(self.type_spec(types.scalar(field.type)).bitstring)
-            case types.NewType(name=name):
-                spec.new_type.name = name
+            case types.NewType():
+                spec.new_type.name = type_name(of)
                 self.new_type(of)
-            case types.Enum(name=name, members=values, underlying=None):
+            case types.Enum(members=values, underlying=None):
+                name = type_name(of)
                 spec.enum.name = name
                 if name not in self.info.type_info.enums:
                     for value in values:
                         self.info.type_info.enums[name].members.add().name = value
-            case types.Enum(name=name, members=values, underlying=types.Bits(width=width)):
+            case types.Enum(members=values, underlying=types.Bits(width=width)):
+                name = type_name(of)
                 spec.serializable_enum.name = name
                 if name not in self.info.type_info.serializable_enums:
                     enum = self.info.type_info.serializable_enums[name]
@@ -380,9 +389,9 @@ class _Writer:
         return spec
 
     def new_type(self, of: types.NewType) -> None:
-        if of.name in self.info.type_info.new_types:
+        if type_name(of) in self.info.type_info.new_types:
             return
-        made = self.info.type_info.new_types[of.name]
+        made = self.info.type_info.new_types[type_name(of)]
         _annotate(made, of.annotations, ("p4runtime_translation",))
         translation = _translation(of)
         if translation is None:

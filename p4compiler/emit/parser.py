@@ -37,7 +37,7 @@ class ParserWriter:
         of = value_set.type
         widths = (
             [types.width(f.type) or 0 for f in flat_fields(of)]
-            if isinstance(of, types.Struct)
+            if isinstance(of, types.Struct | types.Tuple)
             else [types.width(of) or 0]
         )
         return {

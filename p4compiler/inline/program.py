@@ -65,8 +65,7 @@ class _Inliner:
         for parameter in block.parameters:
             if not isinstance(parameter.type, types.ExternInstance):
                 bindings[parameter] = ir.Ref(parameter.type, parameter.span, next(rest))
-        name = annotation_text(block.annotations, "name") or block.name
-        body = self.enter(instance, name.lstrip("."), bindings, {})
+        body = self.enter(instance, block.name, bindings, {})  # as in p4c, whatever its @name
         states = tidy(self.parsers.states)
         named = {k.value_set for state in states for case in state.cases for k in case.keys}
         return ir.Block(

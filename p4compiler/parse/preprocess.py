@@ -426,12 +426,12 @@ class _Preprocessor:
             wanted, places = rest[0].text[1:-1], (path.parent, *self.include_dirs)
         elif len(rest) > 2 and rest[0].text == "<" and rest[-1].text == ">":
             wanted, places = "".join(t.text for t in rest[1:-1]), self.include_dirs
-            if wanted in _PSA:  # p4c's, in a folder of -I, does not say how PSA is carried out here
-                places = places[-1:]
         else:
             raise error(
                 directive.span, "#include needs a file", 'write #include "file.p4" or #include <file.p4>'
             )
+        if wanted in _PSA:  # p4c's, in a folder of -I, does not say how PSA is carried out here
+            places = tuple(place for place in places if place not in self.include_dirs[:-1])
         span = rest[0].span.to(rest[-1].span)
         if self.depth >= MAX_INCLUDE_DEPTH:
             raise error(

@@ -76,7 +76,8 @@ class StatementParser(ExpressionParser):
     # Statements
 
     def block(self) -> nodes.Block:
-        """Read statements in braces."""
+        """Read statements in braces, after annotations that have no effect."""
+        self.annotations()
         start = self.expect("{").span
         statements: list[nodes.Statement] = []
         with self.scope():

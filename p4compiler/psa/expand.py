@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -32,6 +32,14 @@ _TYPES = {
     "ci2em": ("ep", 5),
     "ce2em": ("ep", 6),
 }
+# What deparsers hand over, of these types: the deparser and the position of its parameter.
+_HANDED_OVER = {
+    "ci2em": ("id", 1),
+    "resubm": ("id", 2),
+    "nm": ("id", 3),
+    "ce2em": ("ed", 1),
+    "recircm": ("ed", 2),
+}
 _DECLARES_TYPE = (
     nodes.Typedef, nodes.Composite, nodes.Enum, nodes.Extern, nodes.Callable, nodes.Parser, nodes.Control,
 )  # fmt: skip
@@ -48,7 +56,8 @@ def expand(program: nodes.Program) -> nodes.Program:
     main = instances.get("main")
     if main is None or _type_name(main.type) != PACKAGE:
         return program
-    declared = {d.name: d.head for d in program.declarations if isinstance(d, nodes.Parser | nodes.Control)}
+    whole = {d.name: d for d in program.declarations if isinstance(d, nodes.Parser | nodes.Control)}
+    declared = {name: body.head for name, body in whole.items()}
     blocks: dict[str, nodes.Call] = {}
     heads: dict[str, nodes.Callable] = {}
     for position, (name, package, parts) in enumerate(_PIPELINES):
@@ -64,13 +73,17 @@ def expand(program: nodes.Program) -> nodes.Program:
                 raise error(head.name_span, message)
             blocks[part], heads[part] = call, head
     composites = {d.name: d for d in program.declarations if isinstance(d, nodes.Composite)}
-    for name, (part, at) in _TYPES.items():
+    undefined: set[str] = set()  # types of which no deparser writes a value: there is nothing to preserve
+    for name, (part, at) in _HANDED_OVER.items():
         of = heads[part].parameters[at].type
-        if name not in ("ih", "im", "eh", "em") and _has_header(of, composites):
+        if not _has_header(of, composites):
+            continue
+        if _mentions(whole[_called(blocks[part])], heads[part].parameters[at].name):
             message = (
                 f"{of.span.fragment()} has a header: headers cannot be handed over between the pipelines"
             )
             raise error(of.span, message, "copy its fields to a struct")
+        undefined.add(f"psa_frame_{name}_t")
     typedefs = tuple(
         nodes.Typedef(of.span, f"psa_frame_{name}_t", of.span, (), of, False)
         for name, of in ((name, heads[part].parameters[at].type) for name, (part, at) in _TYPES.items())
@@ -78,7 +91,7 @@ def expand(program: nodes.Program) -> nodes.Program:
     names = {d.name for d in (*program.declarations, *typedefs) if isinstance(d, _DECLARES_TYPE)}
     names |= {f"psa_frame_{part}_t" for part in blocks}
     frame = parse(_tokens(), names).declarations
-    return replace(program, frame=(*typedefs, *(_filled(d, blocks) for d in frame)))
+    return replace(program, frame=(*typedefs, *(_filled(d, blocks, undefined) for d in frame)))
 
 
 def divide_deparsers(program: ir.FlatProgram) -> ir.FlatProgram:
@@ -186,8 +199,35 @@ def _pipeline(
     raise error(value.span, f"an {package} is needed here", f"declare one: {package}(...) name;")
 
 
-def _filled(declaration: nodes.Declaration, blocks: dict[str, nodes.Call]) -> nodes.Declaration:
-    """Return a declaration of the frame with the program's blocks instead of the frame's names for them."""
+def _mentions(tree: nodes.Node, name: str) -> bool:
+    """Return whether an expression in the tree has this name."""
+    todo: list[object] = [tree]
+    while todo:
+        node = todo.pop()
+        if isinstance(node, nodes.Name) and node.name == name:
+            return True
+        if isinstance(node, tuple):
+            todo += node
+        elif isinstance(node, nodes.Node):
+            todo += [getattr(node, f.name) for f in fields(node)]
+    return False
+
+
+def _filled(
+    declaration: nodes.Declaration, blocks: dict[str, nodes.Call], undefined: set[str]
+) -> nodes.Declaration:
+    """Return a declaration of the frame with the program's blocks instead of the frame's names for them.
+
+    Args:
+        declaration: The declaration.
+        blocks: The calls that instantiate the program's blocks, by the frame's names for them.
+        undefined: Names of types in the metadata whose values are not preserved.
+    """
+    if isinstance(declaration, nodes.Composite):
+        kept = (
+            replace(f, annotations=()) if _type_name(f.type) in undefined else f for f in declaration.fields
+        )
+        return replace(declaration, fields=tuple(kept))
     if not isinstance(declaration, nodes.Parser | nodes.Control):
         return declaration
     filled: list[nodes.Node] = []

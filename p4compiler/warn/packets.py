@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from fanin.p4compiler import ir, types
 from fanin.p4compiler.nodes import annotation_text
+from fanin.p4compiler.psa.expand import is_frame
 from fanin.p4compiler.rewrite import Path, bodies, overlap, path
 from fanin.p4compiler.source import Reporter, Span
 
@@ -98,19 +99,27 @@ def _warn_of_checksums(program: ir.FlatProgram, reporter: Reporter) -> None:
     for changed_field, span in sorted(changed.items(), key=lambda item: item[1][1:5]):
         where = changed_field[:-1]
         checksum = _checksum_of(_type_at(where))
-        if checksum is None or where in warned:
+        if checksum is None:
             continue
-        warned.add(where)
         field: Path = (*where, checksum)
-        if any(overlap(field, other) for other in (*updated, *changed) if len(other) <= len(field)):
+        written = [other for other in (*updated, *changed) if len(other) <= len(field)]
+        if is_frame(
+            program
+        ):  # hdr.ingress or hdr.egress: egress may update the checksum of what ingress has changed
+            field, written = (where[0], *field[2:]), [(other[0], *other[2:]) for other in written]
+        if field in warned or any(overlap(field, other) for other in written):
             continue
-        name = ".".join(str(part) for part in where[1:])
-        compute = blocks[ir.Role.COMPUTE_CHECKSUM]
+        warned.add(field)
         message = f"{span.fragment()} changes, but the header's {checksum} is never updated: receivers drop the packet"
-        hint = (
-            f"call update_checksum({compute.parameters[0].name}.{name}.isValid(), {{ ... }}, "
-            f"{compute.parameters[0].name}.{name}.{checksum}, HashAlgorithm.csum16); in {compute.name}"
-        )
+        if is_frame(program):
+            hint = "compute it in the deparser: clear(), add() and get() of an InternetChecksum()"
+        else:
+            name = ".".join(str(part) for part in where[1:])
+            compute = blocks[ir.Role.COMPUTE_CHECKSUM]
+            hint = (
+                f"call update_checksum({compute.parameters[0].name}.{name}.isValid(), {{ ... }}, "
+                f"{compute.parameters[0].name}.{name}.{checksum}, HashAlgorithm.csum16); in {compute.name}"
+            )
         reporter.warn(span, message, hint, option="stale-checksum")
 
 

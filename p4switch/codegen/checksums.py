@@ -203,6 +203,8 @@ class ChecksumWriter:
                 self._write_partial_update(out, checksum, call)
             else:
                 self._write_put(out, checksum, call)
+                if any(total.field == checksum.target for total in self.sums.values()):
+                    self._write_complete(out, checksum)
             if not verify:
                 number = self.layout.program.checksums.index(checksum)
                 writer = ExpressionWriter(self.layout, where)
@@ -230,8 +232,12 @@ class ChecksumWriter:
             self._write_put(out, checksum, "p->partial_sum")
         with out.block("else"):
             self._write_put(out, checksum, call)
-            out.line(f"if (p->checksum == {self._place(checksum.target)})")
-            out.line("    p->partial_sum = (uint16_t)~load_be16(p->checksum);")
+            self._write_complete(out, checksum)
+
+    def _write_complete(self, out: Writer, checksum: Checksum) -> None:
+        """Write that the checksum is complete now: a checksum with another value than the partial sum is."""
+        out.line(f"if (p->checksum == {self._place(checksum.target)})")
+        out.line("    p->partial_sum = (uint16_t)~load_be16(p->checksum);")
 
     def _write_put(self, out: Writer, checksum: Checksum, code: str) -> None:
         kind = self.layout.program.field_type(checksum.target)

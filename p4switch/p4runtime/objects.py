@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from fanin.p4switch.bmv2json.program import Program
 from fanin.p4switch.engine.engine import Engine
 from fanin.p4switch.p4runtime.codec.actions import ActionCodec
 from fanin.p4switch.p4runtime.codec.meters import meter_type
@@ -85,7 +86,7 @@ class PipelineObjects:
                     action.preamble,
                     ActionCodec(action, parameters[action.preamble.name], self.translations),
                 )
-                for action in p4info.actions
+                for action in (*p4info.actions, *_hidden_actions(p4info, program))
                 if action.preamble.name in parameters
             ),
         )
@@ -115,3 +116,26 @@ class PipelineObjects:
         self.constraints = Constraints(
             p4info, self.tables, self.translations, lambda group: group in engine.multicast.all()
         )
+
+
+def _hidden_actions(p4info: p4i.P4Info, program: Program) -> Iterable[p4i.Action]:
+    """Describe the actions that P4Info refers to and does not describe, because the program hides them.
+
+    References of a table are in the order of its actions in the program.
+    """
+    described = {action.preamble.id: action.preamble.name for action in p4info.actions}
+    found: dict[int, p4i.Action] = {}
+    for table in p4info.tables:
+        if table.preamble.name not in program.tables:
+            continue
+        hidden = [ref.id for ref in table.action_refs if ref.id not in described]
+        actions = {action.name: action for action in program.tables[table.preamble.name].actions}
+        names = [name for name in actions if name not in described.values()]
+        if len(hidden) != len(names):
+            continue
+        for number, name in zip(hidden, names, strict=True):
+            made = p4i.Action(preamble=p4i.Preamble(id=number, name=name, alias=name))
+            for position, parameter in enumerate(actions[name].parameters, 1):
+                made.params.add(id=position, name=parameter.name, bitwidth=parameter.width)
+            found[number] = made
+    return found.values()

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fanin.simulator.hosts.stations import Frames, SwitchPort, SwitchWorker, Vector
+from fanin.simulator.segments import segments
 from fanin.workers.collective import flat
 from fanin.workers.protocol import InNetworkStatistics
 from fanin.workers.wire import HEADERS
@@ -74,16 +76,17 @@ class SplitPort:
         """See Port."""
         return min((port.ready_at for port in self._ports if port.ready_at is not None), default=None)
 
-    def receive(self, frames: Frames, now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
         """See Port."""
-        if frames.shape[1] < HEADERS:
-            return len(frames)
-        to = frames[:, 36].astype(np.int64) << 8 | frames[:, 37]
         others = len(frames)
-        for port in self._ports:
-            own = frames[to == port.udp_port]
-            if len(own):
-                others -= len(own) - port.receive(own, now)
+        for part in segments(lengths):
+            if lengths[part.start] < HEADERS:
+                continue
+            to = frames[part, 36].astype(np.int64) << 8 | frames[part, 37]
+            for port in self._ports:
+                own = to == port.udp_port
+                if count := int(np.count_nonzero(own)):
+                    others -= count - port.receive(frames[part][own], lengths[part][own], now)
         return others
 
     def frames_to_send(self, now: float) -> list[Frames]:

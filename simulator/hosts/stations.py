@@ -19,6 +19,7 @@ from fanin.topologies.model import Host
 from fanin.workers import wire
 from fanin.workers.collective import Participant, Server, Statistics, marked
 from fanin.workers.congestion import ECN_CAPABLE, ECN_CONGESTED
+from fanin.workers.host_based.engine import CompiledWorker
 from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import DATA, FIRST_PEER_PORT
 from fanin.workers.job.retained_results import RetainedResult
@@ -63,8 +64,8 @@ class Port(Protocol[_P_co]):
     def ready_at(self) -> float | None:
         """Return when to call frames_to_send() for frames that wait behind the participant; None if none do."""
 
-    def receive(self, frames: Frames, now: float) -> int:
-        """Take frames [m, length] of one length and return how many were not for the participant."""
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
+        """Take frames [m, bytes] of these lengths [m], and return how many were not for the participant."""
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """Return batches of frames [m, length] to send now."""
@@ -157,8 +158,7 @@ class WorkerStation(Generic[_P_co]):
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
-        for part in segments(lengths):
-            self.not_ours += self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self.not_ours += self._port.receive(frames, lengths, now)
         self.taken(now)
 
     def taken(self, now: float) -> None:
@@ -261,14 +261,17 @@ class SwitchPort(Generic[_End]):
         """See Port."""
         return None if self._card is None else self._card.ready_at
 
-    def receive(self, frames: Frames, now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
         """See Port."""
-        ours, marks = self._filter(frames)
-        if len(ours):
-            if marks is not None and self._marked:
-                self._marked.count_marks(int(np.count_nonzero(marks)))
-            self.participant.receive(ours[:, HEADERS:], now)
-        return len(frames) - len(ours)
+        others = len(frames)
+        for part in segments(lengths):
+            ours, marks = self._filter(frames[part, : int(lengths[part.start])])
+            if len(ours):
+                if marks is not None and self._marked:
+                    self._marked.count_marks(int(np.count_nonzero(marks)))
+                self.participant.receive(ours[:, HEADERS:], now)
+                others -= len(ours)
+        return others
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -295,8 +298,7 @@ class ServerStation:
 
     def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> None:
         """See Station."""
-        for part in segments(lengths):
-            self._port.receive(frames[part, : int(lengths[part.start])], now)
+        self._port.receive(frames, lengths, now)
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Station."""
@@ -346,12 +348,17 @@ class PeerPort:
         """See Port."""
         return self._card.ready_at
 
-    def receive(self, frames: Frames, now: float) -> int:
+    def receive(self, frames: Frames, lengths: NDArray[np.int64], now: float) -> int:
         """See Port."""
-        ours, marked = self._filter(frames)
-        if len(ours):
-            self.participant.receive(ours[:, HEADERS:], now, marked)
-        return len(frames) - len(ours)
+        if isinstance(self.participant, CompiledWorker):
+            return self.participant.receive_frames(frames, lengths, self._host.ip.packed, now)
+        others = len(frames)
+        for part in segments(lengths):
+            ours, marked = self._filter(frames[part, : int(lengths[part.start])])
+            if len(ours):
+                self.participant.receive(ours[:, HEADERS:], now, marked)
+                others -= len(ours)
+        return others
 
     def frames_to_send(self, now: float) -> list[Frames]:
         """See Port."""
@@ -519,7 +526,7 @@ class Flow:
 
 def _word_sums(rows: Frames) -> NDArray[np.int64]:
     """Return the sum of the 16-bit words in each row. An odd last byte is the first byte of a word."""
-    even = np.pad(rows, ((0, 0), (0, rows.shape[1] % 2)))
+    even = np.pad(rows, ((0, 0), (0, 1))) if rows.shape[1] % 2 else rows
     return np.asarray(even.view(">u2").sum(axis=1, dtype=np.int64))
 
 

@@ -613,6 +613,19 @@ def test_a_value_set_beside_other_keys(build: Build, cases: str, ways: dict[tupl
         assert engine.process(0, packet) == [(1, packet[:3] + bytes([way]) + packet[4:])], (a, b)
 
 
+def test_a_value_set_of_tuples(build: Build) -> None:
+    parser = "value_set<tuple<bit<8>, bit<16>>>(4) pairs;" + SETS.format(cases="pairs: one; _: two;")
+    apply = "hdr.h.s = (int<8>)meta.y; standard_metadata.egress_spec = 1;"
+    compiled = build(parser=parser, apply=apply)
+    [described] = [each for each in compiled.p4info.value_sets if each.preamble.name == "P.pairs"]
+    assert [match.bitwidth for match in described.match] == [8, 16]
+    engine = Engine.load(compiled.device_config())
+    engine.value_set("P.pairs").write([EntryKey((Exact(7), Exact(4)), 1)])
+    for a, b, way in ((7, 4, 1), (7, 5, 2), (1, 4, 2)):
+        packet = bytes([a, 0, b, 0, 0, 0, 0, 0])
+        assert engine.process(0, packet) == [(1, packet[:3] + bytes([way]) + packet[4:])], (a, b)
+
+
 @pytest.mark.parametrize(
     ("cases", "message"),
     [

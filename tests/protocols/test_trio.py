@@ -18,6 +18,7 @@ from fanin.experiments.protocol import Protocol, protocol_of
 from fanin.experiments.results.checking import oracle_of
 from fanin.experiments.results.files import read_rows
 from fanin.experiments.scenario.file import load_scenario
+from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.simulator.fabric import load_switch
@@ -127,37 +128,37 @@ def _inputs(elements: int) -> list[NDArray[np.float32]]:
     return [np.random.default_rng(rank).standard_normal(elements, dtype=np.float32) for rank in range(4)]
 
 
-def _violations(trio: Protocol, inputs: list[NDArray[np.float32]], result: NDArray[np.float64]) -> int:
-    oracle = oracle_of(trio, "in-network", 64, 8)
-    return oracle(inputs).hold([result.astype(np.float32)]).violations
+def _violations(inputs: list[NDArray[np.float32]], result: NDArray[np.float64]) -> int:
+    shape = {"spines": 1, "leaves": 2, "hosts_per_leaf": 2}
+    said = {"protocol": "trio", "values": 64, "size": "1 kB", "topology": {"leaf_spine": shape}}
+    oracle = oracle_of(Settings.model_validate(said).settled, "in-network", 8)
+    return oracle.promise(inputs).hold([result.astype(np.float32)]).violations
 
 
-def test_the_oracle_accepts_scaled_sums_of_some_workers_for_each_chunk(trio: Protocol) -> None:
+def test_the_oracle_accepts_scaled_sums_of_some_workers_for_each_chunk() -> None:
     inputs = _inputs(130)
     result = np.sum(inputs, axis=0, dtype=np.float64)
     result[:64] = 2 * (inputs[1][:64].astype(np.float64) + inputs[3][:64])
     result[128:] = 4 * inputs[0][128:]
-    assert _violations(trio, inputs, result) == 0
+    assert _violations(inputs, result) == 0
 
 
 @pytest.mark.parametrize(
     "weights",
     [(2, 1, 1, 1), (0, 1, 1, 1), (0, 0, 0, 0), (2, 2, 1, 0), (4 / 3, 4 / 3, 0, 0), (0, 2, 2, 2)],
 )
-def test_the_oracle_refuses_what_is_added_twice_or_scaled_wrong(
-    trio: Protocol, weights: tuple[float, ...]
-) -> None:
+def test_the_oracle_refuses_what_is_added_twice_or_scaled_wrong(weights: tuple[float, ...]) -> None:
     inputs = _inputs(64)
     result = np.tensordot(np.array(weights), np.array(inputs, np.float64), 1)
-    assert _violations(trio, inputs, result) > 60
+    assert _violations(inputs, result) > 60
 
 
-def test_the_oracle_refuses_a_sum_whose_elements_have_different_workers(trio: Protocol) -> None:
+def test_the_oracle_refuses_a_sum_whose_elements_have_different_workers() -> None:
     inputs = _inputs(64)
     result = np.sum(inputs, axis=0, dtype=np.float64)
     result[32:] = 2 * (inputs[1][32:].astype(np.float64) + inputs[3][32:])
-    assert _violations(trio, inputs, result) >= 32
-    assert _violations(trio, inputs, np.full(64, np.nan)) == 64
+    assert _violations(inputs, result) >= 32
+    assert _violations(inputs, np.full(64, np.nan)) == 64
 
 
 def test_more_workers_than_the_oracle_can_tell_apart_are_refused(trio: Protocol) -> None:

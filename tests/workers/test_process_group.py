@@ -82,6 +82,28 @@ def test_all_reduce_in_place(
         close(x, all_of(dtype).sum(0).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("how", [in_the_background, at_once])
+def test_types_of_16_bits_travel_as_such_if_the_job_says_so(
+    how: Callable[[ProcessGroup, Any], None], dtype: Any
+) -> None:
+    """With half the packets, and results within the rounding of their type and as much of the integers."""
+
+    def do(comm: Communicator) -> tuple[Any, int]:
+        x = torch.linspace(-1, 2, 50_000).to(dtype) * (comm.rank + 1)
+        how(ProcessGroup(comm), x)
+        return x, comm._place.statistics.bytes_sent
+
+    sent = {}
+    for half_bits in (32, 16):
+        with job(N, at=(SWITCH[0], SWITCH[1] + 4), half_bits=half_bits) as (members, _):
+            for x, count in everywhere(members, do):
+                sent[half_bits] = count
+                exact = torch.linspace(-1, 2, 50_000).to(dtype).double() * sum(range(1, N + 1))
+                torch.testing.assert_close(x.double(), exact, atol=2 * 16 * torch.finfo(dtype).eps, rtol=0)
+    assert sent[16] < 0.6 * sent[32]
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("op", ["AVG", "MAX", "MIN"])
 def test_other_reductions(comms: list[Communicator], op: str, dtype: Any) -> None:

@@ -98,7 +98,7 @@ class Dctcp(_Unpaced):
     """DCTCP: the window follows the share of marked packets. It changes once a window, or when the sender goes back."""
 
     def __init__(self, window: int, parameters: DctcpParameters = DctcpParameters()) -> None:
-        self._parameters = parameters
+        self.parameters = parameters
         self._window = CongestionWindow(min(parameters.min_window, window), window)
         self._window.size = min(parameters.initial_window or window, window)
         self._window.share = parameters.initial_alpha
@@ -113,7 +113,7 @@ class Dctcp(_Unpaced):
 
     def acknowledged(self, base: int, end: int, marked: int, now: float) -> None:  # noqa: ARG002
         """See CongestionControl."""
-        window, parameters = self._window, self._parameters
+        window, parameters = self._window, self.parameters
         if marked > self._marked:
             self._marked = marked
             self._ssthresh = min(self._ssthresh, window.size)

@@ -19,15 +19,17 @@ from fanin.workers.collective import (
 )
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.host_based.exchange import Call, Exchange, check_call
-from fanin.workers.host_based.pieces import CHUNK, Piece
+from fanin.workers.host_based.pieces import CHUNK, Piece, Schedule
 from fanin.workers.host_based.schedules import ScheduleProgress, schedule
 from fanin.workers.host_based.transport import (
     ACK,
     CALL_BYTES,
     DATA,
+    ENDS,
     HEADER,
     HEADER_BYTES,
     MAX_FLOWS,
+    MAX_PAYLOAD,
     NAK,
     PAYLOAD,
     Ends,
@@ -43,8 +45,7 @@ _Key = tuple[int, int]  # a peer and a flow
 
 MAX_WORKERS = 1 << 16  # ranks have 16 bits
 _ELEMENT = 4
-_LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
-_ENDS = 10  # bytes of a header that identify its kind and its stream
+LEAST_SHARE = 8  # packets of a host's window that a stream may send in its turn, if there is room for them
 _CALLS = 1 << 32  # a call's identity is a number modulo this
 _FAR = 1 << 16  # identities that are further apart differ in more than the number of the call
 
@@ -67,6 +68,7 @@ class Group:
         flows: Number of streams to each other rank, each with its own UDP ports. Chunks are sent over them in turn.
         make_control: Makes the congestion control of each stream.
         calls: What a worker's calls do, in turn.
+        payload: Bytes of the array in a full packet, a multiple of 4.
 
     Raises:
         ValueError: If a number is out of range, no algorithm has this name, or a call compresses and the algorithm is
@@ -85,6 +87,7 @@ class Group:
     flows: int = 1
     make_control: MakeControl = Dctcp
     calls: tuple[Call, ...] = ("all-reduce",)
+    payload: int = PAYLOAD
 
     def __post_init__(self) -> None:
         if not 0 < self.workers <= MAX_WORKERS:
@@ -97,6 +100,10 @@ class Group:
             raise ValueError(f"window must be at least 1, not {self.window}")
         if not 1 <= self.flows <= MAX_FLOWS:
             raise ValueError(f"flows must be from 1 to {MAX_FLOWS}, not {self.flows}")
+        if not _ELEMENT <= self.payload <= MAX_PAYLOAD or self.payload % _ELEMENT:
+            raise ValueError(
+                f"payload must be a multiple of {_ELEMENT} from {_ELEMENT} to {MAX_PAYLOAD}, not {self.payload}"
+            )
         for call in self.calls:
             check_call(call, self.algorithm)
 
@@ -155,7 +162,7 @@ class HostBasedWorker:
 
     def __init__(self, group: Group, recovery: Recovery | None = None) -> None:
         self.group = group
-        self.statistics = HostBasedStatistics()
+        self._statistics = HostBasedStatistics()
         self._recovery = recovery or Recovery()
         self._peers: dict[int, _Peer] = {}
         # Flows with something to send, or unacknowledged, in the order in which they are served.
@@ -167,6 +174,11 @@ class HostBasedWorker:
         self._call = 0  # the current call's identity, which all its packets carry: see _identity()
         self._heard = 0.0  # when something new arrived last
         self._summed_at: float | None = None
+
+    @property
+    def statistics(self) -> HostBasedStatistics:
+        """Return the totals so far."""
+        return self._statistics
 
     # -- one all-reduce --------------------------------------------------------------------------------------
 
@@ -180,25 +192,47 @@ class HostBasedWorker:
         self._calls += 1
         exchange = self._exchange = Exchange(call, x, out, group.rank, group.workers)
         self._call = self._identity(call, x.size)
-        self._progress = ScheduleProgress(
-            schedule(
-                group.algorithm,
-                group.rank,
-                group.workers,
-                exchange.array.size,
-                chunk=group.chunk,
-                shards=group.shards,
-                operation=exchange.operation,
-            )
-        )
+        self._begin(exchange, now)
+
+    def _begin(self, exchange: Exchange, now: float) -> None:
+        self._progress = ScheduleProgress(self._schedule(exchange))
         self._heard = now
-        self._summed_at = None if self._progress.awaiting else now
+        self._summed_at = None
         self._advance()
+        self._note_sum(now)
+
+    def _note_sum(self, now: float) -> None:
+        if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
+            self._summed_at = now
+
+    def _end(self) -> None:
+        self._progress = None
+
+    def _schedule(self, exchange: Exchange) -> Schedule:
+        group = self.group
+        return schedule(
+            group.algorithm,
+            group.rank,
+            group.workers,
+            exchange.array.size,
+            chunk=group.chunk,
+            shards=group.shards,
+            operation=exchange.operation,
+        )
 
     def _identity(self, call: Call, elements: int) -> int:
         """Return the current call's number, added to a hash of all that must be the same at all workers."""
         group = self.group
-        alike = (group.algorithm, group.workers, group.shards, group.chunk, group.flows, call, elements)
+        alike = (
+            group.algorithm,
+            group.workers,
+            group.shards,
+            group.chunk,
+            group.flows,
+            group.payload,
+            call,
+            elements,
+        )
         signature = int.from_bytes(sha256(repr(alike).encode()).digest()[:4])
         return (signature + self._calls) % _CALLS
 
@@ -221,8 +255,8 @@ class HostBasedWorker:
         if self._exchange is None or not self.finished:
             raise CollectiveError("no all-reduce has finished")
         exchange, self._exchange = self._exchange, None
-        self._progress = None
-        self.statistics.all_reduces += 1
+        self._end()
+        self._statistics.all_reduces += 1
         return exchange.finish()
 
     # -- datagrams -------------------------------------------------------------------------------------------
@@ -244,12 +278,12 @@ class HostBasedWorker:
         if size < HEADER_BYTES:
             statistics.streams.ignored["malformed"] += count
             return
-        ends = datagrams[:, :_ENDS]
+        ends = datagrams[:, :ENDS]
         if count == 1 or (ends == ends[0]).all():
             self._take(datagrams, 0 if marked is None else int(np.count_nonzero(marked)), now)
             return
         # The batch has several peers or kinds: process each group by itself, in order.
-        keys = np.ascontiguousarray(ends).view(f"V{_ENDS}")[:, 0]
+        keys = np.ascontiguousarray(ends).view(f"V{ENDS}")[:, 0]
         _, groups = np.unique(keys, return_inverse=True)
         order = np.argsort(groups, kind="stable")
         for edge in pairwise(np.flatnonzero(np.diff(groups[order], prepend=-1, append=-1)).tolist()):
@@ -258,8 +292,7 @@ class HostBasedWorker:
 
     def datagrams_to_send(self, now: float) -> list[Outgoing]:
         """Return acknowledgements, then data; see Participant."""
-        if not self.finished and now >= self._heard + self._recovery.give_up:
-            raise StallError(self.outstanding(now))
+        self._check_stall(now)
         if not (
             self._answering or self._busy
         ):  # usual if a host has many workers, each for a part of a model
@@ -277,7 +310,7 @@ class HostBasedWorker:
         else:
             room = self.group.window - sum(sender.outstanding for sender in self._busy.values())
             for left, ((peer, flow), sender) in zip(range(len(busy), 0, -1), busy, strict=True):
-                share = max(min(room, max(-(-room // left), _LEAST_SHARE)), 0)
+                share = max(min(room, max(-(-room // left), LEAST_SHARE)), 0)
                 before = sender.outstanding
                 outgoing += [Outgoing(peer, batch, flow) for batch in sender.datagrams(now, share)]
                 room -= sender.outstanding - before
@@ -289,6 +322,10 @@ class HostBasedWorker:
             statistics.bytes_sent += sent.datagrams.size
         statistics.retransmissions = statistics.streams.retransmissions
         return outgoing
+
+    def _check_stall(self, now: float) -> None:
+        if not self.finished and now >= self._last_heard() + self._recovery.give_up:
+            raise StallError(self.outstanding(now))
 
     def deadline(self) -> float | None:
         """See Participant."""
@@ -320,7 +357,7 @@ class HostBasedWorker:
             if stream.sender.done:
                 self._busy.pop((source, flow), None)
             return
-        if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + PAYLOAD:
+        if not HEADER_BYTES < datagrams.shape[1] <= HEADER_BYTES + group.payload:
             ignored["malformed"] += count
             return
         self._answering.add((source, flow))
@@ -337,8 +374,7 @@ class HostBasedWorker:
                 stream.waiting.append(rest.copy())
         if applied:
             self._advance()
-            if self._summed_at is None and self._progress is not None and not self._progress.awaiting:
-                self._summed_at = now
+            self._note_sum(now)
 
     def _peer(self, rank: int) -> _Peer:
         peer = self._peers.get(rank)
@@ -349,7 +385,7 @@ class HostBasedWorker:
 
     def _open(self, rank: int, flow: int) -> _Flow:
         group, counts = self.group, self.statistics.streams
-        ends = Ends(group.rank, rank, group.session, flow)
+        ends = Ends(group.rank, rank, group.session, flow, group.payload)
         return _Flow(
             *open_stream(group.transport, ends, group.window, self._recovery, counts, group.make_control)
         )
@@ -423,26 +459,34 @@ class HostBasedWorker:
                 progress.received(rank)
         return payloads
 
-    @staticmethod
-    def _packets_of(piece: Piece, offset: int) -> tuple[int, int]:
+    def _packets_of(self, piece: Piece, offset: int) -> tuple[int, int]:
         """Return the number and size in bytes of the next packets of a piece, as far as they have the same size."""
         left = (piece.stop - piece.start - offset) * _ELEMENT
-        return (left // PAYLOAD, PAYLOAD) if left >= PAYLOAD else (1, left)
+        payload = self.group.payload
+        return (left // payload, payload) if left >= payload else (1, left)
 
     # -- explaining ------------------------------------------------------------------------------------------
 
     def outstanding(self, now: float) -> str:
         """Describe what the worker waits for, and how long ago something new arrived."""
-        awaiting = self._progress.awaiting if self._progress else []
+        data, acknowledgements = self._awaited()
         waits = []
-        if awaiting:
-            waits.append(f"data from {_ranks(awaiting)}")
-        if self._busy:
-            waits.append(f"acknowledgements from {_ranks(sorted({rank for rank, _ in self._busy}))}")
+        if data:
+            waits.append(f"data from {_ranks(data)}")
+        if acknowledgements:
+            waits.append(f"acknowledgements from {_ranks(acknowledgements)}")
         return (
             f"{self._who()}, all-reduce {self.statistics.all_reduces + 1}: awaiting "
-            f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._heard:.3g} s"
+            f"{' and '.join(waits) or 'nothing'}; nothing new for {now - self._last_heard():.3g} s"
         )
+
+    def _awaited(self) -> tuple[list[int], list[int]]:
+        """Return the ranks whose data are awaited, and those whose acknowledgements are, in ascending order."""
+        data = self._progress.awaiting if self._progress else []
+        return sorted(data), sorted({rank for rank, _ in self._busy})
+
+    def _last_heard(self) -> float:
+        return self._heard
 
     def _difference(self, rank: int, call: int) -> str:
         """Say how the call of another rank differs from this rank's."""

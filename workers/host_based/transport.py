@@ -26,7 +26,8 @@ from fanin.workers.collective import Transport
 from fanin.workers.host_based.congestion_control import Dctcp, MakeControl
 from fanin.workers.recovery import MAX_BACKOFF, Recovery, RttEstimator
 
-PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
+PAYLOAD = 1024  # bytes a packet, unless a stream has others: RoCE's on Ethernet of 1,500
+MAX_PAYLOAD = 8948  # bytes, in whole float32, that fit Ethernet of 9,000 with all headers
 
 # kind, flow, source, destination, session, number, and a last field.
 # number: the number of a DATA packet; in ACK and NAK the next packet awaited. The last field: in DATA, the call that
@@ -36,13 +37,14 @@ PAYLOAD = 1024  # bytes a packet: RoCE's on Ethernet of 1,500
 HEADER = struct.Struct("!BBHHIQI")
 HEADER_BYTES = HEADER.size
 CALL_BYTES = 4  # at the end of the header
+ENDS = 10  # bytes of a header that identify its kind and its stream
 _NUMBER = slice(10, 18)
 DATA, ACK, NAK = range(3)
 
 FIRST_PEER_PORT = 20_000  # UDP, live and in virtual time
 MAX_FLOWS = 64  # from one rank to another
 # Packets, RFC 3390's initial window. With fewer, a burst of loss that lasts for a number of packets would take longer.
-_MIN_FLIGHT = 4
+MIN_FLIGHT = 4
 
 Rows = NDArray[np.uint8]  # [packets, bytes]
 
@@ -65,12 +67,16 @@ def _batch(header: NDArray[np.uint8], first: int, payload: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Sender, receiver, session and flow of a stream, which distinguish its datagrams from those of other jobs."""
+    """Sender, receiver, session and flow of a stream, which distinguish its datagrams from those of other jobs.
+
+    `payload` is the bytes in a full packet, the same at both ends.
+    """
 
     source: int
     destination: int
     session: int
     flow: int = 0
+    payload: int = PAYLOAD
 
     def header(self, kind: int, number: int = 0, last: int = 0) -> NDArray[np.uint8]:
         """Return a header as bytes [HEADER_BYTES].
@@ -155,7 +161,7 @@ class Sender:
         self._firsts.append(self._end)
         self._messages.append(message)
         self._headers.append(self._ends.header(DATA, last=call))
-        self._end += -(-len(message) // PAYLOAD)
+        self._end += -(-len(message) // self._ends.payload)
 
     def deadline(self) -> float:
         """Return when more may be sent or outstanding packets count as lost; infinity if neither will happen."""
@@ -236,7 +242,7 @@ class Sender:
 
     def _after_silence(self, window: int) -> int:
         """Return the part of a window that may be sent after the timeouts so far without an answer."""
-        return max(window >> max(self._backoff - 1, 0), min(window, _MIN_FLIGHT))
+        return max(window >> max(self._backoff - 1, 0), min(window, MIN_FLIGHT))
 
     # -- different in the two subclasses
 
@@ -256,18 +262,18 @@ class Sender:
 
     def _packets(self, first: int, last: int) -> list[Rows]:
         """Return the datagrams of packets `first` to `last` - 1."""
-        batches = []
+        batches, payload = [], self._ends.payload
         index = bisect_right(self._firsts, first) - 1
         while first < last:
             message, begin, header = self._messages[index], self._firsts[index], self._headers[index]
-            whole = begin + len(message) // PAYLOAD  # packets before this one are full
+            whole = begin + len(message) // payload  # packets before this one are full
             if first < whole:
                 stop = min(last, whole)
-                part = message[(first - begin) * PAYLOAD : (stop - begin) * PAYLOAD]
-                batches.append(_batch(header, first, part.reshape(stop - first, PAYLOAD)))
+                part = message[(first - begin) * payload : (stop - begin) * payload]
+                batches.append(_batch(header, first, part.reshape(stop - first, payload)))
                 first = stop
-            if first < last and first == whole and len(message) % PAYLOAD:
-                rest = message[(whole - begin) * PAYLOAD :]
+            if first < last and first == whole and len(message) % payload:
+                rest = message[(whole - begin) * payload :]
                 batches.append(_batch(header, first, rest.reshape(1, len(rest))))
                 first += 1
             index += 1
@@ -275,7 +281,8 @@ class Sender:
 
     def _forget(self, number: int) -> None:
         """Drop messages that have been acknowledged completely."""
-        while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // PAYLOAD) <= number:
+        payload = self._ends.payload
+        while self._firsts and self._firsts[0] + -(-len(self._messages[0]) // payload) <= number:
             del self._firsts[0], self._messages[0], self._headers[0]
 
     # -- round-trip time

@@ -15,6 +15,7 @@ from fanin.experiments.results.measured import (
     FlowTimes,
     Measured,
     Row,
+    ServingTimes,
     TrainingProgress,
     row,
 )
@@ -50,6 +51,7 @@ def rehearsed_row(settings: Settings) -> Row:
     traced = settings.workload is not None and bool(settings.workload.trace)
     virtual_steps = settings.parallelism or settings.decoding or (settings.training and not live) or traced
     steps = 1.0 if settings.step or virtual_steps else None
+    idle = 1.0 if settings.serving else steps
     events = () if settings.switch == "bmv2" else LINK_EVENTS if live else (*LINK_EVENTS, *PAUSE_EVENTS)
     measured = Measured(
         seconds=(1.0,) * settings.repetitions,
@@ -75,10 +77,11 @@ def rehearsed_row(settings: Settings) -> Row:
         processor_utilization=1.0 if live else None,
         traffic=FlowTimes.of([1], [1.0], [1.0]) if settings.traffic else None,
         progress=TrainingProgress(*(1.0,) * len(fields(TrainingProgress))) if settings.failures else None,
+        serving=ServingTimes(*(1.0,) * len(fields(ServingTimes))) if settings.serving else None,
         other_job_seconds=1.0 if settings.other_job and settings.other_job.repetitions else None,
         step_seconds=steps,
         exposed_seconds=steps,
-        gpu_idle_share=steps,
+        gpu_idle_share=idle,
         trace_step_seconds=1.0 if traced else None,
         workers_left=None if live else 1,
         faults=(_FAULT,) * len(settings.faults),

@@ -25,6 +25,7 @@ _PREDICTED = {
     "lost_share": "predicted_lost_share",
     "achieved_flops": "roofline_flops",
     "tokens_per_second": "predicted_tokens_per_second",
+    "p99_seconds": "predicted_p99_seconds",
 }
 PLACES: Mapping[str, KeyPath] = {**KEYS, "hosts": ("hosts",)}  # the places of columns in the settings
 
@@ -202,7 +203,8 @@ def values_of(row: Row, column: str) -> list[float]:
 def _expected(rows: Iterable[Row], column: str) -> float:
     """Return the prediction of the analytical model for a column; NaN if there is none."""
     if column in _PREDICTED:
-        return float(np.median([row[_PREDICTED[column]] for row in rows]))
+        known = [value for row in rows if (value := row.get(_PREDICTED[column])) is not None]
+        return float(np.median(known)) if known else math.nan
     found = [seconds for row in rows if (seconds := row.get("closed_form_seconds")) is not None]
     if column in _TIMES:
         return float(np.median(found)) if found else math.nan

@@ -25,8 +25,6 @@ from fanin.workers.wire import HEADERS
 
 Control = Literal["dctcp", "none", "dcqcn", "dcqcn-paper", "dcqcn-ns3"]
 
-_PACKET_BITS = 8 * (HEADERS + HEADER_BYTES + PAYLOAD)
-
 _PARAMETERS: Mapping[str, Sequence[str]] = {
     "dctcp": [field.name for field in fields(DctcpParameters)],
     "dcqcn": [field.name for field in fields(DcqcnParameters)],
@@ -134,7 +132,7 @@ class Congestion(Table):
         preset = _preset(self.control, rate)
         return None if preset is None else replace(preset, **self.given)
 
-    def control_of(self, topology: Topology, host: str) -> MakeControl:
+    def control_of(self, topology: Topology, host: str, payload: int = PAYLOAD) -> MakeControl:
         """Return a function that makes the congestion control of a sender on `host`; DCQCN needs a link with a rate."""
         if self.control == "dctcp":
             return partial(Dctcp, parameters=self.dctcp)
@@ -144,7 +142,9 @@ class Congestion(Table):
         assert rate is not None
         parameters = self.dcqcn(rate)
         assert parameters is not None
-        return partial(Dcqcn, parameters=parameters, rate=rate, packet_bits=_PACKET_BITS)
+        return partial(
+            Dcqcn, parameters=parameters, rate=rate, packet_bits=8 * (HEADERS + HEADER_BYTES + payload)
+        )
 
     def _problems(self) -> Iterator[str]:
         own = next((names for control, names in _PARAMETERS.items() if self.control.startswith(control)), ())

@@ -14,6 +14,7 @@ from fanin.output import say
 from fanin.verbs.benchmarks.options import AsJson
 
 if TYPE_CHECKING:
+    from fanin.assurance.bench.htsim import FlowRun
     from fanin.assurance.bench.virtual import BenchPoint
 
 
@@ -23,18 +24,25 @@ def virtual(
         Path | None,
         typer.Option(help="Python that has ns-3; $FANIN_NS3_PYTHON or this one by default"),
     ] = None,
+    htsim: Annotated[
+        Path | None,
+        typer.Option(help="Program htsim_eqds of csg-htsim, to compare with it"),
+    ] = None,
     results: ResultsFolder = Path("results/bench"),
     as_json: AsJson = False,
 ) -> None:
-    """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3.
+    """Measure the simulator with 8 to 1,024 workers, and compare it with ns-3 and htsim.
 
-    The workers all-reduce 4 MiB in racks of 32. The comparison with ns-3 uses flows between hosts.
+    The workers all-reduce 4 MiB in racks of 32. The comparisons with ns-3 and htsim use flows between hosts.
 
     Examples:
-        fanin bench virtual
         fanin bench virtual --most 64
+        fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds
     """
     # Imported here to keep --help and the refusal of wrong options fast.
+    from fanin.assurance.bench.htsim import HEADINGS as FLOW_HEADINGS
+    from fanin.assurance.bench.htsim import HtsimError
+    from fanin.assurance.bench.htsim import bench as bench_htsim
     from fanin.assurance.bench.ns3.beside import RUN_HEADINGS, Ns3Error, Run
     from fanin.assurance.bench.ns3.beside import bench as bench_ns3
     from fanin.assurance.bench.pythons import NS3, PythonError, find_python
@@ -78,5 +86,17 @@ def virtual(
         if not as_json:
             print_table(runs)
         say(written, err=as_json)
+    if htsim is not None:
+        flows = new_table(["case"], *FLOW_HEADINGS)
+
+        def show_flows(run: FlowRun) -> None:
+            flows.add_row(run.case, *run.cells)
+            if as_json:
+                print_records([asdict(run)])
+
+        with failing("bench virtual", HtsimError):
+            say(bench_htsim(htsim, show_flows, results), err=as_json)
+        if not as_json:
+            print_table(flows)
     if not all(point.exact for point in points):
         raise typer.Exit(1)

@@ -150,8 +150,12 @@ def _show_all(settings: Sequence[str], found: Sequence[tuple[Row, Diagnosis]]) -
     table = new_table([*settings, "causes"])
     worst: dict[str, tuple[Finding, Row]] = {}
     for row, diagnosis in found:
-        causes = [f"{finding.cause} {finding.share:.0%}" for finding in diagnosis.findings]
-        table.add_row(*setting_texts(settings, row), ", ".join(causes) or "nothing wrong")
+        causes, minor = (
+            ", ".join(f"{finding.cause} {finding.share:.0%}" for finding in findings)
+            for findings in (diagnosis.findings, diagnosis.minor)
+        )
+        nothing = f"nothing wrong; little: {minor}" if minor else "nothing wrong"
+        table.add_row(*setting_texts(settings, row), causes or nothing)
         for finding in diagnosis.findings:
             if finding.cause not in worst or finding.share > worst[finding.cause][0].share:
                 worst[finding.cause] = finding, row

@@ -72,6 +72,25 @@ def test_what_only_one_of_the_compilers_refuses_is_listed(
     ]
 
 
+def test_programs_for_psa_are_compiled_by_the_p4c_for_psa(tmp_path: Path) -> None:
+    checkout, commands = tmp_path / "checkout", tmp_path / "commands"
+    for folder in (checkout, commands):
+        folder.mkdir()
+    (checkout / "v1.p4").write_text(PROGRAM.read_text())
+    (checkout / "psa.p4").write_text("PSA_Switch(ip, pre, ep, bqe) main;\n")
+    for name in ("p4c-bm2-ss", "p4c-bm2-psa"):
+        (commands / name).write_text(f"#!/bin/sh\necho error: {name} $1 >&2\nexit 1\n")
+        (commands / name).chmod(0o755)
+    found = compile_all(checkout, [], {})
+    p4c = [str(commands / "p4c-bm2-ss"), "-Iinclude"]
+    found.ask_p4c(p4c, [], {})
+    by_name = {file.name: error for file, error in found.by_p4c.items()}
+    assert by_name == {"v1.p4": "error: p4c-bm2-ss -Iinclude", "psa.p4": "error: p4c-bm2-psa -Iinclude"}
+    (commands / "p4c-bm2-psa").unlink()
+    found.ask_p4c(p4c, [], {})
+    assert {file.name for file in found.by_p4c} == {"v1.p4"}
+
+
 def test_without_p4c_nothing_is_compiled(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

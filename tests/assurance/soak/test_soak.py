@@ -44,6 +44,7 @@ from fanin.workers.engines.blocks import Blocks
 from fanin.workers.engines.engine import State
 from fanin.workers.engines.native import NativeEngine
 from fanin.workers.engines.reference import NumpyEngine
+from fanin.workers.host_based.participant import HostBasedWorker
 from fanin.workers.host_based.transport import (
     NAK,
     GoBackNReceiver,
@@ -128,23 +129,23 @@ def assert_caught(switch: Engine, make_worker: MakeWorker | None = None, likely:
 SEARCHED = {"incomplete chunks kept", "added to a stored result"}
 # The seed that shows one soonest; another draw of scenarios only makes the search long again.
 LIKELY = {
-    "UDP checksum not verified": 32,
+    "UDP checksum not verified": 2,
     "a chunk tag of 16 bits": 27,
     "a congestion mark forgotten": 95,
     "a congestion mark that stays in its cell": 18,
     "a negative overflow wraps": 5,
     "a result served again to all": 7,
-    "admission without the chunk range": 54,
+    "admission without the chunk range": 35,
     "an earlier saturation forgotten": 41,
-    "an older result taken from the parent": 190,
+    "an older result taken from the parent": 44,
     "calls not told apart": 15,
     "calls told apart by seven bits": 47,
     "cells beyond the lease kept": 7,
     "chunk numbers compared with a sign": 17,
-    "no chunk tag": 2,
+    "no chunk tag": 6,
     "no re-serve": 7,
-    "not quantizable forgotten": 1,
-    "old chunks let through": 123,
+    "not quantizable forgotten": 3,
+    "old chunks let through": 99,
     "partial sum not sent up again": 10,
     "saturation ignored": 5,
     "the call of a result from the parent not compared": 11,
@@ -167,6 +168,7 @@ def test_early_packets_that_go_back_n_takes_are_caught(
         receiver._expected += len(numbers)
         return [payloads]
 
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(GoBackNReceiver, "_sort", take)
     assert_caught(switch, likely=3)
 
@@ -179,6 +181,7 @@ def test_packets_that_are_handed_out_twice_are_caught(
     def repeat(receiver: SelectiveRepeatReceiver, numbers: NDArray[np.int64], payloads: Rows) -> list[Rows]:
         return [payloads[:1]] if numbers[0] < receiver._expected else sort(receiver, numbers, payloads)
 
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(SelectiveRepeatReceiver, "_sort", repeat)
     assert_caught(switch, likely=117)
 
@@ -312,7 +315,7 @@ OPTIONS: dict[str, Any] = {"non_finite": "propagate", "on_saturation": "count"}
 WORKER_MUTANTS: dict[type[NumpyEngine], int] = {  # with the seed that shows it soonest
     OneVersion: 104,
     TimerNeverRestarted: 41,
-    Trusting: 149,
+    Trusting: 7,
     Hasty: 15,
     AnyLease: 154,
     Credulous: 104,
@@ -328,7 +331,7 @@ def test_a_mutant_of_the_worker_is_caught(switch: Engine, engine: type[NumpyEngi
 
 
 @pytest.mark.parametrize(
-    ("headroom", "slack", "likely"), [(5, 6, 162), (5, 2, 31), (1, 6, 162), (-3, 2, 162), (1, -2, 31)]
+    ("headroom", "slack", "likely"), [(5, 6, 162), (5, 2, 7), (1, 6, 162), (-3, 2, 162), (1, -2, 7)]
 )
 def test_other_margins_of_delayed_scaling_are_caught(
     switch: Engine, monkeypatch: pytest.MonkeyPatch, headroom: int, slack: int, likely: int
@@ -481,6 +484,7 @@ def test_a_run_that_gets_on_too_slowly_is_stopped_and_says_so(
     scenario = Scenario(0, (work,), links=links)
     monkeypatch.setattr(fabric, "MAX_HOPS", 50_000)
     assert not run_scenario(scenario, switch).violations
+    monkeypatch.setattr("fanin.simulator.fabric.fastest", HostBasedWorker)  # those in C have no such method
     monkeypatch.setattr(GoBackNSender, "_find_lost", obey)
     outcome = run_scenario(scenario, switch)
     assert re.fullmatch(r"stopped at \S+ s, after 50\d{3} packet-hops", outcome.violations[0])

@@ -18,7 +18,7 @@ from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from tests.workers.host_based.chain import registered
 
-KNOWN = "'in-network', 'ring', 'halving-doubling', 'double-binary-tree' or 'parameter-server'"
+KNOWN = "'in-network', 'ring', 'halving-doubling', 'double-binary-tree'"
 
 
 @pytest.fixture

@@ -86,7 +86,10 @@ def test_what_a_worker_reads_between_two_sums() -> None:
             {"decoding": DECODING | {"model": "resnet-50"}},
             "model: resnet-50 generates no text; choose",
         ),
-        ({"size": "4 MB"}, "size: give size, such as '4 MB', or one of the tables training and decoding"),
+        (
+            {"size": "4 MB"},
+            "size: give size, such as '4 MB', or one of the tables training, decoding and serving",
+        ),
         ({"repetitions": 3}, "repetitions: cannot be combined with decoding"),
         ({"world": "live"}, "decoding: is virtual only"),
     ],

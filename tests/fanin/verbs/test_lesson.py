@@ -384,6 +384,26 @@ def decoding(rows: Rows) -> None:
     assert tokens("in-network", 400, 8) > 1.05 * tokens("parameter-server", 400, 8)
 
 
+def serving(rows: Rows) -> None:
+    def there(fan_out: int, load: float, connections: str) -> Row:
+        said = {"serving_fan_out": fan_out, "serving_load": load, "serving_connections": connections}
+        return one(rows, **said)
+
+    for fan_out, connections in product((1, 8), ("reused", "new")):
+        quiet, busy = (there(fan_out, load, connections) for load in (0.2, 0.6))
+        assert busy["mean_request_seconds"] > 1.4 * quiet["mean_request_seconds"]
+        assert busy["gpu_idle_share"] < quiet["gpu_idle_share"] - 0.3
+    for load in (0.2, 0.6):
+        single, eight = (there(fan_out, load, "reused")["mean_request_seconds"] for fan_out in (1, 8))
+        assert eight > 1.7 * single
+        for fan_out in (1, 8):
+            reused, new = (there(fan_out, load, kind)["mean_request_seconds"] for kind in ("reused", "new"))
+            assert new - reused == pytest.approx(56e-6, rel=0.1)
+    for row in rows:
+        little = row["requests_per_second"] * row["mean_request_seconds"]
+        assert row["requests_in_progress"] == pytest.approx(little, rel=0.1)
+
+
 def data_centres(rows: Rows) -> None:
     def seconds_to_target(algorithm: str, alone: int, delay: float) -> float:
         found: float = one(rows, algorithm=algorithm, local_steps=alone, uplink_delay=delay)["target_seconds"]
@@ -400,6 +420,7 @@ POINTS: dict[str, Callable[[Rows], None]] = {
     "checkpoint": checkpoint,
     "data-centres": data_centres,
     "decoding": decoding,
+    "serving": serving,
     "failures": failures,
     "roofline": roofline,
     "compression": compression,

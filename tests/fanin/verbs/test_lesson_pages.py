@@ -79,7 +79,8 @@ def sixteen_bits(rows: Rows) -> Iterator[str]:
         if values == 512:
             yield line("guaranteed bound", *(_millionths(row["error_bound"]) for row in of))
         [eight] = (row for row in of if row["workers"] == 8)
-        yield price(f"{'ring' if ring else names[values]}, 8 workers", eight["gpu_idle_share"])
+        idle = eight["median_seconds"] / (eight["median_seconds"] + 1e-3)  # the lesson's key compute
+        yield price(f"{'ring' if ring else names[values]}, 8 workers", idle)
 
 
 def _millionths(x: float) -> str:
@@ -104,6 +105,34 @@ def decoding(rows: Rows) -> Iterator[str]:
                 yield price(f"{networks[rate]}, {algorithm}", row["gpu_idle_share"])
 
 
+def serving(rows: Rows) -> Iterator[str]:
+    times = ("median_seconds", "p95_seconds", "p99_seconds")
+    predicted = ("predicted_p50_seconds", "predicted_p95_seconds", "predicted_p99_seconds")
+    for row in rows:
+        fan_out, load, connections = (row[f"serving_{name}"] for name in ("fan_out", "load", "connections"))
+        micros = {name: f"{1e6 * row[name]:,.0f}" for name in (*times, *predicted, "mean_request_seconds")}
+        percent = f"{100 * load:.0f} %"
+        if connections == "reused":
+            pairs = (
+                f"{micros[here]} ({micros[there]})" for here, there in zip(times, predicted, strict=True)
+            )
+            yield line(str(fan_out), percent, *pairs)
+            if load in (0.2, 0.6):
+                by_law = row["requests_per_second"] * row["mean_request_seconds"]
+                rate = f"{row['requests_per_second']:,.0f}"
+                cells = (
+                    rate,
+                    micros["mean_request_seconds"],
+                    f"{by_law:.2f}",
+                    f"{row['requests_in_progress']:.2f}",
+                )
+                yield line(str(fan_out), percent, *cells)
+            if fan_out == 1:
+                yield price(percent, row["gpu_idle_share"])
+        else:
+            yield line(f"{fan_out}, new", percent, *(micros[name] for name in times))
+
+
 TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "failures": failures,
     "roofline": roofline,
@@ -111,15 +140,20 @@ TABLES: dict[str, Callable[[Rows], Iterator[str]]] = {
     "sixteen-bits": sixteen_bits,
     "data-centres": data_centres,
     "decoding": decoding,
+    "serving": serving,
 }
 
-# Changes that leave whole lines of the tables, and little to run; `make test-long` runs all points.
+# Changes that leave the lines that `make test-long` checks; without them, it runs all points of the lesson.
+MOST = {"serving": ["serving_connections=reused", "serving_load=0.2,0.4"]}
+
+# Changes that leave whole lines of the tables, and little to run.
 FEWER = {
     "failures": ["algorithm=in-network", "traffic_size=63 kB", "failures_writing=blocking"],
     "roofline": ["algorithm=in-network", "workload_model=resnet-50"],
     "tuner": ["algorithm=in-network"],
-    "sixteen-bits": ["algorithm=in-network", "values=512"],
+    "sixteen-bits": [],
     "data-centres": ["algorithm=in-network", "uplink_delay=25 ms", "split=random"],
+    "serving": ["serving_load=0.2", "serving_fan_out=8"],
     "decoding": ["algorithm=in-network,ring", "decoding_sequences=1"],
 }
 
@@ -130,7 +164,7 @@ FEWER = {
 def test_a_page_has_the_numbers_of_its_lesson(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = [f"--set={change}" for change in sized(FEWER[name], [])]
+    words = [f"--set={change}" for change in sized(FEWER[name], MOST.get(name, []))]
     _, rows = run_lesson(name, words, tmp_path, monkeypatch)
     page = (PAGES / f"{name}.md").read_text()
     missing = [line for line in TABLES[name](rows) if line not in page]

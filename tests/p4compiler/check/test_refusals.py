@@ -35,10 +35,6 @@ MARKED = """action a() {{ }} action b() {{ }} action c() {{ }}
             "hash() needs a list of fields, not a value of bit<8>",
         ),
         (
-            {"apply": "digest(1, meta.y);"},
-            "digest() needs a list of fields, not a value of bit<8>",
-        ),
-        (
             {"update": "update_checksum(true, hdr.h.c, hdr.h.b, HashAlgorithm.csum16);"},
             "update_checksum() needs a list of fields, not a value of bit<32>",
         ),

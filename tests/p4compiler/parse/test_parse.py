@@ -273,3 +273,14 @@ def test_the_text_of_an_annotation_is_free_and_a_pragma_ends_with_its_line(
 ) -> None:
     (declared,) = program(f"{text}\nconst bit<8> x = 1;")
     assert [(a.name, a.text) for a in declared.annotations] == [(name, rest)]
+
+
+def test_a_block_may_have_annotations() -> None:
+    plain = (
+        "control C() {{ action a() {0}{{ }} apply {0}{{ {0}{{ a(); }} if (true) {0}{{ }} else {0}{{ }} }} }}"
+    )
+    (annotated,) = program(plain.format('@x("y") @pure '))
+    (without,) = program(plain.format(""))
+    assert isinstance(annotated, nodes.Control)
+    assert isinstance(without, nodes.Control)
+    assert len(annotated.body.statements) == len(without.body.statements) == 2

@@ -234,6 +234,25 @@ def test_partial_or_complete_makes_no_difference(
             assert completed(left) == expected, name
 
 
+@pytest.mark.slow
+def test_a_complete_checksum_of_zero_is_not_taken_for_a_partial_one(
+    process: Callable[..., None], switches: Callable[..., Engine]
+) -> None:
+    """It leaves as 0xFFFF, in a packet that grew, so that its checksum could not stay partial."""
+    switch = switches("against 0", "if there was one", "a header more")
+    headers, data = (
+        ETHERNET / IP(src="10.0.0.1", dst="10.0.0.2", id=1) / UDP(sport=1, dport=2),
+        bytes(range(8)),
+    )
+    rest = bytes(headers / Raw(data + bytes(2)))[40:42]
+    packet, left = headers / Raw(data + rest), Left()
+    sent, base = partial(packet), ctypes.c_void_p(switch.base)
+    process(base, sent.data, len(sent.data), sent.checksum, UDP_CHECKSUM, ctypes.byref(left))
+    [(_, expected)] = switch.process(1, bytes(packet))
+    assert expected[40:42] == b"\xff\xff"
+    assert completed(left) == expected
+
+
 @pytest.mark.few(0)
 @pytest.mark.slow
 def test_what_is_verified_and_updated_by_the_pseudo_header_alone_stays_partial(

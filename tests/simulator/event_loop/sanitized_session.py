@@ -1,9 +1,11 @@
-"""Run by test_sanitizers.py with the sanitizers in the process: the loop of virtual time in C, and a worker's turns.
+"""Run by test_sanitizers.py with the sanitizers in the process: the loop of virtual time in C, and workers' turns.
 
 A finding of a sanitizer ends the process.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from fanin.assurance.soak.generate import draw_scenario
 from fanin.assurance.soak.run import run_scenario
@@ -24,6 +26,7 @@ def main() -> None:
         for stall in stalls:
             cluster.network.stall("h1", *stall)
         assert cluster.run(limit=10.0)
+        assert Cluster(replace(spec, algorithm="ring"), switch, inputs).run(limit=10.0)
     for seed in range(sized(3, 6)):
         run_scenario(draw_scenario(seed), switch)
     print("no finding")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from fanin.workers.collective import CollectiveError, HostBasedAlgorithm, StallError, Transport, WindowScope
 from fanin.workers.host_based.algorithms.registry import algorithm_named
-from fanin.workers.host_based.congestion_control import NoControl
+from fanin.workers.host_based.congestion_control import Dctcp, DctcpParameters, MakeControl, NoControl
 from fanin.workers.host_based.participant import Group, HostBasedWorker
 from fanin.workers.host_based.transport import (
     ACK,
@@ -34,6 +34,7 @@ from fanin.workers.host_based.transport import (
 )
 from fanin.workers.recovery import Recovery
 from tests.sizes import sized
+from tests.workers.host_based.both_workers import BothWorkers
 
 pytestmark = pytest.mark.slow
 
@@ -405,7 +406,7 @@ class Cluster:
 
     def __init__(self, groups: Sequence[Group], faults: Faults, seed: int = 0) -> None:
         self.network = Network(faults, seed)
-        self.workers = [HostBasedWorker(group, RECOVERY) for group in groups]
+        self.workers = [BothWorkers(group, RECOVERY) for group in groups]
 
     def all_reduce(self, inputs: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
         for worker, x in zip(self.workers, inputs, strict=True):
@@ -440,11 +441,36 @@ def groups(
     transport: Transport,
     flows: int = 1,
     window_per: WindowScope = "connection",
+    make_control: MakeControl = Dctcp,
+    payload: int = PAYLOAD,
 ) -> list[Group]:
     return [
-        Group(rank, count, algorithm, transport, window=8, window_per=window_per, chunk=512, flows=flows)
+        Group(
+            rank,
+            count,
+            algorithm,
+            transport,
+            window=8,
+            window_per=window_per,
+            chunk=512,
+            flows=flows,
+            make_control=make_control,
+            payload=payload,
+        )
         for rank in range(count)
     ]
+
+
+CONTROLS: dict[str, MakeControl] = {
+    "none": NoControl,
+    "DCTCP": Dctcp,
+    "DCTCP from a small window": lambda window: Dctcp(
+        window,
+        DctcpParameters(
+            gain=0.3, initial_alpha=0.1, min_window=1, initial_window=2, ssthresh=5, increase="always"
+        ),
+    ),
+}
 
 
 @pytest.mark.few(4)
@@ -457,6 +483,8 @@ def groups(
     faults=FAULTS,
     flows=st.integers(1, 3),
     window_per=st.sampled_from(get_args(WindowScope)),
+    control=st.sampled_from(sorted(CONTROLS)),
+    payload=st.sampled_from([256, 1024, 8948]),
     seed=st.integers(0, 2**32),
 )
 def test_all_reduces_over_a_faulty_network_are_exact(
@@ -467,9 +495,13 @@ def test_all_reduces_over_a_faulty_network_are_exact(
     faults: Faults,
     flows: int,
     window_per: WindowScope,
+    control: str,
+    payload: int,
     seed: int,
 ) -> None:
-    cluster = Cluster(groups(count, algorithm, transport, flows, window_per), faults, seed)
+    cluster = Cluster(
+        groups(count, algorithm, transport, flows, window_per, CONTROLS[control], payload), faults, seed
+    )
     draw = np.random.default_rng(seed)
     for size in sizes:
         inputs = [draw.standard_normal(size, np.float32) for _ in range(count)]
@@ -490,7 +522,7 @@ def test_datagrams_of_others_are_ignored(datagrams: list[bytes]) -> None:
 
 def test_a_peer_is_sent_equal_shares_by_each_of_several_flows() -> None:
     sent: Counter[tuple[int, int]] = Counter()
-    worker = HostBasedWorker(Group(0, 2, window=64, chunk=512, flows=3), RECOVERY)
+    worker = BothWorkers(Group(0, 2, window=64, chunk=512, flows=3), RECOVERY)
     worker.start(np.ones(2 * 9 * 512, np.float32), 0.0)
     for peer, batch, flow in worker.datagrams_to_send(0.0):
         sent[peer, flow] += len(batch)
@@ -504,7 +536,7 @@ def test_a_window_limits_each_connection_or_a_whole_host(
 ) -> None:
     """A parameter server's only shard, whose sums go to three others."""
     servers = [
-        HostBasedWorker(
+        BothWorkers(
             Group(rank, 4, "parameter-server", shards=1, window=8, window_per=window_per, chunk=512), RECOVERY
         )
         for rank in range(4)
@@ -521,13 +553,13 @@ def test_a_window_limits_each_connection_or_a_whole_host(
 
 
 def test_a_flow_that_is_not_ours_is_ignored() -> None:
-    worker = HostBasedWorker(Group(0, 2, flows=2), RECOVERY)
+    worker = BothWorkers(Group(0, 2, flows=2), RECOVERY)
     worker.receive(Ends(1, 0, 0, flow=2).header(ACK).reshape(1, -1), 0.0)
     assert worker.statistics.streams.ignored == {"malformed": 1}
 
 
 def test_a_silent_peer_is_named() -> None:
-    worker = HostBasedWorker(groups(3, "ring", "go-back-n")[0], RECOVERY)
+    worker = BothWorkers(groups(3, "ring", "go-back-n")[0], RECOVERY)
     worker.start(np.ones(30, np.float32), 0.0)
     worker.datagrams_to_send(0.0)
     with pytest.raises(
@@ -665,7 +697,7 @@ def test_calls_that_do_not_match_give_an_error_that_names_a_rank_and_never_a_wro
 
 
 def test_the_next_all_reduce_waits_for_the_one_before() -> None:
-    worker = HostBasedWorker(Group(0, 2), RECOVERY)
+    worker = BothWorkers(Group(0, 2), RECOVERY)
     worker.start(np.zeros(4, np.float32), 0.0)
     with pytest.raises(CollectiveError, match="the previous all-reduce has not finished"):
         worker.start(np.zeros(4, np.float32), 0.0)
@@ -680,6 +712,10 @@ def test_the_next_all_reduce_waits_for_the_one_before() -> None:
         ({"rank": 0, "workers": 0}, "workers must be from 1 to 65536, not 0"),
         ({"rank": 0, "workers": 2, "flows": 65}, "flows must be from 1 to 64, not 65"),
         ({"rank": 0, "workers": 2, "window": 0}, "window must be at least 1, not 0"),
+        (
+            {"rank": 0, "workers": 2, "payload": 8952},
+            "payload must be a multiple of 4 from 4 to 8948, not 8952",
+        ),
     ],
 )
 def test_a_group_that_cannot_be_is_refused(group: dict[str, int], message: str) -> None:

@@ -104,11 +104,18 @@ def test_files_that_are_not_there_are_named(fanin, option):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"entries": [{"table": "t", "match": {}}]}', "1: entries.0: needs one of action, member and group"),
-        ('\n{"entrees": []}', "2: entrees: not known; keys are entries, groups, sessions, profiles"),
+        (
+            '{"entries": [{"table": "t", "match": {}}]}',
+            "1: entries.0: needs one of action, member, group and one_of",
+        ),
+        (
+            '\n{"entrees": []}',
+            "2: entrees: not known; keys are entries, groups, sessions, profiles, defaults",
+        ),
         (
             '{"entries": [\n{"table": "t", "match": {}, "action": "a",\n"prio": 1}]}',
-            "3: entries.0.prio: not known; keys are table, match, action, params, priority, member, group",
+            "3: entries.0.prio: not known; keys are table, match, action, params, priority, member, group, "
+            "one_of, random",
         ),
         (
             '{"groups": {},\n"entries": [{"table": "t", "match": {}, "action": "a"},\n'

@@ -79,6 +79,12 @@ def test_several_points_have_a_table_of_causes_and_the_evidence_of_each_cause_on
     assert told[1]["findings"][0]["share"] > 0.5
 
 
+def test_a_cause_that_costs_little_is_in_the_table_of_several_points(clean: Row, tmp_path: Path) -> None:
+    lossy = ran(size="1 MB", links={"loss": 1e-3})
+    write_results([clean, lossy], {}, tmp_path)
+    assert re.search(r"nothing wrong; little: loss \d+%$", invoke(tmp_path)[1].rstrip(), re.M)
+
+
 def test_causes_of_the_same_cost_are_both_in_the_table(clean: Row, tmp_path: Path) -> None:
     shape = {"spines": 2, "leaves": 4, "hosts_per_leaf": 4, "rate": "100 Gb/s", "oversubscription": 2}
     settings = {

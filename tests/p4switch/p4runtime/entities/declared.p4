@@ -82,6 +82,19 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         }
         actions = { forward; label; }
     }
+    @hidden
+    action add(int<8> value) {
+        hdr.flow.small = hdr.flow.small + value;
+    }
+    table private {
+        key = { hdr.flow.kind: exact; }
+        actions = { forward; add; }
+        entries = {
+            1: forward(1);
+            2: add(3);
+        }
+        default_action = add(4);
+    }
     table spans {
         key = { hdr.flow.small: range; }
         actions = { forward; }
@@ -98,6 +111,7 @@ control Receive(inout headers_t hdr, inout metadata_t meta, inout standard_metad
         }
         if (hdr.flow.kind == 9) {
             types.apply();
+            private.apply();
         }
     }
 }

@@ -198,3 +198,23 @@ def test_a_wider_type_of_the_control_plane_takes_what_the_field_holds(primary, d
     refusal = primary.refusal(primary.insert, typed(declared, b"\x08", 1, b"\1\0"))
     assert refusal.codes == ["INVALID_ARGUMENT"]
     assert "bit<8>" in refusal.message
+
+
+# Hidden actions
+
+
+def test_a_hidden_action_is_read_and_written_by_the_id_that_tables_refer_to(primary, declared):
+    """As p4c's, the P4Info does not describe it."""
+    described = {action.preamble.id for action in declared.p4info.actions}
+    [table] = [each for each in declared.p4info.tables if each.preamble.alias == "private"]
+    [hidden] = [ref.id for ref in table.action_refs if ref.id not in described]
+
+    def entries():
+        return [entity.table_entry for entity in primary.read(declared.entry("private"))]
+
+    first, second = entries()
+    assert [entry.action.action.action_id for entry in (first, second)] == [declared.id("forward"), hidden]
+    first.action.action.CopyFrom(p4r.Action(action_id=hidden))
+    first.action.action.params.add(param_id=1, value=b"\x05")
+    primary.modify(p4r.Entity(table_entry=first))
+    assert entries() == [first, second]
