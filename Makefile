@@ -33,7 +33,7 @@ SHELL = bash
 LATEST = while read -r line; do [ ! -t 1 ] || printf '\r\033[K%.70s' "$$line"; done; [ ! -t 1 ] || printf '\r\033[K'
 
 # A process for each core, and two for tests that mostly wait: those of live networks, one after the other, and those of
-# jobs (tests/conftest.py). make test-fast has none of these.
+# jobs (tests/conftest.py). Some of make test-fast wait, too, for processes that they start.
 # Linear algebra in one thread: those of hundreds of processes would wait for one another.
 WAITING = 2
 PYTEST = OPENBLAS_NUM_THREADS=1 $(VENV)/bin/pytest -n $(shell expr $$(nproc) + $(WAITING)) --dist loadgroup
@@ -60,7 +60,6 @@ test: setup
 	$(VENV)/bin/python -c 'from fanin.shell_environment import set_up; set_up()'
 	$(call beside_lint,$(PYTEST) --durations 20)
 
-test-fast: WAITING = 0
 test-fast: setup
 	$(call beside_lint,$(PYTEST) -m 'not live and not slow')
 
