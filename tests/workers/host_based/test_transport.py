@@ -558,6 +558,40 @@ def test_a_flow_that_is_not_ours_is_ignored() -> None:
     assert worker.statistics.streams.ignored == {"malformed": 1}
 
 
+# Where counters of 64 bits end, as signed and as unsigned numbers.
+NUMBERS = (
+    st.integers(0, 12) | st.sampled_from([2**63 - 1, 2**63, 2**64 - 8, 2**64 - 1]) | st.integers(0, 2**64 - 1)
+)
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@settings(max_examples=sized(60, 1000))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            NUMBERS,
+            st.integers(0, 2**32 - 1),
+            st.sampled_from([0, 1, 3, 4, 8, PAYLOAD, PAYLOAD + 4]),
+        ),
+        max_size=12,
+    )
+)
+def test_no_datagrams_however_wrong_upset_a_worker_or_set_c_and_python_apart(
+    transport: Transport, sent: list[tuple[int, int, int, int]]
+) -> None:
+    worker = BothWorkers(Group(0, 2, transport=transport, window=8), RECOVERY)
+    worker.start(np.ones(8 * PAYLOAD, np.float32), 0.0)
+    for kind, number, last, size in sent:
+        header = HEADER.pack(kind, 0, 1, 0, 0, number, last)
+        datagram = np.frombuffer(header + b"\x81" * size, np.uint8).reshape(1, -1)
+        try:
+            worker.receive(datagram, 0.001)
+            worker.datagrams_to_send(0.001)
+        except CollectiveError:
+            return
+
+
 def test_a_silent_peer_is_named() -> None:
     worker = BothWorkers(groups(3, "ring", "go-back-n")[0], RECOVERY)
     worker.start(np.ones(30, np.float32), 0.0)

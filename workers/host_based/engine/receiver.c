@@ -5,9 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns a packet's number; -1, which has long arrived, for one that no stream reaches. */
 static int64_t number_of(const uint8_t *datagram)
 {
-    return (int64_t)read_number(datagram + ENDS, 8);
+    uint64_t number = read_number(datagram + ENDS, 8);
+    return number > INT64_MAX ? -1 : (int64_t)number;
 }
 
 /* Copies the payload of a datagram, with its call in front. */

@@ -266,7 +266,7 @@ static bool find_lost(struct state *s, struct sender *out, int kind, int64_t num
 bool acknowledge(struct state *s, struct sender *out, int kind, int64_t number, int64_t marked, const uint8_t *bitmap,
                  int64_t size, double now)
 {
-    if (number > out->sent) {
+    if (number < 0 || number > out->sent) {
         s->worker->malformed++;
         return false;
     }
