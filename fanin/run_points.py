@@ -125,8 +125,8 @@ def measure(
         A row for each point.
 
     Raises:
-        typer.Exit: With status 1 if there is no program or no cluster, with 2 if both processes and a scheduler are
-            given, with 130 after Ctrl-C.
+        typer.Exit: With status 1 if there is no program or no cluster; with 2 if vectors are larger than the memory, or
+            both processes and a scheduler are given; with 130 after Ctrl-C.
     """
     if processes and scheduler:
         raise failure(
@@ -138,11 +138,14 @@ def measure(
     from fanin.experiments.dask_scheduler import SchedulerError
     from fanin.experiments.results.files import Journal, write_results
     from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.sweep import run_points
+    from fanin.experiments.sweep import run_points, too_large
     from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import PointsProgress
 
+    if scheduler is None:
+        for text in filter(None, (too_large(point) for point in work.points if point.world == "virtual")):
+            raise failure(verb, text, 2)
     journal = Journal(work.folder)
     if afresh:
         journal.clear()
@@ -155,14 +158,27 @@ def measure(
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     rows = [row | work.choices[row["key"]].columns if row["key"] in work.choices else row for row in rows]
-    write_results(rows, work.about, work.folder)
     good = [row for row in rows if row["error"] is None]
+    if good or work.fails or not _has_good_rows(work.folder):
+        write_results(rows, work.about, work.folder)
+    else:
+        complain(verb, f"every point failed, so the earlier results stay in {work.folder}")
     if good and not work.as_json:
         print_table(_table(work.varied, good), max(1, len(work.varied)))
         _explain_steps(good)
         _show_choices(work.varied, good)
         _show_faults(work.varied, good)
     return rows
+
+
+def _has_good_rows(folder: Path) -> bool:
+    """Return whether a folder has results of an earlier run of which a point did not fail."""
+    from fanin.experiments.results.files import PARQUET, ResultsError, read_rows
+
+    try:
+        return any(row.get("error") is None for row in read_rows(folder / PARQUET))
+    except ResultsError:
+        return False
 
 
 def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
