@@ -185,8 +185,8 @@ def too_large(settings: Settings) -> str | None:
     vectors = "a vector" if sums == 1 else f"{sums:,} vectors"
     return (
         f"size: {workers:,} workers with {vectors} of {size} each need {needed} or more, and this machine has "
-        f"{memory}; divide size and all times of computing by the same number, such as 1,000 (workload.scale = 0.001 for a "
-        "published model), or use fewer workers or repetitions"
+        f"{memory}; divide size and all times of computing by the same number, such as 1,000 "
+        "(workload.scale = 0.001 for a published model), or use fewer workers or repetitions"
     )
 
 
