@@ -15,6 +15,7 @@ from fanin.experiments.models.step import step_parts
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.native.text import counted
 from fanin.topologies.units import BYTES, quantity_text
 
 # -- A worker for which the others wait because it calls late or computes longer
@@ -152,8 +153,8 @@ def buckets(case: Case) -> Finding | None:
     each, better = (quantity_text(ELEMENT_BYTES * -(-elements // count), BYTES) for count in (now, few))
     alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * mean, case.window) or 0.0)
     times = (
-        f"the analytical model predicts a step of {1e6 * known[best]:,.0f} us with {few:,} buckets of {better}, "
-        f"and {1e6 * known[0]:,.0f} us with the present ones"
+        f"the analytical model predicts a step of {1e6 * known[best]:,.0f} us with {counted(few, 'bucket')} of "
+        f"{better}, and {1e6 * known[0]:,.0f} us with the present ones"
     )
     key = "workload" if settings.workload else "step"
     mebibytes = max(1, round(best / 2**20))
