@@ -434,17 +434,18 @@ def _priced(row: Row, compute: float | None) -> Row:
         row: The row.
         compute: Seconds of compute between two all-reduces, for points that do not measure `gpu_idle_share`, or None.
     """
-    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share
+    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share, price_of
     from fanin.experiments.results.measured import wait_of
 
     row = {name: value for name, value in row.items() if name != "usage"}
     if row["error"] is None:
-        share = row.get("gpu_idle_share")
+        share, seconds = row.get("gpu_idle_share"), row.get("step_seconds")
         if share is None and compute is not None:
-            share = idle_share(compute, wait_of(row))
+            share, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
         if share is not None:
             prices = {str(gpus): idle_price(share, gpus) for gpus in CLUSTERS}
             row |= {"gpu_idle_share": share, "idle_dollars_per_hour": prices}
+            row["dollars_per_step"] = price_of(seconds, row["workers"]) if seconds else None
     return row
 
 
@@ -461,10 +462,14 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
                 'all-reduces: --set "compute=50 ms"'
             )
         return
-    table = new_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
+    steps = any(row["dollars_per_step"] for row in priced)
+    own = ("1,000 steps",) if steps else ()
+    table = new_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS), *own)
     for row in priced:
         hourly = row["idle_dollars_per_hour"].values()
-        prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
+        prices = [f"{price:,.0f} / {24 * price:,.0f}" for price in hourly]
+        if steps:
+            prices.append(f"{1000 * row['dollars_per_step']:,.3g}" if row["dollars_per_step"] else "")
         table.add_row(*setting_texts(varied, row), f"{row['gpu_idle_share']:.1%}", *prices)
     who = "GPUs"
     if compute is not None:
@@ -474,6 +479,10 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
         f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
     )
     print_table(table, max(1, len(varied)))
+    if steps:
+        say(
+            "1,000 steps: $ for these steps, with as many GPUs as the run has workers. Compare algorithms by this."
+        )
 
 
 def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:

@@ -93,6 +93,7 @@ def test_beneath_the_table_stands_what_gpus_that_wait_cost(scenario: str, tmp_pa
         idle = waiting / (100e-6 + waiting)
         assert f" {idle:.1%} {256 * 30 * idle:,.0f} / {24 * 256 * 30 * idle:,.0f} " in output
         assert f" {4096 * 30 * idle:,.0f} / {24 * 4096 * 30 * idle:,.0f} " in output
+        assert f" {1000 * row['workers'] * 30 / 3600 * (100e-6 + waiting):.3g} " in output
     assert json.loads((tmp_path / "results.json").read_text())["compute_seconds"] == pytest.approx(1e-4)
 
 
@@ -202,6 +203,12 @@ def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
     status, output = invoke("run", scenario, "--set", "rate=1 Gb/s", "--results", tmp_path)
     assert status == 130
     assert f"fanin sweep {scenario} '--set=rate=1 Gb/s' --results {tmp_path}" in output
+
+
+def test_a_folder_of_results_is_no_scenario(tmp_path: Path) -> None:
+    status, output = invoke("run", tmp_path)
+    assert status == 2
+    assert f"is a folder, not a scenario; to repeat the points of results: fanin rerun {tmp_path}" in output
 
 
 def test_a_figure_that_takes_different_points_for_repetitions_is_warned_of(scenario: str) -> None:
