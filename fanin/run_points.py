@@ -464,12 +464,12 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
         return
     steps = any(row["dollars_per_step"] for row in priced)
     own = ("1,000 steps",) if steps else ()
-    table = new_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS), *own)
+    table = new_table(varied, "idle", *own, *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in priced:
         hourly = row["idle_dollars_per_hour"].values()
         prices = [f"{price:,.0f} / {24 * price:,.0f}" for price in hourly]
         if steps:
-            prices.append(f"{1000 * row['dollars_per_step']:,.3g}" if row["dollars_per_step"] else "")
+            prices.insert(0, f"{1000 * row['dollars_per_step']:,.3g}" if row["dollars_per_step"] else "")
         table.add_row(*setting_texts(varied, row), f"{row['gpu_idle_share']:.1%}", *prices)
     who = "GPUs"
     if compute is not None:
