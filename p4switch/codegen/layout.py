@@ -265,6 +265,7 @@ class Layout:
         out.line(f"#define HEADROOM {(deparsed + 127) // 64 * 64}")
         out.line()
         with out.block("struct packet", ";"):
+            out.line("struct metadata meta;")
             out.line(
                 "uint8_t *header[HEADERS + 1];", "in the packet after extraction, else in `own` or `nowhere`"
             )
@@ -293,7 +294,6 @@ class Layout:
                 "bool exit, checksum_error, failed;", "failed: an assertion failed, so the packet is dropped"
             )
             out.line("bool dirty;", "`own` and `nowhere` are not all zeros")
-            out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:
                     member = self.own_bytes(header.name).removeprefix("p->own.")
