@@ -170,5 +170,6 @@ def find_lab(name: str) -> Lab:
         if name in (folder.name, word, number, number.lstrip("0")):
             return load_lab(folder)
     names = [folder.name for folder in folders]
-    near = nearest(name, [*names, *(each.partition("-")[2] for each in names)])
-    raise LabError(f"{name}: no such lab{near}; there are {', '.join(names)}")
+    known = [*names, *(each.partition("-")[2] for each in names)]
+    near = nearest(name, known, f"there are {', '.join(names)}")
+    raise LabError(f"{name}: no such lab{near}")

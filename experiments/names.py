@@ -19,8 +19,8 @@ def instead(name: str, there: Sequence[str], kind: str, source: str) -> str:
         source: Where to find them all, as "listed in results.csv".
     """
     if len(there) <= _FEW:
-        return f"{nearest(name, there)}; there are {', '.join(there)}"
+        return nearest(name, there, f"there are {', '.join(there)}")
     counts = Counter(one.partition("_")[0] for one in there)
     families = [f"{word}_… ({count})" for word, count in counts.most_common() if count >= _FAMILY]
     among = f"; among them {', '.join(families)}" if families else ""
-    return f"{nearest(name, there)}; there are {len(there)} {kind}, {source}{among}"
+    return nearest(name, there, f"there are {len(there)} {kind}, {source}{among}")

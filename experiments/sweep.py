@@ -20,6 +20,7 @@ from fanin.experiments.results.provenance import provenance
 from fanin.experiments.scenario.compilers import CompiledProgram
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.user_files import digests, program_of
+from fanin.topologies.units import BYTES, quantity_text
 
 # Memory of a point: the bytes of a process without vectors, and the factor for the bytes of all workers' vectors.
 BASE_BYTES, VECTORS_FACTOR = 200 << 20, 2.5
@@ -170,6 +171,23 @@ def memory_of(settings: Settings) -> float:
     gathered = settings.compression.gathered(settings.size, workers) or 0
     vectors = (settings.size * settings.repetitions + gathered) * workers
     return BASE_BYTES + VECTORS_FACTOR * vectors
+
+
+def too_large(settings: Settings) -> str | None:
+    """Return what to change about a virtual point whose vectors alone are larger than this machine's memory."""
+    settings = settings.as_vectors
+    assert settings.size is not None
+    workers, sums = len(settings.members), settings.repetitions
+    least, there = settings.size * sums * workers, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if least <= there:
+        return None
+    size, needed, memory = (quantity_text(each, BYTES) for each in (settings.size, least, round(there, -8)))
+    vectors = "a vector" if sums == 1 else f"{sums:,} vectors"
+    return (
+        f"size: {workers:,} workers with {vectors} of {size} each need {needed} or more, and this machine has "
+        f"{memory}; divide size and all times of computing by the same number, such as 1,000 "
+        "(workload.scale = 0.001 for a published model), or use fewer workers or repetitions"
+    )
 
 
 def cores() -> int:

@@ -125,8 +125,8 @@ def measure(
         A row for each point.
 
     Raises:
-        typer.Exit: With status 1 if there is no program or no cluster, with 2 if both processes and a scheduler are
-            given, with 130 after Ctrl-C.
+        typer.Exit: With status 1 if there is no program or no cluster; with 2 if vectors are larger than the memory, or
+            both processes and a scheduler are given; with 130 after Ctrl-C.
     """
     if processes and scheduler:
         raise failure(
@@ -138,11 +138,14 @@ def measure(
     from fanin.experiments.dask_scheduler import SchedulerError
     from fanin.experiments.results.files import Journal, write_results
     from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.sweep import run_points
+    from fanin.experiments.sweep import run_points, too_large
     from fanin.native.python_file import PythonFileError
     from fanin.p4compiler import CompileError
     from fanin.progress import PointsProgress
 
+    if scheduler is None:
+        for text in filter(None, (too_large(point) for point in work.points if point.world == "virtual")):
+            raise failure(verb, text, 2)
     journal = Journal(work.folder)
     if afresh:
         journal.clear()
@@ -155,14 +158,27 @@ def measure(
     except KeyboardInterrupt:
         raise failure(verb, f"interrupted; {work.again}", INTERRUPTED) from None
     rows = [row | work.choices[row["key"]].columns if row["key"] in work.choices else row for row in rows]
-    write_results(rows, work.about, work.folder)
     good = [row for row in rows if row["error"] is None]
+    if good or work.fails or not _has_good_rows(work.folder):
+        write_results(rows, work.about, work.folder)
+    else:
+        complain(verb, f"every point failed, so the earlier results stay in {work.folder}")
     if good and not work.as_json:
         print_table(_table(work.varied, good), max(1, len(work.varied)))
         _explain_steps(good)
         _show_choices(work.varied, good)
         _show_faults(work.varied, good)
     return rows
+
+
+def _has_good_rows(folder: Path) -> bool:
+    """Return whether a folder has results of an earlier run of which a point did not fail."""
+    from fanin.experiments.results.files import PARQUET, ResultsError, read_rows
+
+    try:
+        return any(row.get("error") is None for row in read_rows(folder / PARQUET))
+    except ResultsError:
+        return False
 
 
 def conclude(verb: str, work: Work, rows: Sequence[Row]) -> None:
@@ -418,17 +434,18 @@ def _priced(row: Row, compute: float | None) -> Row:
         row: The row.
         compute: Seconds of compute between two all-reduces, for points that do not measure `gpu_idle_share`, or None.
     """
-    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share
+    from fanin.experiments.models.cost import CLUSTERS, idle_price, idle_share, price_of
     from fanin.experiments.results.measured import wait_of
 
     row = {name: value for name, value in row.items() if name != "usage"}
     if row["error"] is None:
-        share = row.get("gpu_idle_share")
+        share, seconds = row.get("gpu_idle_share"), row.get("step_seconds")
         if share is None and compute is not None:
-            share = idle_share(compute, wait_of(row))
+            share, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
         if share is not None:
             prices = {str(gpus): idle_price(share, gpus) for gpus in CLUSTERS}
             row |= {"gpu_idle_share": share, "idle_dollars_per_hour": prices}
+            row["dollars_per_step"] = price_of(seconds, row["workers"]) if seconds else None
     return row
 
 
@@ -445,10 +462,14 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
                 'all-reduces: --set "compute=50 ms"'
             )
         return
-    table = new_table(varied, "idle", *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
+    steps = any(row["dollars_per_step"] for row in priced)
+    own = ("1,000 steps",) if steps else ()
+    table = new_table(varied, "idle", *own, *(f"{gpus:,} GPUs" for gpus in CLUSTERS))
     for row in priced:
         hourly = row["idle_dollars_per_hour"].values()
-        prices = (f"{price:,.0f} / {24 * price:,.0f}" for price in hourly)
+        prices = [f"{price:,.0f} / {24 * price:,.0f}" for price in hourly]
+        if steps:
+            prices.insert(0, f"{1000 * row['dollars_per_step']:,.3g}" if row["dollars_per_step"] else "")
         table.add_row(*setting_texts(varied, row), f"{row['gpu_idle_share']:.1%}", *prices)
     who = "GPUs"
     if compute is not None:
@@ -458,6 +479,10 @@ def _show_prices(varied: Sequence[str], rows: Sequence[Row], compute: float | No
         f"which costs $ an hour / a day, at {PRICE:g} $ for a GPU and an hour:"
     )
     print_table(table, max(1, len(varied)))
+    if steps:
+        say(
+            "1,000 steps: $ for these steps, with as many GPUs as the run has workers. Compare algorithms by this."
+        )
 
 
 def setting_texts(varied: Sequence[str], row: Row) -> Iterator[str]:

@@ -37,17 +37,28 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def nearest(name: str, there: Collection[str]) -> str:
-    """Return a question after the names that are most like `name`, as the end of a sentence; empty if none is.
+def nearest(name: str, there: Collection[str], then: str = "") -> str:
+    """Return the end of a message: which name was perhaps meant, and what follows.
 
     Of names with a kind before a colon, the rest has to be alike, too: `lesson:none` is like no lesson.
+
+    Args:
+        name: The name that is not known.
+        there: All names that are.
+        then: What follows, in small letters.
+
+    Returns:
+        `; did you mean 'loss'? There are …`, or `; there are …` if no name is like it.
     """
     close = [
         repr(one)
         for one in get_close_matches(name, there, len(there) or 1)
         if ":" not in one or get_close_matches(name.partition(":")[2], [one.partition(":")[2]])
     ][:_MOST_HINTS]
-    return f"; did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?" if close else ""
+    if not close:
+        return f"; {then}" if then else ""
+    meant = f"; did you mean {' or '.join(filter(None, [', '.join(close[:-1]), close[-1]]))}?"
+    return f"{meant} {then[0].upper()}{then[1:]}" if then else meant
 
 
 def _is_harmless(character: str) -> bool:

@@ -225,8 +225,8 @@ def find_network(node: str | None = None, supervisor: int | None = None) -> Runn
         raise NetworkError(f"{what}; add --network with one of {ids}")
     if networks:
         names = sorted({name for network in networks for name in (*network.switches, *network.hosts)})
-        near = "" if node is None else nearest(node, names)
-        raise NetworkError(f"no network that is up has {node}{near}; there are {', '.join(names)}")
+        near = nearest(node or "", names, f"there are {', '.join(names)}")
+        raise NetworkError(f"no network that is up has {node}{near}")
     if supervisor is not None and (others := running_networks()):
         ids = ", ".join(str(network.run.supervisor) for network in others)
         raise NetworkError(f"process {supervisor} runs no network; there are --network {ids}")

@@ -275,5 +275,5 @@ def _look_up(found: Mapping[str, _Node], name: str, kind: str) -> _Node:
     try:
         return found[name]
     except KeyError:
-        near = nearest(name, found.keys())
-        raise TopologyError(f"{name}: no such {kind}{near}; this network has {', '.join(found)}") from None
+        near = nearest(name, found.keys(), f"this network has {', '.join(found)}")
+        raise TopologyError(f"{name}: no such {kind}{near}") from None

@@ -121,6 +121,19 @@ class Case:
         return max(0.0, 1 - float((self.computing + self.loading).max()) / self.seconds)
 
     @property
+    def saved_at_most(self) -> float:
+        """Return the share of the time that better communication can save in steps, whose links send the same bytes.
+
+        They can do so once the forward pass is over.
+        """
+        step = self.settings.step
+        assert step is not None
+        assert self.computing is not None
+        computing, loading = (float(each.max()) / self.seconds for each in (self.computing, self.loading))
+        forward = step.forward / (step.forward + step.backward or 1.0)
+        return max(0.0, 1 - loading - max(computing, forward * computing + max(self.busy.values())))
+
+    @property
     def step_seconds(self) -> float:
         """Return the mean time of an all-reduce, or of a training step."""
         return self.seconds / len(self.usage.workers[0].began)
@@ -166,6 +179,10 @@ class Case:
         return min(1.0, seconds / self.seconds)
 
     # -- tiers
+
+    def role(self, node: str) -> str:
+        """Return "host" or the role of a switch."""
+        return self._roles[node]
 
     def tier(self, node: str) -> int:
         """Return the tier of a node: 0 for a host, from 1 up for switches."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from math import isinf
+from math import ceil, isinf
 
 from fanin.controller.tree import SLOTS
 from fanin.experiments.diagnosis.case import Busy, Case, Direction, percent
@@ -11,7 +11,7 @@ from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.diagnosis.worker_causes import straggler
 from fanin.experiments.models.packets import full_frame, full_payload
 from fanin.experiments.models.paths import Paths
-from fanin.experiments.models.prediction import predicted_seconds
+from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
 from fanin.experiments.models.step import step_parts
 from fanin.experiments.results.measured import Row
 from fanin.experiments.scenario.settings import Settings
@@ -96,15 +96,28 @@ def oversubscription(case: Case) -> Finding | None:
     if isinf(down) or down <= up:
         return None
     at_hosts = max(share for one, share in case.own.items() if one not in between)
+    hosts, links = (
+        ("the GPUs of a server", "network cards") if case.role(switch) == "server" else ("hosts", "links")
+    )
     return Finding(
         "oversubscription",
         case.relief(case.own, after),
         f"{case.links[way].name} was busy for {percent(case.own[way])} of the time, hosts' links for at most "
-        f"{percent(at_hosts)}; hosts can send {quantity_text(round(down), RATES)} up through {switch}, and the links "
-        f"above it have {quantity_text(round(up), RATES)} in total",
-        "use more or faster uplinks, place fewer workers on each leaf, or use in-network aggregation, which "
-        "sends one vector up instead of many",
+        f"{percent(at_hosts)}; {hosts} can send {quantity_text(round(down), RATES)} up through {switch}, and the "
+        f"{links} above it have {quantity_text(round(up), RATES)} in total",
+        _faster_uplinks(case, switch),
     )
+
+
+def _faster_uplinks(case: Case, switch: str) -> str:
+    """Return what to change about the links above a switch."""
+    if case.role(switch) == "server":
+        change = f"use more or faster network cards for {switch} (nics_per_server, nic_rate)"
+    else:
+        change = "use more or faster uplinks, or place fewer workers on each leaf"
+    if case.settings.algorithm == "in-network":
+        return change
+    return f"{change}; in-network aggregation sends one vector up instead of many"
 
 
 def _ratio(case: Case, way: Direction) -> float:
@@ -275,24 +288,46 @@ def _losing(case: Case) -> tuple[str, str]:
 # -- A window that is smaller than the bandwidth-delay product of the path
 
 
+_ROOM = 1.5  # times the bandwidth-delay product, for a window that is advised
+
+
 def window(case: Case) -> Finding | None:
     """Look for a window that takes less time to send than a round trip, where vectors are longer than the window."""
     settings, packets = case.settings, case.row.get("window")
     if packets is None or packets >= _longest_message(settings) // full_payload(settings):
         return None
     paths = Paths(settings, full_frame(settings))
-    packets *= _windows(settings, paths)
-    sending, there_and_back = packets * paths.packet_seconds(settings.host_link), paths.round_trip
-    if sending >= there_and_back:
+    open_at_once = packets * _windows(settings, paths)
+    sending, there_and_back = open_at_once * paths.slowest, paths.round_trip
+    if not 0 < sending < there_and_back:
         return None
+    needed = ceil(there_and_back / sending * packets)
+    enough = ceil(_ROOM * needed)
+    larger = enough
+    if enough <= SLOTS:
+        change = f"use a window of {enough:,} packets or more (window)"
+    elif packets < SLOTS:
+        larger = SLOTS
+        change = f"use a window of {SLOTS:,} packets, the largest (window); {enough:,} would fill the links"
+    else:
+        change = f"shorten the round trip: {SLOTS:,} is the largest window, and {enough:,} packets would fill the links"
     busiest = max(case.busy.values())
+    if settings.step is None or case.computing is None:
+        share = 1 - max(packets / min(larger, needed), busiest)
+    else:
+        now, then = (
+            predicted_training_step(settings, each, slowness=case.slowness) for each in (packets, larger)
+        )
+        # Without a prediction: what a link sends cannot be saved.
+        saved = case.exposed - busiest if now is None or then is None else (now - then) / case.step_seconds
+        share = min(saved, case.saved_at_most)
     return Finding(
         "window",
-        1 - max(sending / there_and_back, busiest),
-        f"a window of {packets:,} packets takes {1e6 * sending:,.1f} us to send, but the first answer takes "
-        f"{1e6 * there_and_back:,.1f} us to arrive; the busiest link, {case.busiest.name}, sent for "
-        f"{percent(busiest)} of the time",
-        f"use a window of {round(1.5 * there_and_back / sending * packets):,} packets or more",
+        max(0.0, share),
+        f"a window of {open_at_once:,} packets takes {1e6 * sending:,.1f} us to send on the slowest link of its path, "
+        f"but the first answer takes {1e6 * there_and_back:,.1f} us to arrive; the busiest link, {case.busiest.name}, "
+        f"sent for {percent(busiest)} of the time",
+        change,
     )
 
 

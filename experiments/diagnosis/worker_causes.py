@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import ceil
 
 import numpy as np
@@ -11,7 +12,10 @@ from fanin.experiments.diagnosis.case import Case, percent
 from fanin.experiments.diagnosis.finding import Finding
 from fanin.experiments.models.prediction import predicted_seconds, predicted_training_step
 from fanin.experiments.models.step import step_parts
+from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
+from fanin.native.text import counted
 from fanin.topologies.units import BYTES, quantity_text
 
 # -- A worker for which the others wait because it calls late or computes longer
@@ -127,70 +131,69 @@ _COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # buckets that are tried
 
 def buckets(case: Case) -> Finding | None:
     """Look for a size of buckets with which the analytical model predicts a shorter step."""
-    settings = case.settings
-    if settings.step is None or case.computing is None:
+    settings, step = case.settings, case.settings.step
+    if step is None or case.computing is None:
         return None
     elements = settings.elements or 1
-    now = -(-elements // len(step_parts(settings.step, elements)[0]))
-    if settings.step.bucket is not None:
-        now = min(settings.step.bucket // ELEMENT_BYTES, elements)
-    tried: dict[int, int | None] = {-(-elements // count): -(-elements // count) for count in _COUNTS}
-    tried[now] = None  # the present ones, which may differ in size
-    predicted = {
-        size: seconds
-        for size, bucket in tried.items()
-        if (seconds := predicted_training_step(settings, case.window, bucket, case.slowness)) is not None
-    }
-    if now not in predicted:
+    slices, _ = step_parts(step, elements)
+    now, mean = len(slices), -(-elements // len(slices))
+    predicted = {0: predicted_training_step(settings, case.window, slowness=case.slowness)}
+    tried = dict(_other_buckets(settings, elements))
+    for size, table in tried.items():
+        predicted[size] = predicted_training_step(settings, case.window, table, case.slowness)
+    known = {size: seconds for size, seconds in predicted.items() if seconds is not None}
+    if 0 not in known:
         return None
-    best = min(predicted, key=lambda size: (predicted[size], -size))
-    saved = predicted[now] - predicted[best]
-    if saved <= 0:
-        return None
-    count, few = -(-elements // now), -(-elements // best)
-    size, better = (quantity_text(ELEMENT_BYTES * each, BYTES) for each in (now, best))
-    alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * now, case.window) or 0.0)
-    times = (
-        f"the analytical model predicts a step of {1e6 * predicted[best]:,.0f} us with {few:,} buckets of {better}, "
-        f"and {1e6 * predicted[now]:,.0f} us with the present ones"
-    )
-    key = "workload" if settings.workload else "step"
-    change = (
-        f"set {key}.bucket = '{better}' (DDP: bucket_cap_mb={max(1, round(ELEMENT_BYTES * best / 2**20))})"
-    )
-    forward = settings.step.forward / (settings.step.forward + settings.step.backward or 1.0)
-    share = min(saved / case.step_seconds, _saved_at_most(case, forward))
+    best = min(known, key=lambda size: (known[size], -size))
+    saved = known[0] - known[best]
+    share = min(saved / case.step_seconds, case.saved_at_most)
     if share <= 0:
         return None
-    if now < best:
+    few = len(step_parts(tried[best], elements)[0])
+    each, better = (quantity_text(ELEMENT_BYTES * -(-elements // count), BYTES) for count in (now, few))
+    alone = 1e6 * (predicted_seconds(settings, ELEMENT_BYTES * mean, case.window) or 0.0)
+    times = (
+        f"the analytical model predicts a step of {1e6 * known[best]:,.0f} us with {counted(few, 'bucket')} of "
+        f"{better}, and {1e6 * known[0]:,.0f} us with the present ones"
+    )
+    key = "workload" if settings.workload else "step"
+    mebibytes = max(1, round(best / 2**20))
+    change = f"set {key}.bucket = '{quantity_text(best, BYTES)}' (DDP: bucket_cap_mb={mebibytes})"
+    if few < now:
         return Finding(
             "small buckets",
             share,
-            f"{count:,} buckets of {size} are summed one after another, {alone:,.1f} us each, mostly latency; {times}",
+            f"{now:,} buckets of {each} are summed one after another, {alone:,.1f} us each, mostly latency; {times}",
             change,
         )
-    if count == 1:
+    if now == 1:
         return Finding(
             "no overlap",
             share,
-            f"the whole gradient of {size} is summed after the backward pass, for {alone:,.0f} us in which no worker "
+            f"the whole gradient of {each} is summed after the backward pass, for {alone:,.0f} us in which no worker "
             f"computes; {times}",
             f"sum parts of the gradient while the backward pass computes the others: {change}",
         )
     return Finding(
         "large buckets",
         share,
-        f"the last of {count:,} buckets of {size} is ready only when the backward pass ends, and takes {alone:,.0f} us "
+        f"the last of {now:,} buckets of {each} is ready only when the backward pass ends, and takes {alone:,.0f} us "
         f"in which no worker computes; {times}",
         change,
     )
 
 
-def _saved_at_most(case: Case, forward: float) -> float:
-    """Return the share of the time that other buckets can save: links have to send the same bytes.
-
-    They can do so once the forward pass, a share `forward` of the computing time, is over.
-    """
-    assert case.computing is not None
-    computing, loading = (float(each.max()) / case.seconds for each in (case.computing, case.loading))
-    return 1 - loading - max(computing, forward * computing + max(case.busy.values()))
+def _other_buckets(settings: Settings, elements: int) -> Iterator[tuple[int, Step]]:
+    """Yield sizes of a bucket in bytes, as its key has them, each with a table of such buckets."""
+    step, workload = settings.step, settings.workload
+    assert step is not None
+    if workload is None:
+        for count in _COUNTS:
+            size = ELEMENT_BYTES * -(-elements // count)
+            yield size, step.model_copy(update={"bucket": size, "buckets": ()})
+        return
+    # Those of a model end with its tensors, and have the bytes of the model before it is scaled.
+    for count in _COUNTS:
+        size = ELEMENT_BYTES * round(elements / count / workload.scale)
+        filled = workload.model_copy(update={"bucket": size}).filled_in(None)
+        yield size, step.model_copy(update={"buckets": Step.model_validate(filled["step"]).buckets})

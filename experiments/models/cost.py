@@ -237,6 +237,7 @@ class Cost:
         exposed_seconds: The part of it in which GPUs wait.
         idle_share: The share of the time in which GPUs idle.
         dollars_per_hour: Price of that time.
+        dollars_per_step: Price of all GPUs for a step.
     """
 
     algorithm: Algorithm
@@ -249,11 +250,17 @@ class Cost:
     exposed_seconds: float
     idle_share: float
     dollars_per_hour: float
+    dollars_per_step: float
 
     @property
     def dollars_per_day(self) -> float:
         """Return the price of the time in which GPUs idle, for all GPUs and a day."""
         return 24 * self.dollars_per_hour
+
+    @property
+    def step_seconds(self) -> float:
+        """Return the time of a step: computing, and waiting for other stages and for sums."""
+        return self.compute_seconds + self.pipeline_seconds + self.exposed_seconds
 
 
 def costs(job: Job) -> list[Cost]:
@@ -288,6 +295,7 @@ def _cost(job: Job, gpus: int, algorithm: Algorithm) -> Cost:
         exposed_seconds=exposed,
         idle_share=share,
         dollars_per_hour=idle_price(share, gpus, job.price),
+        dollars_per_step=price_of(compute + pipeline + exposed, gpus, job.price),
     )
 
 
@@ -310,3 +318,14 @@ def idle_price(share: float, gpus: int, price: float = PRICE) -> float:
         price: $ per GPU and hour.
     """
     return share * gpus * price
+
+
+def price_of(seconds: float, gpus: int, price: float = PRICE) -> float:
+    """Return the price of GPUs in $ for a time, whether they compute or idle.
+
+    Args:
+        seconds: The time.
+        gpus: Number of GPUs.
+        price: $ per GPU and hour.
+    """
+    return seconds / 3600 * gpus * price

@@ -114,6 +114,12 @@ class Paths:
         )
 
     @property
+    def slowest(self) -> float:
+        """Return the seconds of a packet on the slowest link that packets cross; 0 if all are unlimited."""
+        crossed = self._under_way(1, 1)
+        return max(self.packet_seconds(self._network.link_between(*way)) for way in crossed)
+
+    @property
     def _notice(self) -> float:
         """Return how long a host takes to notice a packet."""
         return 0.0 if self._settings.world == "live" else self._settings.coalescing

@@ -12,6 +12,7 @@ from fanin.experiments.models.paths import Paths, shares
 from fanin.experiments.models.step import step_parts, step_seconds
 from fanin.experiments.models.timers import virtual_window
 from fanin.experiments.scenario.settings import Settings
+from fanin.experiments.scenario.tables.step import Step
 from fanin.experiments.scenario.tables.units import ELEMENT_BYTES
 from fanin.workers import wire
 from fanin.workers.host_based.algorithms.all_reduce import NO_LIMIT, Hosts, Window
@@ -29,7 +30,8 @@ def predicted_seconds(
     """Predict the seconds of an all-reduce from headers, the links on the path, and how late hosts notice packets.
 
     In the network, the slowest link of the tree sets the rate, as each link carries every packet once; between hosts,
-    their own links do. The model knows no loss, no links that several hosts share, and no processor time.
+    their own links do, or the network cards of their server. The model knows no loss, no other links that several hosts
+    share, and no processor time.
 
     Args:
         settings: The point.
@@ -58,8 +60,10 @@ def predicted_seconds(
             limit = Window(bytes_ahead, per_host, settings.coalescing)
         if (gathered := settings.compression.gathered(size, workers)) is not None:
             return collective("all-gather", workers, gathered, paths.latency, bandwidth, limit)
+        at_cards = _server_card_seconds(settings, size, members, paths)
         if settings.collective != "all-reduce":
-            return collective(settings.collective, workers, size, paths.latency, bandwidth, limit)
+            alone = collective(settings.collective, workers, size, paths.latency, bandwidth, limit)
+            return max(alone, at_cards)
         if workers == 1:
             return 0.0
         hosts = Hosts(
@@ -70,7 +74,7 @@ def predicted_seconds(
             window=limit,
             acknowledged=acknowledged,
         )
-        return algorithm_named(settings.algorithm).seconds(size, hosts)
+        return max(algorithm_named(settings.algorithm).seconds(size, hosts), at_cards)
     packets, ahead = -(-part // payload), 0.0
     # A vector that fits into the window uses the exponents that the previous one suggests (workers/values/scaling.py).
     announced = packets > window or not (settings.training or settings.repetitions > 1)
@@ -78,6 +82,49 @@ def predicted_seconds(
         ahead = Paths(settings, in_network_frame(min(wire.SIZES)), members=members).shared(window, packets)
     bandwidth = payload / paths.shared(1, 1)
     return in_network(packets * payload, paths.round_trip, bandwidth, window * payload, ahead)
+
+
+def _server_card_seconds(settings: Settings, size: int, members: Sequence[str], paths: Paths) -> float:
+    """Return how long a collective between hosts keeps the network cards of a server busy; 0 if hosts have their own.
+
+    The cards of a server are taken to carry the same.
+
+    Args:
+        settings: The point.
+        size: Bytes of a vector.
+        members: The hosts by rank.
+        paths: The paths of a full packet.
+    """
+    network = settings.network
+    leaves = [network.host(name).leaf for name in members]
+    cards = {
+        switch.name: [
+            network.link_between(switch.name, above)
+            for above in network.neighbours(switch.name).values()
+            if above not in {host.name for host in network.hosts_of(switch.name)}
+        ]
+        for switch in network.switches
+        if switch.role == "server"
+    }
+    # Vectors that leave and enter each server.
+    out: defaultdict[str, float] = defaultdict(float)
+    into: defaultdict[str, float] = defaultdict(float)
+    for rank, others in enumerate(
+        shares(settings.algorithm, len(members), settings.shards, settings.collective)
+    ):
+        for peer, share in others.items():
+            if leaves[peer] != leaves[rank]:
+                out[leaves[rank]] += share
+                into[leaves[peer]] += share
+    packets = size / full_payload(settings)
+    return max(
+        (
+            max(out[server], into[server]) * packets * max(map(paths.packet_seconds, links)) / len(links)
+            for server, links in cards.items()
+            if links
+        ),
+        default=0.0,
+    )
 
 
 def predicted_call_seconds(settings: Settings) -> float | None:
@@ -128,24 +175,22 @@ def _busiest_link_seconds(settings: Settings, size: int) -> float:
 
 
 def predicted_training_step(
-    settings: Settings, window: int, bucket: int | None = None, slowness: float = 1.0
+    settings: Settings, window: int, step: Step | None = None, slowness: float = 1.0
 ) -> float | None:
     """Predict the seconds of a training step, without the time in which workers wait for data.
 
     Args:
         settings: The point, which has a table step.
         window: Packets in flight.
-        bucket: Elements of a bucket; None: those of the point.
+        step: The table to use instead, such as one with other buckets; None: that of the point.
         slowness: Factor by which the slowest worker computes longer than in the table.
 
     Returns:
         Seconds; None if predicted_seconds() cannot predict the sums.
     """
-    step, elements = settings.step, settings.elements
+    step, elements = step or settings.step, settings.elements
     assert step is not None
     assert elements is not None
-    if bucket is not None:
-        step = step.model_copy(update={"bucket": ELEMENT_BYTES * bucket, "buckets": ()})
     slices, shares = step_parts(step, elements)
     parts = [ELEMENT_BYTES * (part.stop - part.start) for part in slices]
     # A sum knows what exponents to expect from the previous sum of the same length.

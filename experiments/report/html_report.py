@@ -180,9 +180,14 @@ def _prices(points: Sequence[Point], rows: Sequence[Row]) -> str:
         hourly = [idle_price(share, gpus) for share in shares]
         columns[f"{gpus:,} GPUs, $ an hour"] = [round(price) for price in hourly]
         columns[f"{gpus:,} GPUs, $ a day"] = [round(24 * price) for price in hourly]
+    steps = [point.dollars for point in points if point.idle is not None]
+    if any(steps):
+        columns["1,000 steps, $"] = ["" if price is None else f"{1000 * price:,.3g}" for price in steps]
     return (
         "<h2>The price of waiting</h2>\n"
-        f"<p>GPUs idle for this share of their time. The price is for all of them, at {PRICE:g} $ an hour each.</p>\n"
+        f"<p>GPUs idle for this share of their time. The price is for all of them, at {PRICE:g} $ an hour each. "
+        "1,000 steps have the price of as many GPUs as the run has workers, whether they compute or idle; compare "
+        "algorithms by this.</p>\n"
         f"{_table(columns)}"
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fanin.experiments.diagnosis.case import Case
 from fanin.experiments.diagnosis.diagnose import Diagnosis, DiagnosisError, diagnose
-from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share
+from fanin.experiments.models.cost import CLUSTERS, PRICE, idle_price, idle_share, price_of
 from fanin.experiments.results.drawing.steps import MeanStep
 from fanin.experiments.results.measured import Row, wait_of
 from fanin.experiments.results.usage import Usage
@@ -26,6 +26,7 @@ class Point:
         problem: Why it cannot; empty if it can.
         step: Its mean step; None if it is not known for how long workers compute.
         idle: The share of the time in which GPUs idle; None if it is not known.
+        dollars: The price of a step in $, for as many GPUs as there are workers; None if it is not known.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Point:
     problem: str
     step: MeanStep | None
     idle: float | None
+    dollars: float | None
 
     @property
     def lost(self) -> float:
@@ -58,13 +60,13 @@ def _point(row: Row, usage: Usage | None, name: str, compute: float | None) -> P
         diagnosis, problem = diagnose(row, usage), ""
     except DiagnosisError as error:
         diagnosis, problem = None, str(error)
-    step, idle = None, row.get("gpu_idle_share")
+    step, idle, seconds = None, row.get("gpu_idle_share"), row.get("step_seconds")
     if row.get("error") is None and usage is not None and diagnosis is not None:
         step = _step(Case(Settings.model_validate_json(row["settings"]), row, usage), name)
     if row.get("error") is None and idle is None and compute:
         step = MeanStep(name, compute, 0.0, 0.0, wait_of(row))
-        idle = idle_share(compute, wait_of(row))
-    return Point(name, diagnosis, problem, step, idle)
+        idle, seconds = idle_share(compute, wait_of(row)), compute + wait_of(row)
+    return Point(name, diagnosis, problem, step, idle, price_of(seconds, row["workers"]) if seconds else None)
 
 
 def _step(case: Case, name: str) -> MeanStep | None:

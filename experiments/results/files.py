@@ -140,9 +140,13 @@ def read_results(path: Path) -> tuple[dict[str, Any], list[Row]]:
             case ".jsonl":
                 rows = list(Journal(path.parent).rows().values())
             case _:
-                raise ResultsError(
-                    f"{path}: is neither a folder of results nor one of {PARQUET}, {JSON} and {JOURNAL}"
-                )
+                if not path.exists():
+                    what = "does not exist; fanin run and fanin sweep print where their results are"
+                elif path.suffix == ".toml":
+                    what = f"is a scenario, not results; run it first: fanin run {path}"
+                else:
+                    what = f"is neither a folder of results nor one of {PARQUET}, {JSON} and {JOURNAL}"
+                raise ResultsError(f"{path}: {what}")
     except ResultsError:
         raise
     except KeyError:

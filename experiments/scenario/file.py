@@ -46,6 +46,7 @@ _HOSTS: KeyPath = ("hosts",)  # the only key of Settings whose single value is a
 _BEGINS_WITH_KEY = re.compile(r"[\w.\[\]-]+: ")  # matches the beginning of an error's line
 _ALL_KEYS = "described in docs/reference/scenarios.md"
 _MOST_HINTS = 4
+_CALLED_OTHERWISE = {"bits": ["values (512 or 128 integers of 16 bits in a packet, 256 or 64 of 32 bits)"]}
 _COMPUTE: KeyPath = ("compute",)  # the only key of Frame that --set can change
 
 _UNPREDICTED = "the rates of the hosts' links differ, which its analytical model does not know"
@@ -225,6 +226,10 @@ _TRACES = {".json", ".gz", ".et", ".log"}  # suffixes of what fanin import reads
 
 def _read(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the text of a file, and the TOML in it."""
+    if path.is_dir():
+        raise ScenarioError(
+            f"{path}: is a folder, not a scenario; to repeat the points of results: fanin rerun {path}"
+        )
     try:
         text = read_bytes(path, _MOST_BYTES).decode()
         return text, tomllib.loads(text)
@@ -272,7 +277,9 @@ def _change(document: dict[str, Any], change: str) -> None:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
-        in_tables = [repr(".".join(one)) for one in KEYS.values() if one[-1] == name]
+        in_tables = _CALLED_OTHERWISE.get(name) or [
+            repr(".".join(one)) for one in KEYS.values() if one[-1] == name
+        ]
         hint = f"; did you mean {' or '.join(in_tables[:_MOST_HINTS])}?" if in_tables else ""
         raise ScenarioError(
             f"--set {name}: unknown key{hint or instead(name, [*KEYS, *_COMPUTE], 'keys', _ALL_KEYS)}"

@@ -36,6 +36,7 @@ from fanin.experiments.scenario.tables.units import ELEMENT_BYTES, VectorSize
 from fanin.experiments.scenario.tables.workload import Workload
 from fanin.experiments.scenario.tools import Compiler, SwitchKind
 from fanin.experiments.schedule_file import SUFFIXES, is_file, problem_of
+from fanin.experiments.workloads.neural_networks import DTYPE_BYTES
 from fanin.topologies.link import VIRTUAL_ONLY, LinkModel, LinkProperties
 from fanin.topologies.model import Link, Topology
 from fanin.topologies.override import override
@@ -475,6 +476,11 @@ class Settings(Table):
                 yield f"values: {self.values} are integers of 16 bits, which {self.implementation.name} does not have"
             elif len(self.members) > (most := quantization.MAX_WORKERS[16]):
                 yield f"values: {self.values} are integers of 16 bits, for {most} workers at most; set 64 or 256"
+            if self.workload is not None and DTYPE_BYTES[self.workload.dtype] < ELEMENT_BYTES:
+                yield (
+                    f"workload.dtype: is {self.workload.dtype!r}, whose bytes values = {self.values} halves again; "
+                    "set dtype = 'fp32', of which each gradient travels as an integer of 16 bits"
+                )
         if FIRST_PEER_PORT + len(self.members) * self.flows_per_pair > 1 << 16:
             ports = (1 << 16) - FIRST_PEER_PORT
             yield f"flows_per_pair: times {len(self.members)} workers must be at most {ports}, the UDP ports left"

@@ -28,8 +28,10 @@ def scenario_file(given: str) -> Path:
             )
         return Path(given)
     if given not in names:
-        problem = f"no such scenario{nearest(given, names)}" if name else "the name is missing"
-        raise ScenarioError("\n  ".join([f"{given}: {problem}; these come with fanin:", *_list()]))
+        these = "these come with fanin:"
+        near = nearest(given, names, these)
+        problem = f"no such scenario{near}" if name else f"the name is missing; {these}"
+        raise ScenarioError("\n  ".join([f"{given}: {problem}", *_list()]))
     return _FOLDERS[kind] / f"{name}.toml"
 
 

@@ -181,7 +181,7 @@ def _table(found: list[Cost]) -> Table:
     pipelined = any(one.pipeline_seconds for one in found)
     waits = ["s pipeline"] if pipelined else []
     table = new_table(
-        ["GPUs", "algorithm"], "GB each way", "s", "s exposed", *waits, "idle", "$ an hour", "$ a day"
+        ["GPUs", "algorithm"], "GB sent", "s", "s exposed", *waits, "idle", "idle $ a day", "$ a step"
     )
     for one in found:
         table.add_row(
@@ -192,8 +192,8 @@ def _table(found: list[Cost]) -> Table:
             f"{one.exposed_seconds:.4g}",
             *([f"{one.pipeline_seconds:.4g}"] if pipelined else []),
             f"{one.idle_share:.1%}",
-            f"{one.dollars_per_hour:,.0f}",
             f"{one.dollars_per_day:,.0f}",
+            f"{one.dollars_per_step:,.4g}",
         )
     return table
 
@@ -246,6 +246,10 @@ def _formulas(job: Job, found: list[Cost]) -> Iterator[str]:
         yield (
             f"  price    {one.idle_share:.1%} · {one.gpus:,} GPUs · {job.price:,g} $ "
             f"= {one.dollars_per_hour:,.0f} $ an hour"
+        )
+        yield (
+            f"  step     {seconds(one.step_seconds)} · {one.gpus:,} GPUs · {job.price:,g} $ an hour "
+            f"= {one.dollars_per_step:,.4g} $"
         )
 
 
@@ -302,4 +306,7 @@ def _assumptions(job: Job) -> Iterator[str]:
             f"(an aggregation tree of fanin: {held})."
         )
         if job.dtype != "fp32":
-            yield f"- In-network: switches add {job.dtype} directly; those of fanin add 32-bit integers."
+            yield (
+                f"- In-network: switches add {job.dtype} directly; those of fanin add integers of 32 or 16 bits, which "
+                "carry fp32, bf16 and fp16."
+            )

@@ -77,12 +77,12 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
     """Print the points that would run, and how much time and memory they would take together."""
     from math import isnan
 
-    from fanin.cli_errors import failing
+    from fanin.cli_errors import complain, failing
     from fanin.experiments.estimate import hops_per_second, point_seconds, wall_seconds
     from fanin.experiments.results.files import Journal
     from fanin.experiments.scenario.settings import setting_columns
     from fanin.experiments.scenario.tools import ToolError
-    from fanin.experiments.sweep import cores, finished, memory_of
+    from fanin.experiments.sweep import cores, finished, memory_of, too_large
     from fanin.native.python_file import PythonFileError
     from fanin.output import say
     from fanin.p4compiler import CompileError
@@ -120,6 +120,11 @@ def _estimate(scenario: Scenario, folder: Path, restart: bool, processes: int | 
                 "" if needed is None else quantity_text(needed, BYTES),
             )
         print_table(table, max(1, len(scenario.varied)))
+    for text in filter(
+        None, map(too_large, (point for point in scenario.points if point.world == "virtual"))
+    ):
+        complain("sweep", f"warning: {text}")
+        break
     count = len(scenario.points)
     largest = sum(sorted(memory)[-at_a_time:])
     say(

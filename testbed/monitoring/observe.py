@@ -31,8 +31,8 @@ def jobs_named(look: Snapshot, name: str | None) -> set[str | None]:
         return there
     if name not in there:
         names = sorted(filter(None, there))
-        near = nearest(name, names)
-        raise NetworkError(f"{name}: no such job{near}; the jobs are: {', '.join(names) or 'none'}")
+        near = nearest(name, names, f"the jobs are: {', '.join(names) or 'none'}")
+        raise NetworkError(f"{name}: no such job{near}")
     return {name}
 
 

@@ -110,6 +110,7 @@ def test_rows_are_read_from_a_folder_and_from_each_of_its_files(tmp_path: Path, 
         ("results.parquet", "no", "cannot be read as results"),
         ("results.json", '{"rows": []}', "has no rows"),
         ("results.txt", "", "is neither a folder of results"),
+        ("try.toml", "", r"is a scenario, not results; run it first: fanin run .*try\.toml"),
     ],
 )
 def test_what_are_no_results_is_refused_by_name(tmp_path: Path, name: str, text: str, words: str) -> None:
@@ -121,5 +122,5 @@ def test_what_are_no_results_is_refused_by_name(tmp_path: Path, name: str, text:
 def test_a_folder_without_results_and_one_that_is_not_there_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"has no results\.parquet; create it with fanin run"):
         read_rows(tmp_path)
-    with pytest.raises(ResultsError, match="none: is neither a folder of results"):
+    with pytest.raises(ResultsError, match="none: does not exist"):
         read_rows(tmp_path / "none")

@@ -39,3 +39,4 @@ def test_names_are_short_and_on_one_line() -> None:
 def test_names_are_suggested_that_are_like_the_unknown_one(name: str, question: str) -> None:
     there = ["lesson:ecn", "lesson:loss", "lesson:window", "leaf1", "leaf2", "leaf3", "spine1"]
     assert nearest(name, there) == question
+    assert nearest(name, there, "there are 7") == (f"{question} There are 7" if question else "; there are 7")

@@ -34,6 +34,7 @@ def test_by_hand_in_network() -> None:
     assert found.idle_share == pytest.approx(14 / 16)
     assert found.dollars_per_hour == pytest.approx(256 * 30 * 14 / 16)
     assert found.dollars_per_day == pytest.approx(24 * 256 * 30 * 14 / 16)
+    assert found.dollars_per_step == pytest.approx(256 * 30 * 16 / 3600)
 
 
 def test_by_hand_ring() -> None:
@@ -195,7 +196,7 @@ def test_the_price_is_of_the_time_in_which_gpus_idle() -> None:
         ({"model": "llama-3-8b"}, "model: give model, such as 'llama-3-8b', or parameters"),
         ({"parameters": None}, "model: give model, such as 'llama-3-8b', or parameters"),
         ({"parameters": None, "model": "llama"}, "did you mean 'llama-3-8b'"),
-        ({"parameters": None, "model": "gpt-5"}, "there are resnet-50, bert-large, gpt-3-175b, llama-3-8b"),
+        ({"parameters": None, "model": "gpt-5"}, "here are resnet-50, bert-large, gpt-3-175b, llama-3-8b"),
         ({"pipeline": 2, "gpus": "64"}, "global_batch: missing"),
         ({"micro_batch": 2}, "micro_batch: is a part of global_batch, which is missing"),
         ({"tensor": 3}, "tensor: 3 does not divide a server of 8"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -11,6 +11,7 @@ from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.virtual.point import run_virtual
 from fanin.p4switch.engine.engine import Engine
 from fanin.topologies.shapes import leaf_spine
+from fanin.workers.collective import HostBasedAlgorithm
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +46,31 @@ def test_more_tiers_take_longer_ways_at_the_rate_of_the_slowest(
     settings = Settings.model_validate({"topology": topology, "size": size, "repetitions": repetitions})
     measured = run_virtual(settings, switch)
     assert measured.closed_form_seconds == pytest.approx(measured.median, rel=0.06)
+
+
+@pytest.mark.few(4)
+@pytest.mark.parametrize("placement", ["packed", "spread"])
+@pytest.mark.parametrize(("nics", "tolerance"), [(1, 0.12), (2, 0.26)])
+@pytest.mark.parametrize("algorithm", get_args(HostBasedAlgorithm))
+def test_hosts_of_a_server_share_its_network_cards(
+    switch: Engine, algorithm: str, nics: int, tolerance: float, placement: str
+) -> None:
+    """Four GPUs of 2,400 Gb/s behind one card of 25 Gb/s, or two, which do not always carry the same."""
+    shape = {
+        "leaves": nics,
+        "spines": 1,
+        "nics_per_server": nics,
+        "servers_per_leaf": 4,
+        "hosts_per_server": 4,
+        "rate": "2400 Gb/s",
+        "nic_rate": "25 Gb/s",
+    }
+    given = {"size": "2 MB", "algorithm": algorithm, "placement": placement, "paths": "spray"}
+    settings = Settings.model_validate({"topology": {"servers": shape}} | given).settled
+    measured = run_virtual(settings, switch)
+    assert measured.usage is not None
+    # Some begin long before the last one, whose barrier waits behind their packets.
+    assert measured.closed_form_seconds == pytest.approx(measured.usage.seconds, rel=tolerance)
 
 
 @pytest.mark.few(6)

@@ -271,7 +271,11 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
     [
         (
             "los=1",
-            f"--set los: unknown key; did you mean 'loss' or 'slots'?; there are {len(KEYS) + 1} keys, ",
+            f"--set los: unknown key; did you mean 'loss' or 'slots'? There are {len(KEYS) + 1} keys, ",
+        ),
+        (
+            "bits=16",
+            "--set bits: unknown key; did you mean values (512 or 128 integers of 16 bits in a packet",
         ),
         ("jobs=1", "--set jobs: unknown key; did you mean 'other_job.jobs'?"),
         ("trafic_fn=1", "--set trafic_fn: unknown key; did you mean 'traffic_fan'"),

@@ -25,17 +25,18 @@ def test_a_row_for_each_cluster_and_algorithm_and_the_formula_with_its_numbers()
     """Ring: 62/32 of 700 GB at 50 GB/s are 27.125 s, of 29.125 s; see test_cost.py of models."""
     status, output = invoke(*GPT)
     assert status == 0
-    assert "256 in-network 700 14 14 87.5% 6,720 161,280" in output
-    assert "256 ring 1,356 27.12 27.12 93.1% 7,153 171,663" in output
-    assert "4,096 in-network 700 14 14 87.5% 107,520 2,580,480" in output
+    assert "256 in-network 700 14 14 87.5% 161,280 34.13" in output
+    assert "256 ring 1,356 27.12 27.12 93.1% 171,663 62.13" in output
+    assert "4,096 in-network 700 14 14 87.5% 2,580,480 546.1" in output
     assert "L + S/B = 0 s + (700 GB)/(50 GB/s) = 14 s" in output
     assert "2·(32-1)/32·(700 GB)/(50 GB/s)" in output
     assert "14 s / (2 s + 14 s) = 87.5%" in output
     assert "87.5% · 256 GPUs · 30 $ = 6,720 $ an hour" in output
+    assert "16 s · 256 GPUs · 30 $ an hour = 34.13 $" in output
 
 
 def test_what_is_taken_for_granted_fits_what_is_asked() -> None:
-    assert "32-bit integers" not in invoke(*GPT)[1]
+    assert "integers of 32 or 16 bits" not in invoke(*GPT)[1]
     assert "switches add bf16 directly" in invoke(*GPT, "--dtype", "bf16")[1]
     assert "--flops" not in invoke(*GPT)[1]
     assert "Gradients are sent after the computing; --overlap" in invoke(*GPT)[1]

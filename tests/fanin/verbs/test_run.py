@@ -91,7 +91,8 @@ def test_beneath_the_table_stands_what_gpus_that_wait_cost(scenario: str, tmp_pa
     for row in read_rows(tmp_path):
         waiting = row["median_seconds"]
         idle = waiting / (100e-6 + waiting)
-        assert f" {idle:.1%} {256 * 30 * idle:,.0f} / {24 * 256 * 30 * idle:,.0f} " in output
+        steps = f"{1000 * row['workers'] * 30 / 3600 * (100e-6 + waiting):,.3g}"
+        assert f" {idle:.1%} {steps} {256 * 30 * idle:,.0f} / {24 * 256 * 30 * idle:,.0f} " in output
         assert f" {4096 * 30 * idle:,.0f} / {24 * 4096 * 30 * idle:,.0f} " in output
     assert json.loads((tmp_path / "results.json").read_text())["compute_seconds"] == pytest.approx(1e-4)
 
@@ -155,6 +156,30 @@ def test_failed_points_are_listed_and_make_the_status_1(scenario: str, tmp_path:
     assert [row["error"] is None for row in read_rows(tmp_path)] == [True, False, True, False]
 
 
+def test_a_run_of_which_nothing_is_left_keeps_the_results_before_it(scenario: str, tmp_path: Path) -> None:
+    assert invoke("run", scenario, "--results", tmp_path)[0] == 0
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("results.*")}
+    status, output = invoke("run", scenario, "--set", "loss=1", "--results", tmp_path)
+    assert status == 1
+    assert "every point failed, so the earlier results stay" in output
+    assert {path.name: path.read_bytes() for path in tmp_path.glob("results.*")} == before
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_a_vector_that_memory_cannot_hold_is_refused_before_anything_runs(
+    scenario: str, tmp_path: Path, verb: str
+) -> None:
+    status, output = invoke(verb, scenario, "--set", "size=20 TB,20 kB", "--results", tmp_path / "new")
+    assert status == 2
+    assert "size: 2 workers with a vector of 20 TB each need 40 TB or more, and this machine has" in output
+    assert "divide size and all times of computing by the same number" in output
+    assert not (tmp_path / "new").exists()
+    status, output = invoke("sweep", scenario, "--set", "size=20 TB", "--dry-run")
+    assert status == 0
+    assert "warning" in output
+    assert "need 40 TB or more" in output
+
+
 @pytest.mark.few(0)
 def test_what_is_wrong_with_several_points_is_told_once(
     fanin: Fanin, scenario: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -178,6 +203,12 @@ def test_after_ctrl_c_the_status_is_130_and_one_is_told_how_to_go_on(
     status, output = invoke("run", scenario, "--set", "rate=1 Gb/s", "--results", tmp_path)
     assert status == 130
     assert f"fanin sweep {scenario} '--set=rate=1 Gb/s' --results {tmp_path}" in output
+
+
+def test_a_folder_of_results_is_no_scenario(tmp_path: Path) -> None:
+    status, output = invoke("run", tmp_path)
+    assert status == 2
+    assert f"is a folder, not a scenario; to repeat the points of results: fanin rerun {tmp_path}" in output
 
 
 def test_a_figure_that_takes_different_points_for_repetitions_is_warned_of(scenario: str) -> None:

@@ -98,6 +98,10 @@ def test_a_scaled_model_takes_the_predicted_time(tmp_path: Path, switch: Engine)
     ("text", "words"),
     [
         ('[workload]\nmodel = "resnet"', "workload.model: is 'resnet'; no model has this name; did you mean"),
+        (
+            'values = 512\n[workload]\nmodel = "resnet-50"\ndtype = "bf16"',
+            "workload.dtype: is 'bf16', whose bytes values = 512 halves again; set dtype = 'fp32'",
+        ),
         ("[workload]", "workload.model: give either model or trace; models are resnet-50"),
         ('size = "4 MB"\n[workload]\nmodel = "resnet-50"', "size: follows from the workload; leave it out"),
         (
