@@ -53,6 +53,13 @@ _INDEX = (
     "installs packages from the index, in make test-long; tests/bmv2_commands/test_course.py has the parts"
 )
 
+PAPERS = [
+    *(f"fanin run paper:{name}" for name in ("switchml", "klenk", "atp", "go-back-n", "hedera", "dctcp")),
+    *("fanin run paper:megatron", "fanin run paper:llama-3"),
+    *("fanin run paper:irn --results irn", "fanin run paper:irn-roce --results roce"),
+]
+_PAPER = "up to a minute and a half; tests/experiments/test_papers.py runs points of each"
+
 # Why a command does not run in the tests.
 EXEMPT = {
     "cd ~": "the tests have a folder of their own",
@@ -103,6 +110,7 @@ EXEMPT = {
     "--load nothing,loop,bound-loop,cache-walk": _BESIDE,
     "fanin bench virtual --most 8 --htsim csg-htsim/sim/datacenter/htsim_eqds": _HTSIM,
     "fanin validate --tier papers": _A_MINUTE,
+    **dict.fromkeys(PAPERS, _PAPER),
     "fanin validate --tier simulators": _TWO_MINUTES,
     "fanin soak --live --seeds 200": "an hour; tests/assurance/soak/test_live.py runs three seeds, or all of them",
     ". .venv/bin/activate": "makes sense in a terminal alone",
