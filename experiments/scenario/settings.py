@@ -564,6 +564,7 @@ class Settings(Table):
                 own = f"window for each of {trees} trees" if trees > 1 else "window"
                 yield f"other_job.window: together with {own} exceeds the {SLOTS:,} slots of a switch; reduce one"
         if self.traffic is not None:
+            yield from self.traffic.problems(len(self.network.hosts))
             rates = {self.network.links_of(name)[0].rate_bits_per_second for name in bystanders}
             if None in rates and self.traffic.load is not None:
                 yield "traffic.load: is a share of the hosts' links, which have no rate; set the topology's rate"

@@ -22,7 +22,8 @@ from fanin.experiments.schedule_file import is_file
 from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
-DIGESTS = tuple(f"{name}_sha256" for name in FILES)  # columns of results
+_OF_FLOWS = "traffic_trace_sha256"
+DIGESTS = (*(f"{name}_sha256" for name in FILES), _OF_FLOWS)  # columns of results
 
 _compiled = cache(compile_program)
 
@@ -152,7 +153,7 @@ def _contents(protocol: Protocol, settings: Settings) -> bytes:
 def digests(settings: Settings) -> dict[str, Any]:
     """Return columns of results with a digest of each of the user's files, which show when one changes; None: ours."""
     found: dict[str, Any] = {}
-    for name, column in zip(FILES, DIGESTS, strict=True):
+    for name in FILES:
         path: Path | None = getattr(settings, name)
         content = None
         if name == "protocol":
@@ -164,5 +165,7 @@ def digests(settings: Settings) -> dict[str, Any]:
             content = _compiled(path, settings.compiler).device_config
         elif path:
             content = path.read_bytes()
-        found[column] = content and hashlib.sha256(content).hexdigest()
+        found[f"{name}_sha256"] = content and hashlib.sha256(content).hexdigest()
+    flows = settings.traffic.trace if settings.traffic else None
+    found[_OF_FLOWS] = flows and hashlib.sha256(flows.read_bytes()).hexdigest()
     return found
