@@ -10,9 +10,10 @@ from fanin.p4compiler.check.scopes import Scopes, no_such
 from fanin.p4compiler.check.types import TypeChecker
 from fanin.p4compiler.names import Names
 from fanin.p4compiler.psa import externs as psa
-from fanin.p4compiler.source import CompileError, Span, error
+from fanin.p4compiler.source import CompileError, Span, error, suggestion
 
 HEADER_METHODS = ("isValid", "setValid", "setInvalid")
+_PACKET_METHODS = ("extract", "lookahead", "advance", "emit")
 _STACK_METHODS = ("push_front", "pop_front")
 _SIZE_METHODS = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 # Calls of earlier versions of v1model and P4, with what replaces them; {0} and {1} are the arguments.
@@ -239,7 +240,9 @@ class CallChecker:
         base = self.evaluate(function.base)
         wanted = types.Stack if function.name in _STACK_METHODS else types.Header | types.Union
         if not isinstance(base.type, wanted):
-            raise error(function.span, f"{base.type} has no method '{function.name}'", "only headers have it")
+            raise error(
+                function.span, f"{base.type} has no method '{function.name}'", _on_a_header(base, function)
+            )
         if isinstance(base.type, types.Union) and function.name != "isValid":
             raise error(function.span, f"{function.name}() of a header union", "use it on one of its headers")
         count = 1 if function.name in _STACK_METHODS else 0
@@ -283,6 +286,14 @@ class CallChecker:
         instance: ir.Instance | ir.Variable | None = None
         of: types.Type | None = None
         if isinstance(function.base, nodes.Name):
+            name = function.base.name
+            if function.name in _PACKET_METHODS and self.scopes.current.find(name) is None:
+                where = (
+                    "headers are emitted in the deparser"
+                    if function.name == "emit"
+                    else "packets are read in the parser"
+                )
+                raise error(function.base.span, f"there is no packet '{name}' here", where)
             symbol = self.scopes.lookup(function.base.name, function.base.span, function.base.rooted)
             if isinstance(symbol, ir.Instance):
                 instance, of = symbol, symbol.type
@@ -291,7 +302,8 @@ class CallChecker:
                 instance = symbol if isinstance(of, types.ExternInstance) and not is_packet(of) else None
         if not isinstance(of, types.ExternInstance):
             found = self.evaluate(function.base).type if of is None else of
-            raise error(function.span, f"a value of type {found} has no method '{function.name}'")
+            hint = suggestion(function.name, HEADER_METHODS) if isinstance(found, types.Header) else None
+            raise error(function.span, f"a value of type {found} has no method '{function.name}'", hint)
         extern = of.extern
         signatures = extern.methods.get(function.name)
         self.scopes.use_member(extern, function.name, function.name_span)
@@ -528,6 +540,16 @@ def ordered(
         hint = f"write {name}({', '.join(parameters)})"
         raise error(node.span, f"'{name}' takes {wanted}, not {len(arguments)}", hint)
     return [given.get(p) for p in parameters]
+
+
+def _on_a_header(base: ir.Expr, function: nodes.Member) -> str:
+    """Return what to write instead of a header's method on a value of another type."""
+    of, text = base.type, function.base.span.fragment()
+    if isinstance(of, types.Fields):
+        headers = [f"{text}.{f.name}" for f in of.fields if isinstance(f.type, types.Header)]
+        if headers:
+            return f"only headers have it: write {headers[0]}.{function.name}()"
+    return "only headers have it"
 
 
 def _unify(wanted: types.Type, given: types.Type, bindings: dict[str, types.Type]) -> None:

@@ -219,9 +219,11 @@ def _castable(source: types.Type, target: types.Type) -> bool:
 
 def _cast_hint(value: ir.Expr, target: types.Type) -> str | None:
     source = value.type
-    text = "x"
-    if isinstance(value, ir.Ref | ir.Field | ir.Element | ir.Slice) and value.span.expansion is None:
-        text = value.span.fragment()
+    text, span = "x", value.span
+    if span.expansion is None and span.line == span.end_line:
+        text = span.fragment()
+        if not isinstance(value, ir.Ref | ir.Field | ir.Element | ir.Slice | ir.Constant):
+            text = f"({text})"
     if _castable(source, target):
         return f"cast it: ({target}){text}"
     if isinstance(source, types.Bits) and isinstance(target, types.Bits):

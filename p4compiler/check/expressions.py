@@ -280,7 +280,7 @@ class ExpressionChecker:
             right = self.conversions.coerce(right, left.type)
         if left.type != right.type or not isinstance(left.type, types.Bits | types.Int):
             raise error(
-                span, f"'{op}' cannot be applied to {left.type} and {right.type}", _mix_hint(left, right)
+                span, f"'{op}' cannot be applied to {left.type} and {right.type}", _mix_hint(left, right, op)
             )
         return left, right
 
@@ -336,7 +336,9 @@ def _is_signed(of: types.Type) -> bool:
     return isinstance(bits, types.Bits) and bits.signed
 
 
-def _mix_hint(left: ir.Expr, right: ir.Expr) -> str | None:
+def _mix_hint(left: ir.Expr, right: ir.Expr, op: str = "") -> str | None:
+    if op in ("&", "|") and isinstance(left.type, types.Bool):
+        return f"write {op}{op} between conditions"
     if isinstance(left.type, types.Bits) and isinstance(right.type, types.Bits):
         return f"cast one of them to the other's type, like ({left.type})x"
     return None

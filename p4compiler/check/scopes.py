@@ -15,6 +15,7 @@ Symbol = (
     | ir.Block | ir.ValueSet | list[types.Signature]
 )  # fmt: skip
 
+_PRINTING = ("printf", "print", "println", "log")
 MAX_LISTED = 8  # the most names that a hint lists
 MAX_MEMBERS = 3  # the most fields that a hint offers for one name
 
@@ -154,6 +155,8 @@ class Scopes:
         if what == "action":
             near = suggestion(name, [n for n, s in symbols.items() if isinstance(s, ir.Action)])
             return near or f"declare it before this: action {name}() {{ }}"
+        if name in _PRINTING:
+            return 'write log_msg("x = {}", {x}); which goes to the switch\'s log'
         values = [n for n, s in symbols.items() if not isinstance(s, types.Type)]
         named_like_its_type = [
             n

@@ -91,6 +91,8 @@ class ExpressionParser:
             return token
         if text == ")" and token.text == "=" and token.kind != STRING:
             raise error(token.span, "'=' assigns, and cannot stand inside an expression", "compare with ==")
+        if self.at and self.peek(-1).text == "not" and self.peek(-1).kind == NAME:
+            raise error(self.last(), "'not' is not an operator of P4", "write !")
         if token.kind == NAME and token.text in _WORDS_FOR_OPERATORS:
             operator = _WORDS_FOR_OPERATORS[token.text]
             raise error(token.span, f"'{token.text}' is not an operator of P4", f"write {operator}")
@@ -166,6 +168,11 @@ class ExpressionParser:
     def _simple_type(self) -> nodes.TypeNode:
         start = self.token
         if start.text in ("bit", "int", "varbit"):
+            if self.peek().text == "(" and self.peek(2).text.isdecimal():
+                wanted = f"{start.text}<{self.peek(2).text}>"
+                raise error(
+                    start.span.to(self.peek(2).span), "a width stands in angle brackets", f"write {wanted}"
+                )
             self.advance()
             if not self.accept("<"):
                 if start.text == "varbit":
@@ -377,6 +384,12 @@ class ExpressionParser:
                 case ".":
                     self.advance()
                     name = self.advance()
+                    if name.kind != NAME and base.span.fragment().isdecimal():
+                        raise error(
+                            base.span.to(name.span),
+                            "P4 has no fractions",
+                            "write a whole number, in smaller units",
+                        )
                     if name.kind != NAME:
                         raise error(
                             name.span, f"expected the name of a member after '.', found '{name.text}'"

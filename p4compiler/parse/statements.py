@@ -164,7 +164,9 @@ class StatementParser(ExpressionParser):
             return nodes.Assignment(start.to(value.span), target, value, op)
         if not isinstance(target, nodes.Call):
             hint = "an assignment or a call was expected"
-            if isinstance(target, nodes.Name | nodes.Member) and self.token.text == ";":
+            if self.token.text == "==":
+                hint = "'==' compares; to assign, write ="
+            elif isinstance(target, nodes.Name | nodes.Member) and self.token.text == ";":
                 hint = f"to call it, write {target.span.fragment()}();"
             raise error(target.span, "this is not a statement", hint)
         return nodes.CallStatement(target.span, target)
@@ -240,6 +242,8 @@ class StatementParser(ExpressionParser):
                 self.at = at
         if self.peek().kind == NAME and self.peek().text not in RESERVED:
             name = self.token.text
+            if name == "goto":
+                raise error(self.token.span, "P4 has no goto", f"write transition {self.peek().text};")
             replacement = counterpart(name)
             hint = f"write {replacement}" if replacement else suggestion(name, sorted(self.type_names))
             raise error(self.token.span, f"there is no type '{name}'", hint)

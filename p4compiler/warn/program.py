@@ -8,6 +8,7 @@ from fanin.p4compiler.source import Reporter
 from fanin.p4compiler.warn.forwarding import warn_of_forwarding
 from fanin.p4compiler.warn.indices import warn_of_indices
 from fanin.p4compiler.warn.keys import warn_of_keys
+from fanin.p4compiler.warn.mixups import warn_of_mixups
 from fanin.p4compiler.warn.packets import warn_of_packets
 from fanin.p4compiler.warn.uninitialized import warn_of_uninitialized
 from fanin.p4compiler.warn.unused import warn_of_unused
@@ -27,3 +28,4 @@ def warn(program: ir.FlatProgram, reporter: Reporter) -> None:
     warn_of_invalid_headers(program, reporter)
     warn_of_forwarding(program, reporter)
     warn_of_packets(program, reporter)
+    warn_of_mixups(program, reporter)

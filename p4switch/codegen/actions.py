@@ -73,9 +73,17 @@ class ActionWriter:
         """Return the C name of an action."""
         return self.names.identifier("action_", action.name, ("action", action.id))
 
+    def call(self, action: Action, data: str) -> str:
+        """Return a call of an action."""
+        metadata = "m, " if action.id in self.layout.inlined else ""
+        return f"{self.function(action)}(s, p, {metadata}{data})"
+
     def write(self, out: Writer, action: Action) -> None:
         """Write the function of an action."""
-        head = f"static void {self.function(action)}(struct state *s, struct packet *p, const uint64_t *data)"
+        inlined = action.id in self.layout.inlined
+        head = self.layout.function(
+            "void", self.function(action), inlined=inlined, more=", const uint64_t *data"
+        )
         out.line("__attribute__((unused))")
         with out.block(head):
             parameters: list[tuple[str, int]] = []
@@ -88,7 +96,7 @@ class ActionWriter:
                 out.line(f"const {unsigned_type(parameter.width)} {name} = {value};")
                 parameters.append((name, parameter.width))
                 word = end
-            out.line("(void)s, (void)p, (void)data;")
+            out.line(f"(void)s, (void)p, {'(void)m, ' if inlined else ''}(void)data;")
             if self.replaying.varies(action):
                 out.line("replay_refuse(&s->replay);")
             arguments = [word for name, width in parameters for word in c_words(name, width)]

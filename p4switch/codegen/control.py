@@ -47,6 +47,9 @@ class ControlWriter:
         with out.block(
             f"static void {self.names.identifier('', self.pipeline.name)}(struct state *s, struct packet *p)"
         ):
+            if self.pipeline is self.layout.program.ingress:
+                out.line("struct ingress_metadata own = {0}, *const m = &own;")
+                out.line("(void)m;")
             out.line("(void)s, (void)p;")
             self.flow(out, self.pipeline.initial, None)
             for name, until in self.later:  # it grows meanwhile
@@ -94,7 +97,7 @@ class ControlWriter:
                 if node.action.parameters:
                     raise ProgramError(f"{node.name}: action {node.action.name} needs parameters")
                 out.source(node.source)
-                out.line(f"{self.actions.function(node.action)}(s, p, NULL);")
+                out.line(f"{self.actions.call(node.action, 'NULL')};")
                 self.leave_on_exit(out, node.action.id in self.actions.has_exit)
             case Table():
                 self.table(out, node, meeting)
@@ -115,7 +118,7 @@ class ControlWriter:
 
     def table(self, out: Writer, table: Table, meeting: str | None) -> None:
         """Write the application of a table, and the branches on its result."""
-        call = f"{self.tables.function(table)}(s, p)"
+        call = self.tables.call(table)
         exits = any(a.id in self.actions.has_exit for a in table.actions)
         nodes = table.next_nodes
         if len(set(table.successors) - {table.default_next}) == 0 and table.default_next == meeting:

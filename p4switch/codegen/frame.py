@@ -400,7 +400,7 @@ def _write_open(out: Writer, layout: Layout) -> None:
         f"const struct traced program_traced = {{process, {'dequeue' if layout.queues else 'NULL'}}};"
     )
     with out.block("struct switch_base *program_open(uint32_t drop_port, uint64_t seed)"):
-        out.line("struct state *s = aligned_alloc(64, (sizeof *s + 63) / 64 * 64);")
+        out.line("struct state *s = aligned_alloc(_Alignof(struct state), sizeof *s);")
         out.line("if (!s)")
         out.line("    return NULL;")
         out.line("memset(s, 0, sizeof *s);")

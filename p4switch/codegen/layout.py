@@ -6,7 +6,7 @@ Headers stay in the packet, in network byte order: extraction only points at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from fanin.p4switch.bmv2json.expressions import Field, HeaderName, StackElement, StackName, UnionName
 from fanin.p4switch.bmv2json.program import (
@@ -77,6 +77,8 @@ class Layout:
         self.program = program
         self.names = names
         self.private = frozenset(f for fields in uses.locals.values() for f in fields)
+        self.in_ingress = uses.in_ingress - self.private
+        self.inlined = uses.inlined
         self.packet_headers = packet_headers(program)
         self.metadata = [h for h in program.headers.values() if h.is_metadata]
         for header in self.packet_headers:
@@ -164,11 +166,16 @@ class Layout:
 
     # Metadata
 
+    def function(self, result: str, name: str, *, inlined: bool, more: str = "") -> str:
+        """Return the head of the function of an action or table. An inlined one has `m`, the metadata of ingress."""
+        kind, metadata = ("INLINE", ", struct ingress_metadata *m") if inlined else ("static", "")
+        return f"{kind} {result} {name}(struct state *s, struct packet *p{metadata}{more})"
+
     def metadata_member(self, reference: Field) -> str:
         """Return the C lvalue of a metadata field."""
         instance = self.names.identifier("", reference.header, ("meta", reference.header))
         member = self.names.identifier("", reference.name, ("member", reference.header, reference.name))
-        return f"p->meta.{instance}.{member}"
+        return f"{'m->' if reference in self.in_ingress else 'p->meta.'}{instance}.{member}"
 
     def member_type(self, reference: Field) -> str:
         """Return the C type of a metadata field."""
@@ -203,8 +210,13 @@ class Layout:
         if self.program.unions:
             self._write_unions(out)
         with out.block("struct metadata", ";"):
-            for instance in self.metadata:
-                self._write_metadata(out, instance)
+            self._write_metadata(out, lambda field: field not in self.in_ingress)
+        out.line()
+        out.comment(
+            "Metadata that only ingress uses: local variables, which the compiler may keep in registers."
+        )
+        with out.block("struct ingress_metadata", ";"):
+            self._write_metadata(out, lambda field: field in self.in_ingress)
         out.line()
         self._write_packet(out)
 
@@ -250,14 +262,16 @@ class Layout:
                     out.line(f"[{self.header_index(name)}] = {{{first}, {len(union.headers)}}},")
         out.line()
 
-    def _write_metadata(self, out: Writer, instance: Header) -> None:
-        name = self.names.identifier("", instance.name, ("meta", instance.name))
-        with out.block("struct", f" {name};"):
-            for field in instance.type.fields:
-                if field.width and Field(instance.name, field.name) not in self.private:
-                    reference = Field(instance.name, field.name)
-                    member = self.metadata_member(reference).rpartition(".")[2]
-                    out.line(f"{self.member_type(reference)} {member};")
+    def _write_metadata(self, out: Writer, chosen: Callable[[Field], bool]) -> None:
+        """Write a struct for each metadata instance, with its chosen fields."""
+        for instance in self.metadata:
+            name = self.names.identifier("", instance.name, ("meta", instance.name))
+            with out.block("struct", f" {name};"):
+                for kind in instance.type.fields:
+                    field = Field(instance.name, kind.name)
+                    if kind.width and field not in self.private and chosen(field):
+                        member = self.metadata_member(field).rpartition(".")[2]
+                        out.line(f"{self.member_type(field)} {member};")
 
     def _write_packet(self, out: Writer) -> None:
         longest = max((h.type.width // 8 for h in self.packet_headers), default=0)
@@ -265,6 +279,7 @@ class Layout:
         out.line(f"#define HEADROOM {(deparsed + 127) // 64 * 64}")
         out.line()
         with out.block("struct packet", ";"):
+            out.line("struct metadata meta;")
             out.line(
                 "uint8_t *header[HEADERS + 1];", "in the packet after extraction, else in `own` or `nowhere`"
             )
@@ -293,7 +308,6 @@ class Layout:
                 "bool exit, checksum_error, failed;", "failed: an assertion failed, so the packet is dropped"
             )
             out.line("bool dirty;", "`own` and `nowhere` are not all zeros")
-            out.line("struct metadata meta;")
             with out.block("struct", " own;"):
                 for header in self.owned:
                     member = self.own_bytes(header.name).removeprefix("p->own.")

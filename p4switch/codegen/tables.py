@@ -33,11 +33,22 @@ class TableWriter:
         """Return the C name of a table's function."""
         return self.names.identifier("apply_", table.name)
 
+    def in_ingress(self, table: Table) -> bool:
+        """Return whether a table is applied in ingress, where its function is inlined."""
+        return table in self.layout.program.ingress.nodes.values()
+
+    def call(self, table: Table) -> str:
+        """Return the application of a table."""
+        return f"{self.function(table)}(s, p{', m' if self.in_ingress(table) else ''})"
+
     def write(self, out: Writer, table: Table) -> None:
         """Write the function: look up, run the action, return true on a hit (or the action's id, see control.py)."""
         out.source(table.source)
         entry = "e"
-        with out.block(f"static struct result {self.function(table)}(struct state *s, struct packet *p)"):
+        inlined = self.in_ingress(table)
+        with out.block(self.layout.function("struct result", self.function(table), inlined=inlined)):
+            if inlined:
+                out.line("(void)m;")
             if table.is_call:
                 self._write_constant(out, table)
                 return
@@ -129,7 +140,7 @@ class TableWriter:
         return self.actions.numbers.of(table)
 
     def _call(self, action: Action, data: str) -> str:
-        return f"{self.actions.function(action)}(s, p, {data})"
+        return self.actions.call(action, data)
 
     def _direct_counter(self, table: Table) -> bool:
         return any(c.table == table.name for c in self.layout.program.counters.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from fanin.p4switch.bmv2json.expressions import Constant, Field, HeaderName
 from fanin.p4switch.bmv2json.program import (
@@ -16,6 +16,14 @@ from fanin.p4switch.bmv2json.program import (
     Program,
     Table,
 )
+
+Part = TypeVar("Part")
+
+SWITCHS_OWN = ("standard_metadata", "intrinsic_metadata", "queueing_metadata")
+"""Metadata that the switch sets and reads."""
+
+INLINED = 4
+"""Calls of an action, above which it is not inlined, so that a program's C does not become much larger."""
 
 
 class Uses:
@@ -36,6 +44,8 @@ class Uses:
         kept = (*program.field_lists.values(), *program.digests.values(), *program.meters.values())
         self.total.update(fields_in((kept, program.deparser.primitives)))
         self.locals = {a.id: self._locals(a.primitives) for a in program.actions.values()}
+        self.inlined = self._inlined()
+        self.in_ingress = self._in_ingress()
 
     def fields(self, primitive: Primitive) -> list[Field]:
         """Return the fields in a primitive, repeated as often as they occur."""
@@ -65,12 +75,37 @@ class Uses:
                 if field not in inside and self.sets(primitive, field):
                     set_first.add(field)
             inside.update(self.fields(primitive))
-        whole = {h.name for h in self._program.headers.values() if not h.is_metadata}
-        whole |= {"standard_metadata"}
-        aliased = set(self._program.aliases.values())
+        return frozenset(f for f in set_first if inside[f] == self.total[f] and self._is_own(f))
+
+    def _inlined(self) -> frozenset[int]:
+        """Return the actions that only a few nodes of ingress call, and nothing else."""
+        calls = Counter(action.id for action in pipeline_actions(self._program.ingress))
+        elsewhere = {action.id for action in pipeline_actions(self._program.egress)}
         return frozenset(
-            f for f in set_first - aliased if f.header not in whole and inside[f] == self.total[f]
+            number for number, count in calls.items() if count <= INLINED and number not in elsewhere
         )
+
+    def _in_ingress(self) -> frozenset[Field]:
+        """Return the metadata that only ingress and its inlined actions use. They are 0 when it begins."""
+        program = self._program
+        nodes = program.ingress.nodes.values()
+        inside = Counter(fields_in(tuple(n.condition for n in nodes if isinstance(n, Branch))))
+        inside.update(fields_in(tuple(n.keys for n in nodes if isinstance(n, Table))))
+        for number in self.inlined:
+            for primitive in program.actions[number].primitives:
+                inside.update(self.fields(primitive))
+        named = (tuple(program.actions.values()), tuple(program.calculations.values()))
+        whole = {name.name for name in _parts(named, HeaderName)}
+        return frozenset(
+            f
+            for f, uses in inside.items()
+            if uses == self.total[f] and f.header not in whole and self._is_own(f)
+        )
+
+    def _is_own(self, field: Field) -> bool:
+        """Return whether a field is metadata of the program, and not of the switch."""
+        own = self._program.headers[field.header].is_metadata and field.header not in SWITCHS_OWN
+        return own and field not in self._program.aliases.values()
 
 
 def jumps_back(primitives: tuple[Primitive, ...]) -> bool:
@@ -112,10 +147,15 @@ def headers_written(program: Program) -> set[str] | None:
 
 def fields_in(node: Any) -> list[Field]:
     """Return every field inside a node, from left to right."""
-    if isinstance(node, Field):
+    return _parts(node, Field)
+
+
+def _parts(node: Any, kind: type[Part]) -> list[Part]:
+    """Return everything of a kind inside a node, from left to right."""
+    if isinstance(node, kind):
         return [node]
     if isinstance(node, tuple):
-        return [field for item in node for field in fields_in(item)]
+        return [part for item in node for part in _parts(item, kind)]
     if is_dataclass(node):
-        return [field for part in fields(node) for field in fields_in(getattr(node, part.name))]
+        return [part for field in fields(node) for part in _parts(getattr(node, field.name), kind)]
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -488,6 +489,7 @@ def text_of(document: str) -> str:
     return (ROOT / document).read_text()
 
 
+@functools.cache
 def commands(document: str) -> list[tuple[str, list[str]]]:
     """The commands of a document, in order, each with the lines that it is shown to print."""
     found: list[tuple[str, list[str]]] = []

@@ -111,10 +111,14 @@ uint8_t *split(const struct superframe *s, uint32_t index, uint32_t *length)
     if (at > 0 && size < s->size)
         set_lengths(s, packet, s->size, size);
     if (!s->ipv6) {
+        const uint8_t *head = s->head + s->network;
         uint8_t *ip = packet + s->network;
-        uint16_t total = (uint16_t)(*length - s->network), identification = (uint16_t)(load_be16(s->head + s->network + 4) + index);
-        store_be16(ip + 4, identification);
-        store_be16(ip + 10, (uint16_t)~checksum_fold((uint32_t)s->ip_sum + total + identification));
+        uint16_t total = (uint16_t)(*length - s->network), identification = (uint16_t)(load_be16(head + 4) + index);
+        uint16_t sum = (uint16_t)~checksum_fold((uint32_t)s->ip_sum + total + identification);
+        /* Whole words, because the program soon reads whole words: the processor would have to wait if a word had
+         * been stored in pieces. */
+        store_be64(ip, (uint64_t)load_be16(head) << 48 | (uint64_t)total << 32 | (uint32_t)identification << 16 | load_be16(head + 6));
+        store_be32(ip + 8, (uint32_t)load_be16(head + 8) << 16 | sum);
     }
     if (s->tcp) {
         uint8_t *transport = packet + s->transport;
@@ -208,8 +212,10 @@ static inline bool is_repetition(const struct joined *j, const uint8_t *packet, 
     uint16_t was = load_be16(first_ip + 4), identification = (uint16_t)(was + j->segments);
     return load_be16(ip + 4) == identification &&
            load_be16(ip + 10) == sum_changed(load_be16(first_ip + 10), identification, was) &&
-           !(differ(packet, first, 8) | differ(packet + 8, first + 8, 8) | differ(ip + 2, first_ip + 2, 2) |
-             differ(ip + 6, first_ip + 6, 4) | differ(ip + 12, first_ip + 12, 8) | differ(ip + 20, first_ip + 20, UDP)) &&
+           !(differ(packet, first, 8) | differ(packet + 8, first + 8, 4) | differ(packet + 12, first + 12, 4) |
+             differ(ip + 2, first_ip + 2, 2) | differ(ip + 6, first_ip + 6, 2) | differ(ip + 8, first_ip + 8, 2) |
+             differ(ip + 12, first_ip + 12, 8) | differ(ip + 20, first_ip + 20, 4) | differ(ip + 24, first_ip + 24, 2) |
+             differ(ip + 26, first_ip + 26, 2)) &&
            (!checksum || checksum == ip + IPV4 + 6);
 }
 

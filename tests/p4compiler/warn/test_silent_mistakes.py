@@ -53,6 +53,42 @@ def test_a_program_that_never_chooses_a_port(warned: Warned) -> None:
     assert warned(*nothing, ("meta.flow = 7;", "resubmit_preserving_field_list(0);")) == []
 
 
+@pytest.mark.parametrize(
+    ("control", "field", "expected"),
+    [
+        ("standard_metadata.egress_spec = port;", "standard_metadata.egress_port = port;", "egress_port"),
+        (
+            "control MyEgress(inout headers hdr,\n                 inout metadata meta,\n"
+            "                 inout standard_metadata_t standard_metadata) {\n    apply {",
+            " standard_metadata.egress_spec = 3;",
+            "egress_spec",
+        ),
+    ],
+    ids=["egress_port", "in egress"],
+)
+def test_a_port_that_is_set_where_it_has_no_effect(
+    warned: Warned, control: str, field: str, expected: str
+) -> None:
+    new = field if expected == "egress_port" else control + field
+    assert warned((control, new)) == [("egress-port", f"standard_metadata.{expected}")]
+    if expected == "egress_spec":
+        assert warned((control, new.replace("= 3", "= 511"))) == []  # dropped
+
+
+def test_a_swap_that_loses_a_value(warned: Warned) -> None:
+    old = "        hdr.ethernet.dstAddr = dstAddr;\n"
+    swap = "        hdr.ethernet.dstAddr = hdr.ethernet.srcAddr;\n"
+    assert warned((old, swap)) == [("lost-swap", swap.strip(" \n;"))]
+    assert warned((old, "        meta.flow = 1;\n" + swap)) == []  # not directly: what is between may matter
+
+
+def test_headers_that_are_emitted_in_another_order_than_extracted(warned: Warned) -> None:
+    ethernet, tunnel = "        packet.emit(hdr.ethernet);\n", "        packet.emit(hdr.tunnel);\n"
+    assert warned((ethernet + tunnel, tunnel + ethernet)) == [("emit-order", "hdr.tunnel")]
+    made = ("meta.flow = 7;", "hdr.tunnel.setValid();")
+    assert warned((ethernet + tunnel, tunnel + ethernet), made) == []  # its place is the program's choice
+
+
 def test_a_table_that_chooses_a_port_and_does_nothing_on_a_miss(warned: Warned) -> None:
     assert warned((DEFAULT, "")) == [("no-default-action", "ipv4_lpm")]
 
