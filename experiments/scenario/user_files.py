@@ -22,8 +22,11 @@ from fanin.experiments.schedule_file import is_file
 from fanin.native.python_file import PythonFileError
 from fanin.topologies.model import Topology
 
-_OF_FLOWS = "traffic_trace_sha256"
-DIGESTS = (*(f"{name}_sha256" for name in FILES), _OF_FLOWS)  # columns of results
+_TRACES = ("traffic", "arrivals")  # tables with a key trace
+DIGESTS = (
+    *(f"{name}_sha256" for name in FILES),
+    *(f"{name}_trace_sha256" for name in _TRACES),
+)  # columns of results
 
 _compiled = cache(compile_program)
 
@@ -166,6 +169,8 @@ def digests(settings: Settings) -> dict[str, Any]:
         elif path:
             content = path.read_bytes()
         found[f"{name}_sha256"] = content and hashlib.sha256(content).hexdigest()
-    flows = settings.traffic.trace if settings.traffic else None
-    found[_OF_FLOWS] = flows and hashlib.sha256(flows.read_bytes()).hexdigest()
+    for name in _TRACES:
+        table = getattr(settings, name)
+        trace: Path | None = table.trace if table else None
+        found[f"{name}_trace_sha256"] = trace and hashlib.sha256(trace.read_bytes()).hexdigest()
     return found

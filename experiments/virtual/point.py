@@ -17,6 +17,7 @@ from fanin.experiments.results.usage import FlowUse, Usage
 from fanin.experiments.scenario.settings import Settings
 from fanin.experiments.scenario.tables.decoding import FIRST_SUMS, Decoding
 from fanin.experiments.schedule_file import use
+from fanin.experiments.virtual.arrivals import run_arrivals
 from fanin.experiments.virtual.chain import run_chain
 from fanin.experiments.virtual.failures import train_for_long
 from fanin.experiments.virtual.faults import Faults
@@ -76,6 +77,8 @@ def run_virtual(
         return run_training(settings.training, summed, switch, cluster_spec(summed), oracle)
     if settings.serving is not None:
         return run_serving(settings.as_vectors, settings.serving, switch)
+    if settings.arrivals is not None:
+        return run_arrivals(settings.as_vectors, settings.arrivals, switch)
     if settings.decoding is not None:
         return _decode(settings, settings.decoding, switch)
     if settings.parallelism is not None:

@@ -66,7 +66,7 @@ def _flow(place: str, words: list[str]) -> TracedFlow:
         source, destination, _, port, size = map(int, whole)
         start = float(last)
     except ValueError:
-        raise TraceError(f"{place}: has a word that is no number; write {_COLUMNS}") from None
+        raise TraceError(f"{place}: has a word that is not a number; write {_COLUMNS}") from None
     if size < 1:
         raise TraceError(f"{place}: bytes is {size}, must be at least 1")
     if not (isfinite(start) and start >= 0):

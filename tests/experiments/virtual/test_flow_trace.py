@@ -88,7 +88,7 @@ def test_each_flow_of_a_trace_is_sent_and_is_in_the_tables(flows: str, tmp_path:
         ("2\n0 1 3 100 5 0\n", "flows.txt:1: has 2 flows, but the file has lines for 1"),
         ("source destination\n", "flows.txt:1: must be the number of flows, or the header"),
         ("1\n\n0 1 3 100 5\n", "flows.txt:3: has 5 columns; write source destination group port bytes start"),
-        ("1\n0 1 3 100 x 0\n", "flows.txt:2: has a word that is no number"),
+        ("1\n0 1 3 100 x 0\n", "flows.txt:2: has a word that is not a number"),
         ("1\n0 1 3 100 0 0\n", "flows.txt:2: bytes is 0, must be at least 1"),
         ("1\n0 1 3 100 5 nan\n", "flows.txt:2: start is nan, must be a time in seconds"),
         ("1\n4 4 3 100 5 0\n", "flows.txt:2: goes from host 4 to itself"),
