@@ -433,6 +433,9 @@ def _find_files(point: dict[str, Any], folder: Path) -> None:
         named = workload["trace"] if isinstance(workload["trace"], list) else [workload["trace"]]
         if all(isinstance(name, str) for name in named):
             workload["trace"] = [str((folder / name).resolve()) for name in named]
+    for table in (point.get("traffic"), point.get("arrivals")):
+        if isinstance(table, dict) and isinstance(table.get("trace"), str):
+            table["trace"] = str((folder / table["trace"]).resolve())
 
 
 def _fill_in_workload(point: dict[str, Any]) -> None:
