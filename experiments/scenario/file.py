@@ -276,6 +276,10 @@ def _change(document: dict[str, Any], change: str) -> None:
     if not name or not equals or not values:
         raise ScenarioError(f"--set {change}: write KEY=VALUE or KEY=VALUE,VALUE")
     path = KEYS.get(name) or tuple(name.split("."))
+    if name in ("name", "description"):
+        raise ScenarioError(
+            f"--set {name}: only the file can set it; for another folder of results, use --results DIR"
+        )
     if path not in (*KEYS.values(), _HOSTS, ("topology",), _COMPUTE):
         in_tables = _CALLED_OTHERWISE.get(name) or [
             repr(".".join(one)) for one in KEYS.values() if one[-1] == name

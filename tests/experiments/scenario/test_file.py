@@ -274,6 +274,10 @@ def test_a_vectors_size_needs_a_unit(file: Path) -> None:
             f"--set los: unknown key; did you mean 'loss' or 'slots'? There are {len(KEYS) + 1} keys, ",
         ),
         (
+            "name=other",
+            "--set name: only the file can set it; for another folder of results, use --results DIR",
+        ),
+        (
             "bits=16",
             "--set bits: unknown key; did you mean values (512 or 128 integers of 16 bits in a packet",
         ),
