@@ -562,8 +562,8 @@ class Settings(Table):
                 yield "min_workers: works with plain all-reduces only; leave out collective and compression"
         if self.arrivals is not None:
             yield from self.arrivals.problems(len(self.members), algorithm_names())
-            if self.implementation.make_server is not None:
-                yield f"arrivals: jobs of protocol {self.implementation.name} need servers; choose another protocol"
+            if self.implementation.make_server is not None and not self._outside:
+                yield f"workers: jobs of protocol {self.implementation.name} need hosts for servers; leave some out"
             if self.trees > 1:
                 yield "trees: cannot be combined with arrivals; leave out one of them"
         if self.serving is not None:

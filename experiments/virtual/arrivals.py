@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,11 +29,12 @@ from fanin.workers.collective import Algorithm
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A job that has begun; `place` has its slots and its port, if it has any."""
+    """A job that has begun, with its slots and its port, and the host of its server, if it has any."""
 
     number: int
     job: Job
     place: SlotAllocation | None
+    server: str | None
 
 
 class _Cluster:
@@ -46,6 +47,8 @@ class _Cluster:
         self._waiting: deque[int] = deque()
         self._running: list[_Running] = []
         self._free = list(settings.members)  # in the order of placement
+        protocol = settings.implementation
+        self._servers = [*settings.servers, *settings.bystanders] if protocol.make_server else None
         self._budget = Budget(settings.network, settings.implementation.planner(settings.paths))
         self.began: dict[int, float] = {}
         self.ended: dict[int, float] = {}
@@ -70,6 +73,11 @@ class _Cluster:
             else:
                 raise UnfinishedError(f"arrivals: not finished after {LIMIT:g} s of virtual time")
 
+    @property
+    def _shared(self) -> int | None:
+        """Return the slots that all jobs share; None if each has its own."""
+        return self._settings.shared_slots
+
     def _any_done(self) -> bool:
         return any(_done(one.job) for one in self._running)
 
@@ -79,19 +87,26 @@ class _Cluster:
             traced = self.traced[number]
             if traced.workers > len(self._free):
                 return
-            hosts, place = tuple(self._free[: traced.workers]), None
+            hosts, place, server = tuple(self._free[: traced.workers]), None, None
             if self.algorithm_of(traced) == "in-network":
+                if self._servers == []:
+                    return
+                # Jobs that share slots have none of their own. One of the budget stands for each, with its UDP port.
+                slots = 1 if self._shared else virtual_window(self._settings)
                 try:
-                    place = self._budget.take(hosts, virtual_window(self._settings))
+                    place = self._budget.take(hosts, slots)
                 except NoRoomError as error:
                     if not self._running:
                         raise UnfinishedError(f"arrivals: job {number} can never begin: {error}") from None
                     return
+                server = self._servers.pop(0) if self._servers else None
             self._waiting.popleft()
             del self._free[: traced.workers]
-            self._running.append(_Running(number, self._begin(number, hosts, place), place))
+            self._running.append(_Running(number, self._begin(number, hosts, place, server), place, server))
 
-    def _begin(self, number: int, hosts: tuple[str, ...], place: SlotAllocation | None) -> Job:
+    def _begin(
+        self, number: int, hosts: tuple[str, ...], place: SlotAllocation | None, server: str | None
+    ) -> Job:
         settings, traced = self._settings, self.traced[number]
         now = max(traced.arrival, self._fabric.network.now / SECOND)
         self.began[number] = now
@@ -108,13 +123,18 @@ class _Cluster:
             congestion_control=settings.congestion_control,
             payload=settings.payload,
             priority=settings.priority,
+            slots=self._shared if place else None,
+            servers=(server,) if server else (),
         )
-        make_worker = settings.implementation.make_worker
+        if place and self._shared:
+            place = SlotAllocation(replace(place.tree, job=replace(place.job, base=0)))
+        protocol = settings.implementation
         return self._fabric.start(
             spec,
             list(self._vectors(number)),
             [now] * traced.workers,
-            make_worker=make_worker,
+            make_worker=protocol.make_worker,
+            make_server=protocol.make_server,
             in_place=True,
             place=place,
         )
@@ -131,6 +151,8 @@ class _Cluster:
         job.end()
         if running.place is not None:
             self._budget.give_back(running.place)
+        if running.server is not None and self._servers is not None:
+            self._servers.append(running.server)
         for host in job.members:
             self._fabric.vacate(host)
         place = {host: index for index, host in enumerate(self._settings.members)}

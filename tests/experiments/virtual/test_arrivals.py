@@ -73,6 +73,17 @@ def test_jobs_in_the_network_wait_for_slots_as_well(tmp_path: Path) -> None:
     assert ran(tmp_path, of_their_own, "window=600")["mean_job_wait_seconds"] == 0
 
 
+@pytest.mark.slow
+def test_jobs_of_atp_share_slots_and_wait_for_servers(tmp_path: Path) -> None:
+    """Four jobs with more packets in flight than slots begin at once, if each has a host for its server."""
+    jobs = HEADER + 4 * "0,2,20000,1\n" + "0.05,2,20000,1\n"
+    atp = ("protocol=atp", "slots=64", "window=48", "ecn_bytes=50 kB", "hosts_per_leaf=12")
+    assert ran(tmp_path, jobs, *atp, "workers=8")["mean_job_wait_seconds"] == 0
+    two_servers = ran(tmp_path, jobs, *atp, "workers=10")
+    assert two_servers["mean_job_wait_seconds"] > 0
+    assert two_servers["jobs"] == 5
+
+
 @pytest.mark.parametrize(
     ("jobs", "told"),
     [
@@ -95,8 +106,8 @@ def test_a_wrong_trace_is_refused_with_its_line(jobs: str, told: str, tmp_path: 
 
 def test_jobs_that_need_servers_or_other_tables_are_refused(tmp_path: Path) -> None:
     path = scenario(tmp_path, HEADER + "0,2,100,1\n")
-    with pytest.raises(ScenarioError, match="jobs of protocol atp need servers; choose another protocol"):
-        load_scenario(path, ["protocol=atp", "workers=4"])
+    with pytest.raises(ScenarioError, match="workers: jobs of protocol atp need hosts for servers"):
+        load_scenario(path, ["protocol=atp", "algorithm=ring"])
     for change, told in (
         ("size=4 B", "or one of the tables training, decoding, serving and arrivals"),
         ("lateness=1 us", "lateness: cannot be combined with arrivals"),
